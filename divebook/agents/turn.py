@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from divebook.agents.recall import Recall
@@ -84,6 +84,18 @@ class Sampler(Protocol):
         """Answer a prompt with one request, which is made by `operation`."""
 
 
+class OperationOptions(TypedDict, total=False):
+    """What may be said of an operation besides; see `divebook.execution.context.StepContext.operation`."""
+
+    setting: Setting | None
+    usage: Callable[[Any], Mapping[str, int]]
+    repeatable: bool
+    reserved: Reserved
+    streamed: StreamedCall
+    slot: Slot | None
+    done: Callable[[Any], Any]
+
+
 class TurnContext(Protocol):
     """What one turn of an agent asks of the engine.
 
@@ -116,16 +128,10 @@ class TurnContext(Protocol):
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
-        setting: Setting | None = None,
-        usage: Callable[[Any], Mapping[str, int]] | None = None,
-        repeatable: bool = False,
-        reserved: Reserved | None = None,
-        streamed: StreamedCall | None = None,
         retry: Retry | None = None,
-        slot: Slot | None = None,
-        done: Callable[[Any], Any] | None = None,
+        **options: Unpack[OperationOptions],
     ) -> Any:
-        """Make a call once, as often as `retry` says; see `divebook.execution.context.StepContext.operation`."""
+        """Make a call once, as often as `retry` says."""
 
     async def call(
         self,

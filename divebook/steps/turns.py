@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, Unpack
 
 import anyio
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.agents.present import CALL, consumed_by, count_spent, present
-from divebook.agents.turn import SPENT, Answer, Assignment
+from divebook.agents.turn import SPENT, Answer, Assignment, OperationOptions
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Reserved, Setting, Slot, StreamedCall
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Setting, Slot
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED, PENDING
 from divebook.events.codec import canonical_hash
@@ -297,33 +297,15 @@ class StepTurn:
         call: Callable[[], Awaitable[Any]],
         *,
         key: str,
-        setting: Setting | None = None,
-        usage: Callable[[Any], Mapping[str, int]] | None = None,
-        repeatable: bool = False,
-        reserved: Reserved | None = None,
-        streamed: StreamedCall | None = None,
         retry: Retry | None = None,
-        slot: Slot | None = None,
-        done: Callable[[Any], Any] | None = None,
+        **options: Unpack[OperationOptions],
     ) -> Any:
         """Make a call once, as often as `retry` says, or the step's own policy."""
         name = self.prefix + key
 
         def attempt(failures: int) -> Awaitable[Any]:
             return self._context.operation(
-                kind,
-                parameters,
-                call,
-                key=name,
-                usage=usage,
-                repeatable=repeatable,
-                attempt=failures,
-                reserved=reserved,
-                streamed=streamed,
-                setting=setting,
-                within=self._turn,
-                slot=slot,
-                done=done,
+                kind, parameters, call, key=name, attempt=failures, within=self._turn, **options
             )
 
         return await self._going_on(self._retried(name, retry, attempt))
