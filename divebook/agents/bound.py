@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
-from pydantic import TypeAdapter
 from pydantic_ai.durable_exec import (
     BoundDurableOperation,
     CapabilityOperationId,
@@ -37,7 +36,7 @@ from divebook.agents.requests import Described
 from divebook.agents.results import plain_result
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import concise, in_time, plain_response, response_of, usage_of, with_values
+from divebook.agents.wire import concise, in_time, plain_response, plainly, response_of, usage_of, with_values
 from divebook.documents.policy import Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import OperationError, TimedOutError, UnstorableValueError
@@ -45,7 +44,6 @@ from divebook.events.recorded import opened
 from divebook.text.redaction import shared
 from divebook.workflow.tools import ToolFunction
 
-_ANY = TypeAdapter[Any](Any)
 USUAL = {"kind": "tool_return"}
 """What pydantic-ai says of nearly every result of a call, and the log leaves out."""
 
@@ -223,7 +221,7 @@ async def _recorded(
 ) -> Any:
     """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
     turn, setting = place.turn, place.setting
-    asked = {"agent": turn.record.agent, "tool": params.name, "arguments": _plain(params.tool_args)}
+    asked = {"agent": turn.record.agent, "tool": params.name, "arguments": plainly(params.tool_args)}
     if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
         asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
             "arguments"
@@ -290,10 +288,10 @@ class BoundStep(_Bound):
                 what = "tools" if isinstance(found, ToolsetGetToolsId) else "instructions"
                 return TOOL_DISCOVERY, f"{what}-{toolset}", {"server": toolset}
             case ToolsetValidateToolArgumentsId():
-                asked = {"tool": params.name, "arguments": _plain(params.tool_args)}
+                asked = {"tool": params.name, "arguments": plainly(params.tool_args)}
                 return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
             case CapabilityOperationId(capability_id=capability, operation=operation):
-                asked = {"arguments": _plain(getattr(params, "arguments", None))}
+                asked = {"arguments": plainly(getattr(params, "arguments", None))}
                 return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
             case ModelCompactMessagesId():
                 return AGENT_STEP, "compact", {"operation": "compact"}
@@ -325,10 +323,6 @@ def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestPara
         model_request_parameters=params.model_request_parameters,
         run_context=params.run_context,
     )
-
-
-def _plain(value: Any) -> Any:
-    return _ANY.dump_python(value, mode="json", fallback=repr)
 
 
 def _required() -> AgentTurn:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic_ai import exceptions
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 
+from divebook.agents.wire import plainly
 from divebook.errors import OperationError
 from divebook.text.redaction import shared
 
@@ -32,7 +32,6 @@ CATEGORIES = (
 """What a status may mean; those that say more come before those that they derive from."""
 MOST_BODY = 8_000
 """Characters of a provider's answer that are kept."""
-_ANY = TypeAdapter[Any](Any)
 
 
 @contextmanager
@@ -52,7 +51,7 @@ def make_keepable(error: ModelAPIError) -> None:
         del fields[name]  # what pydantic-ai has attached on the way is for the process alone
     if "headers" in fields:
         fields["headers"] = None
-    body = shared().value(_ANY.dump_python(error.body, mode="json", fallback=str))
+    body = shared().value(plainly(error.body, str))
     error.body = body if len(str(body)) <= MOST_BODY else f"{str(body)[:MOST_BODY]}..."
     error.message = shared().text(error.message)
     error.args = (error.message,)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from divebook.agents.present import CALL, AgentTurn, CallPlace, present
 from divebook.agents.shortened import shortened
+from divebook.agents.wire import plainly
 from divebook.engine.approvals import Denied, ToolCall
 from divebook.engine.argument_patterns import is_same
 from divebook.engine.operations import TOOL_CALL
@@ -24,7 +25,6 @@ from divebook.workflow.tools import MOST
 TOLD = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
 """What a tool raises to say something to the model: it ends no other call."""
 _Call: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
-_ANY = TypeAdapter[Any](Any)
 
 
 @dataclass
@@ -73,7 +73,7 @@ async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, given: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
     """Return the arguments with which a call may be made; `ToolFailed` tells the model why it may not."""
-    told: Mapping[str, Any] = _ANY.dump_python(given, mode="json", fallback=repr)
+    told: Mapping[str, Any] = plainly(given)
     asked = turn.context.asked(f"approve-{place.name}") if turn.is_as_begun else None
     if asked is not None:
         told = given = dict((asked.data or {})["parameters"])  # what its tool took then, and a person saw

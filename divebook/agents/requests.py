@@ -24,6 +24,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from divebook.agents.prices import tokens_of
+from divebook.agents.wire import plainly
 from divebook.engine.operations import Setting
 from divebook.events.codec import by_hash, canonical_hash, encode
 
@@ -47,7 +48,7 @@ _UNSEEN: Mapping[str, Any] = {
     "function_tools": {"__all__": {"metadata"}},
     "output_tools": {"__all__": {"metadata"}},
 }
-_PARAMETERS, _ANY = TypeAdapter(ModelRequestParameters), TypeAdapter[Any](Any)
+_PARAMETERS = TypeAdapter(ModelRequestParameters)
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None), datetime})
 HASH_DIGITS = 16
 _UNTOUCHED = _ATOMS | {RequestUsage}
@@ -250,7 +251,7 @@ def _setting(
 
 def _said_settings(settings: ModelSettings | None) -> dict[str, Any]:
     """Return the settings as plain data; values of headers may be keys, and are never said."""
-    said: dict[str, Any] = _ANY.dump_python(dict(settings or {}), mode="json", fallback=repr)
+    said: dict[str, Any] = plainly(dict(settings or {}))
     headers = said.get("extra_headers")
     return {**said, "extra_headers": dict.fromkeys(headers, "[redacted]")} if isinstance(headers, dict) else said
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
@@ -32,7 +32,12 @@ from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
 T = TypeVar("T")
-_RESPONSE = TypeAdapter(ModelResponse)
+_RESPONSE, _ANY = TypeAdapter(ModelResponse), TypeAdapter[Any](Any)
+
+
+def plainly(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
+    """Return any value as plain data; of what pydantic does not know, what the fallback makes of it."""
+    return _ANY.dump_python(value, mode="json", fallback=fallback)
 
 
 async def in_time(request: Awaitable[T], seconds: float) -> T:
