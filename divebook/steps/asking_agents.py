@@ -10,7 +10,8 @@ from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
 from divebook.steps.offers import Offers
-from divebook.steps.turns import TURN, Blocks, has_hands, take_turn
+from divebook.steps.taking_turns import Blocks, has_hands, take_turn
+from divebook.steps.turns import TURN
 from divebook.workflow.policies import Retry
 
 

@@ -16,7 +16,8 @@ from divebook.steps.asking_agents import ask_agent
 from divebook.steps.content import ContentBuilder
 from divebook.steps.evaluation import render_texts
 from divebook.steps.offers import Offers
-from divebook.steps.turns import TURN, has_hands
+from divebook.steps.taking_turns import has_hands
+from divebook.steps.turns import TURN
 from divebook.workflow.step import Step
 
 
