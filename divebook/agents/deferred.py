@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable
 from typing import Any
 
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from divebook.agents.present import AgentTurn
+from divebook.agents.side_by_side import side_by_side
 from divebook.engine.approvals import Denied, ToolCall
+from divebook.engine.argument_patterns import is_same
 from divebook.events.recorded import opened
+from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION
 
 
 async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
     """Return what becomes of them."""
-    asked = [_approval(turn, call) for call in requests.approvals]
+    asked: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
     asked += [_question(turn, call) for call in requests.calls]
-    found = await _side_by_side(turn.context.calling, asked)
+    found = await side_by_side(turn.context, asked)
     ids = [call.tool_call_id for call in (*requests.approvals, *requests.calls)]
     count = len(requests.approvals)
     return requests.build_results(
@@ -37,7 +38,7 @@ async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolD
     found = await turn.context.approve(call, {}, place=place.name, description="")
     if isinstance(found, Denied):
         return ToolDenied(found.text)
-    return ToolApproved(override_args=None if found.arguments == given else found.arguments)
+    return ToolApproved(override_args=None if is_same(found.arguments, given) else found.arguments)
 
 
 async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
@@ -46,26 +47,4 @@ async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
     answered = await turn.context.question(
         CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=told
     )
-    response = opened(answered.response or {})
-    return response.get("data", response.get("text"))
-
-
-async def _side_by_side(
-    calling: Callable[[], AbstractContextManager[None]], calls: Sequence[Awaitable[Any]]
-) -> list[Any]:
-    """Await calls as strands, which are all counted before one of them can have to wait."""
-    strands = [calling() for _ in calls]
-    for strand in strands:
-        strand.__enter__()
-
-    async def awaited(strand: AbstractContextManager[None], call: Awaitable[Any]) -> Any:
-        try:
-            return await call
-        finally:
-            strand.__exit__(None, None, None)
-
-    found = await asyncio.gather(*map(awaited, strands, calls), return_exceptions=True)
-    for result in found:
-        if isinstance(result, BaseException):
-            raise result
-    return found
+    return opened(value_of(answered))

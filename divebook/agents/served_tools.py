@@ -6,15 +6,15 @@ A replay makes the tools of the recorded list again, so that it starts no server
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.agents.present import CALL, CallPlace
 from divebook.agents.sampling import MESSAGES, require_sampler, sampled
+from divebook.agents.side_by_side import side_by_side
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
 from divebook.errors import NotFoundError, SetupError
@@ -85,7 +85,9 @@ async def served_tools(
     for server in servers:
         if server.sampling is not None:
             require_sampler(context, server.sampling, server.name)
-    for server, found in zip(servers, await _all_discovered(context, servers), strict=True):
+    for server, found in zip(
+        servers, await side_by_side(context, [_discovered(context, server) for server in servers]), strict=True
+    ):
         chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
         for tool in chosen:
             if tool.name in taken or tool.name in made:
@@ -107,24 +109,15 @@ def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> boo
     return server.name in definition.servers or bool({tool, f"{server.name}/{tool}"} & set(definition.tools))
 
 
-async def _all_discovered(context: TurnContext, servers: Sequence[ToolServer]) -> list[Discovered]:
-    """Ask servers side by side; each list is recorded, also where another server fails."""
-    asking = (_discovered(context, server) for server in servers)
-    found = await asyncio.gather(*asking, return_exceptions=True)
-    for result in found:
-        if isinstance(result, BaseException):
-            raise result
-    return cast("list[Discovered]", found)
-
-
 async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
+    """Return what a server offers, which is recorded also where another one fails."""
+
     async def call() -> Any:
         return by_hash(shared().without_named((await server.discover()).to_dict()), server.name)
 
-    with context.calling():
-        recorded = await context.operation(
-            TOOL_DISCOVERY, {"server": server.name}, call, key=f"tools-{server.name}", repeatable=True
-        )
+    recorded = await context.operation(
+        TOOL_DISCOVERY, {"server": server.name}, call, key=f"tools-{server.name}", repeatable=True
+    )
     return Discovered.from_dict(opened(recorded))
 
 
