@@ -161,12 +161,13 @@ def test_an_answer_that_is_none_is_an_error_for_the_model(run, serve, way, text)
 @pytest.mark.parametrize(
     ("way", "cause"),
     [
-        ("floods", "it sent more than 10000 notifications between two answers"),
+        ("floods", "it sent more than 1000 notifications between two answers"),
         ("garbage", "more than 100 of its messages were no JSON-RPC; it must print nothing else"),
         ("dies", "the connection ended (it ended with code 3)"),
     ],
 )
-def test_a_connection_that_ends_in_a_call_leaves_its_outcome_unknown(run, serve, way, cause):
+def test_a_connection_that_ends_in_a_call_leaves_its_outcome_unknown(run, serve, way, cause, monkeypatch):
+    monkeypatch.setattr("divebook.tools.mcp.connection.MOST_NOTIFICATIONS", 1000)
     server = serve("rough.py", way)
     with pytest.raises(OutcomeUnknownError) as unknown:
         run(server.call("go", {}))
@@ -188,19 +189,22 @@ def test_a_server_that_has_died_between_two_calls_is_started_again(run, serve):
     assert said(run, server, "pid") != first
 
 
-def test_a_message_that_is_too_long_ends_the_connection(run, good):
-    with pytest.raises(OutcomeUnknownError, match="it sent a message of more than 16777216 bytes"):
-        run(good.call("big", {"size": 17_000_000}))
-    assert said(run, good, "add", a=1, b=1) == 2  # on a new connection
+def test_a_message_that_is_too_long_ends_the_connection(run, serve, monkeypatch):
+    monkeypatch.setattr("divebook.tools.mcp.connecting.LARGEST", 100_000)
+    server = serve("good.py")
+    with pytest.raises(OutcomeUnknownError, match="it sent a message of more than 100000 bytes"):
+        run(server.call("big", {"size": 200_000}))
+    assert said(run, server, "add", a=1, b=1) == 2  # on a new connection
 
 
 def test_a_call_that_hangs_can_be_given_up_and_a_start_that_hangs_is(run, serve, monkeypatch):
     async def within(seconds, server):
+        await server.discover()
         async with asyncio.timeout(seconds):
             await server.call("go", {})
 
     with pytest.raises(TimeoutError):
-        run(within(1, serve("rough.py", "hangs")))
+        run(within(0.05, serve("rough.py", "hangs")))
     monkeypatch.setattr("divebook.tools.mcp.connection.HANDSHAKE", 0.3)
     with pytest.raises(ServerError, match=r"not connected: initialization failed: no answer within 0.3 seconds"):
         run(serve("rough.py", "silent").discover())
