@@ -118,9 +118,9 @@ class Holdings(Outfit):
         agent = agent_of(agent)
         if agent.name in self._agents and not replace:
             raise AlreadyRegisteredError("agent", agent.name)
-        self._agents[agent.name] = agent
         for server in agent.servers:
             self.add_server(server, replace=replace)
+        self._agents[agent.name] = agent
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
 

@@ -12,7 +12,7 @@ from divebook.notebook.run import Run
 from divebook.steps.actions import REGISTERED, Action
 from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow import definitions_from, read_definitions
-from divebook.workflow.definition import AgentDefinition, TriggerDefinition
+from divebook.workflow.definition import AgentDefinition, MCPServerDefinition, TriggerDefinition
 from tests.left_behind import leave
 
 
@@ -226,3 +226,10 @@ def test_only_types_that_definitions_know_can_be_added():
         environment().add_step_type("scirpt", None)
     with pytest.raises(NotFoundError, match="step type not found: teleport"):
         environment().step_handler("teleport")
+
+
+def test_an_agent_whose_server_has_a_taken_name_is_not_taken_in():
+    world = environment(servers=[MCPServerDefinition("files", "stdio", command="one")])
+    with pytest.raises(AlreadyRegisteredError, match="mcp server already registered: files"):
+        world.add_agent(Agent("reader", servers=[MCPServerDefinition("files", "stdio", command="other")]))
+    assert world.agents == {}
