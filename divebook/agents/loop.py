@@ -14,7 +14,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext, Tool
+from pydantic_ai.tools import Tool
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.budget import TurnBudget
@@ -177,9 +177,8 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
     return made
 
 
-async def _call(tool: ToolFunction, context: RunContext[Any], arguments: Mapping[str, Any]) -> Any:
+async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
     """Call one of our functions, inside its operation."""
-    del context
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
     return await call.turn.context.invoke(tool, arguments, key=call.key)

@@ -301,12 +301,12 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 class _Held:
     """What a value held when it was looked at: all its dicts and lists, with a copy of each."""
 
-    __slots__ = ("_now", "_then")
+    __slots__ = ("now", "then")
 
     def __init__(self, value: Any) -> None:
-        self._now: list[Any] = []
+        self.now: list[Any] = []
         self._take(value)
-        self._then = [held.copy() for held in self._now]
+        self.then = [held.copy() for held in self.now]
 
     @classmethod
     def of_all(cls, parts: Iterable[_Held]) -> Self:
@@ -318,13 +318,13 @@ class _Held:
     def add(self, parts: Iterable[_Held]) -> None:
         """Add what further values held."""
         for part in parts:
-            self._now += part._now  # noqa: SLF001 - of the same class
-            self._then += part._then  # noqa: SLF001
+            self.now += part.now
+            self.then += part.then
 
     def _take(self, value: Any) -> None:
         held = _held(value)
         if held is not None:
-            self._now.append(held)
+            self.now.append(held)
             for item in held if type(held) is list else held.values():
                 if type(item) not in _UNTOUCHED:
                     self._take(item)
@@ -334,7 +334,7 @@ class _Held:
 
     def is_unchanged(self) -> bool:
         """Tell whether all of it is as it was, at the cost of one comparison."""
-        return self._now == self._then
+        return self.now == self.then
 
 
 def _picture(value: Any) -> Any:

@@ -12,14 +12,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic.errors import PydanticUserError
-from pydantic_ai import RunContext, Tool
+from pydantic_ai import Tool
 from pydantic_ai.exceptions import UserError
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
 from divebook.workflow.tools import ToolFunction
 
-Call = Callable[[ToolFunction, RunContext[Any], Mapping[str, Any]], Awaitable[Any]]
+Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
 
 def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
@@ -33,17 +33,17 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         A parameter has a type of which no schema can be made.
     """
 
-    async def called(ctx: RunContext[Any], /, **arguments: Any) -> Any:
-        return await call(tool, ctx, arguments)
+    async def called(**arguments: Any) -> Any:
+        return await call(tool, arguments)
 
     if tool.schema is not None:
-        return Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=True)
+        return Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
     _take_on(called, tool.function)
     code, shape = getattr(inspect.unwrap(tool.function), "__code__", None), _shape(called)
     made_of, known = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
     schema = replace(known, function=called) if known is not None and made_of == shape else None
     try:
-        made = Tool(called, takes_ctx=True, name=tool.name, description=_said(tool), function_schema=schema)
+        made = Tool(called, takes_ctx=False, name=tool.name, description=_said(tool), function_schema=schema)
     except (UserError, PydanticUserError, NameError) as error:
         message = f"{tool.label} cannot be shown to a model: {error}"
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
@@ -81,11 +81,8 @@ def _said(tool: ToolFunction) -> str | None:
 
 
 def _take_on(called: Any, function: Callable[..., Any]) -> None:
-    """Let a stand-in look like a function that takes a context first, for those who read signatures."""
+    """Let a stand-in look like a function without what comes with a call, for those who read signatures."""
     signature = signature_of(function)
-    own = {name: parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY}
-    first = next(name for name in ("ctx", "run_context", "divebook_run_context") if name not in own)
-    context = inspect.Parameter(first, inspect.Parameter.POSITIONAL_ONLY, annotation=RunContext[Any])
-    called.__signature__ = signature.replace(parameters=[context, *own.values()])
+    own = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
+    called.__signature__ = signature.replace(parameters=own)
     functools.update_wrapper(called, inspect.unwrap(function))
-    called.__annotations__ = {**called.__annotations__, first: RunContext[Any]}

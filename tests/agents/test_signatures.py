@@ -43,7 +43,7 @@ def sphinx(query: str) -> str:
     return query
 
 
-async def call(known, _, arguments):
+async def call(known, arguments):
     return known.name, arguments
 
 
