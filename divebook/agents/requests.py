@@ -26,7 +26,7 @@ from pydantic_ai.usage import RequestUsage
 from divebook.agents.prices import tokens_of
 from divebook.agents.wire import plainly
 from divebook.engine.operations import Setting
-from divebook.events.codec import by_hash, canonical_hash, encode
+from divebook.events.codec import by_hash, encode, short_hash
 
 UNSTABLE = frozenset(
     {
@@ -50,7 +50,6 @@ _UNSEEN: Mapping[str, Any] = {
 }
 _PARAMETERS = TypeAdapter(ModelRequestParameters)
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None), datetime})
-HASH_DIGITS = 16
 _UNTOUCHED = _ATOMS | {RequestUsage}
 """Types of parts of a message that need not be looked into: they cannot change, or no model sees them."""
 _FREE = frozenset({"model", "settings"})
@@ -217,7 +216,7 @@ class _Settings:
         changed = {name: value for name, value in full.items() if self._said.get(name) != value}
         gone = dict.fromkeys(self._said.keys() - full.keys())
         told = {name: value for name, value in full.items() if name not in _FREE}
-        self._said, self._hash = full, canonical_hash(told, "setting")[:HASH_DIGITS]
+        self._said, self._hash = full, short_hash(told, "setting")
         self._given, self._held = given, _Held(given)
         return Setting({**changed, **gone}, self._hash) if changed or gone else None
 

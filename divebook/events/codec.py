@@ -176,6 +176,11 @@ def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str
     return hashlib.sha256(_encoded(data, path, _OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hashed)).hexdigest()
 
 
+def short_hash(data: Any, path: str = "data") -> str:
+    """Return so much of a hash as tells one operation of an execution from another, or what it was made with."""
+    return canonical_hash(data, path)[:16]
+
+
 def _hashed(value: Any) -> Any:
     return {TAG: ByHash.tag, "value": digest_of(value)} if type(value) is ByHash else tag(value)
 

@@ -22,7 +22,7 @@ from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
-from divebook.events.codec import canonical_hash, checked
+from divebook.events.codec import canonical_hash, checked, short_hash
 from divebook.events.values import normalize
 from divebook.execution.divergence import (
     call_diverged,
@@ -34,8 +34,6 @@ from divebook.execution.divergence import (
 from divebook.execution.journal import Journal
 from divebook.execution.raised import error_from, facts_of, trace_of
 from divebook.questions import Question
-
-HASH_DIGITS = 16
 
 
 class Wanted(NamedTuple):
@@ -53,7 +51,7 @@ class Wanted(NamedTuple):
     def of(place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
         """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
         plain = normalize(parameters, "parameters", known)
-        digest = canonical_hash(plain, "parameters")[:HASH_DIGITS]
+        digest = short_hash(plain, "parameters")
         return tuple.__new__(Wanted, (place, place.operation_id, operation_type, plain, digest))
 
     def __str__(self) -> str:

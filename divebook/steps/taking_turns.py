@@ -13,10 +13,9 @@ from divebook.agents.turn import SPENT, Answer, Assignment
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, Setting
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED, PENDING
-from divebook.events.codec import canonical_hash
+from divebook.events.codec import short_hash
 from divebook.events.recorded import opened
 from divebook.execution.context import StepContext
-from divebook.execution.once import HASH_DIGITS
 from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
 from divebook.steps.threads import BRANCHED
@@ -63,7 +62,7 @@ async def take_turn(
     asked = replace(asked, share=made_with.get(SHARE))
     if asked.thread is not None:
         asked = replace(asked, history=made_with["thread"]["history"])
-    setting = Setting(made_with, canonical_hash(made_with)[:HASH_DIGITS])
+    setting = Setting(made_with, short_hash(made_with))
     parameters = {"agent": agent.name, **asked.to_dict()}
     taking = _Taking(context, agent, asked, offers, blocks, chain)
     try:

@@ -105,9 +105,11 @@ def test_answers_from_a_cache_are_counted_and_cost_nothing():
 
 
 def test_a_price_that_is_not_known_stays_missing_beside_answers_from_a_cache():
+    turn = len(begun()) + 2
+
     def request(number, kind, usage):
         told = {"agent": "a", "request": number, "kept": 0, "new": []}
-        begin = catalog.OperationStarted(f"op {number}", kind, told, key=f"model-{number}", within="turn")
+        begin = catalog.OperationStarted(f"op {number}", kind, told, key=f"model-{number}", within=turn)
         return begin, catalog.OperationCompleted(f"op {number}", kind, 1, {"kind": "response", "parts": []}, usage)
 
     facts = [
