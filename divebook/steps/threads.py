@@ -169,14 +169,20 @@ class Thread:
         Parameters
         ----------
         id
-            By default ``ID@AT``, the same whenever that is asked for.
+            By default ``ID@AT``, the same whenever that is asked for. That of another thread is refused.
         """
         turns = self._threads.line(self.id).turns
         if not 0 <= at <= len(turns):
             raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
-        chunks = [chunk for _, chunk, _ in turns[:at]]
-        self._threads.write(name, f"{self.id}@{at}", {AFTER: None, CHUNKS: chunks}, self._by)
+        chunks, key = [chunk for _, chunk, _ in turns[:at]], f"{self.id}@{at}"
+        there = self._threads.lines(name).get(name)
+        if there is None or (there.keys and key not in there.keys):
+            raise SetupError(
+                f"what goes on after turn {at} of thread {self.id} cannot be called {name!r}, which is another thread: "
+                "give it an id that none has, or none at all"
+            )
+        self._threads.write(name, key, {AFTER: None, CHUNKS: chunks}, self._by)
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:

@@ -4,6 +4,7 @@ import threading
 
 import pydantic_ai
 import pytest
+from pydantic_ai.toolsets import FunctionToolset
 
 from divebook import Agent, ScriptedModel
 from divebook.agents.durability import DivebookDurability
@@ -90,3 +91,15 @@ def test_one_agent_works_on_a_persons_loop_and_on_the_engines():
         return result.output, execution.variables["said"]
 
     assert asyncio.run(both()) == ("an owl", "an owl")
+
+
+def test_toolsets_that_come_with_a_run_would_not_be_recorded_and_are_refused():
+    finder = inner(ScriptedModel(INNER))
+
+    async def look(name: str) -> str:
+        """Look a bird up."""
+        return (await finder.run(name, toolsets=[FunctionToolset([len], id="more")])).output
+
+    execution = environment(ASK, agents=[outer(look, metadata={"divebook": False})]).start("ask").wait(20)
+    assert "toolsets" in execution.error
+    assert [o.key for o in started(execution)] == ["turn", "model-1"]

@@ -201,3 +201,30 @@ def test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised(error):
     log = log_of_a_call(look)
     assert SECRET not in log
     assert "[redacted] was refused" in log
+
+
+@pytest.mark.parametrize("stop", ["pause", "cancel"])
+def test_a_run_that_is_stopped_while_a_tool_is_called_does_not_make_its_call_again_unasked(stop):
+    began, over, calls = threading.Event(), threading.Event(), []
+
+    def look(name: str) -> str:
+        """Look a bird up."""
+        calls.append(name)
+        began.set()
+        over.wait(20)
+        return f"{name}: seen"
+
+    model = ScriptedModel([{"call": {"look": {"name": "owl"}}}, "done"])
+    world = environment(agents=[Agent("a", model=model, tools=[look])])
+    execution = world.start(ASK)
+    assert began.wait(20)
+    getattr(execution, stop)()
+    over.set()
+    execution.wait(20)
+    assert execution.status == ("cancelled" if stop == "cancel" else "waiting")
+    resumed = world.resume(execution.id).wait(20)
+    for question in resumed.interrupts:
+        assert (stop, question.kind) == ("cancel", "outcome_unknown")
+        resumed.answer(question.id, {"choice": "done", "result": "owl: seen"}).wait(20)
+    assert (resumed.error, resumed.variables, calls) == (None, {"birds": "done"}, ["owl"])
+    assert returns_of(resumed, 2) == ["owl: seen"]

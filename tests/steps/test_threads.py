@@ -98,6 +98,20 @@ def test_rewinding_is_a_branch_and_the_thread_stays():
         environment.thread("t").branch(3)
 
 
+@pytest.mark.parametrize("name", ["other", "t", "t~2", "again"])
+def test_a_branch_is_not_called_as_another_thread_is(name):
+    environment = world()
+    for text in ("hello", "and now?"):
+        said(environment, text)
+    thread = environment.thread("t")
+    thread.branch(2, "again")
+    thread.branch(2, "other")
+    with pytest.raises(SetupError, match=f"after turn 1 of thread t cannot be called '{name}'"):
+        thread.branch(1, name)
+    assert [len(environment.thread(found).turns) for found in ("t", "other", "again")] == [2, 2, 2]
+    assert environment.thread("other").branches == ["other"]
+
+
 def test_a_trimmed_thread_tells_the_latest_turns_only():
     environment = world()
     for line in ("a", "b", "c"):
