@@ -6,8 +6,9 @@ from immutables import Map
 
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import Ledger
+from divebook.engine.operations import CHILD_WORKFLOW, Reserved
 from divebook.engine.places import moved
-from divebook.engine.records import EMPTY, NO_PLACES, OpenStep
+from divebook.engine.records import EMPTY, NO_PLACES, OpenStep, OperationRecord
 from divebook.engine.state import BRANCHED, CANCELLED, COMPLETED, ENDED, FAILED, JOINED, JOINING, RUNNING, PathState
 from divebook.events import catalog
 from divebook.events.catalog import Payload
@@ -86,11 +87,20 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def _letting_go(opened: OpenStep | None) -> OpenStep | None:
-    """Return a step whose calls hold nothing of the bounds any more."""
-    if opened is None or all(record.reserved is None for record in opened.operations.values()):
+    """Return a step whose calls hold nothing of the bounds any more, but for children, which may go on with it."""
+    if opened is None or not any(map(_lets_go, opened.operations.values())):
         return opened
-    records = {key: record._replace(reserved=None) for key, record in opened.operations.items()}
-    return opened._replace(operations=Map(records))
+    records = {key: record._replace(reserved=None) for key, record in opened.operations.items() if _lets_go(record)}
+    return opened._replace(operations=opened.operations.update(records))
+
+
+def _lets_go(record: OperationRecord) -> bool:
+    return record.reserved is not None and not handed_on(record)
+
+
+def handed_on(record: OperationRecord) -> Reserved | None:
+    """Return what an execution holds that this one started, and whose end this one has not recorded."""
+    return record.reserved if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING else None
 
 
 def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:

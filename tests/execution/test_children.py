@@ -266,6 +266,33 @@ def test_a_child_that_is_resumed_stays_within_its_own_bounds_and_what_a_person_r
     assert given_again(state, own, Bounds(), Usage(requests=2)).max_llm_calls == 5
 
 
+@pytest.mark.parametrize(
+    ("name", "raises", "size"),
+    [("max_llm_calls", [1, 3, 5, 6], 1), ("max_tokens", [25, 45, 60], 10), ("max_cost", ["1.5", "3.5", "6"], 1)],
+)
+def test_children_side_by_side_never_overshoot_however_often_they_are_resumed(name, raises, size):
+    """What one had that was under way as its parent failed was given to another, and it had nothing itself."""
+
+    @workflow("upper")
+    async def upper(ctx):
+        await ctx.gather(*(ctx.run("chats") for _ in range(3)))
+
+    chats = Workflow("chats", [Step(step, prompt="hello") for step in ("first", "second")])
+    script = ScriptedModel(["hi"], usage={"input_tokens": 10}, price=1)
+    world = environment(chats, agents=[Agent("ann", model=script)])
+    found = world.start(upper, bounds={name: raises[0], "on_exhausted": "fail"}).wait(20)
+    for most in raises:
+        for _ in range(4):  # each resumption makes one failure again
+            if found.status == "failed":
+                found = world.resume(found.id, {name: most, "on_exhausted": "fail"}).wait(20)
+            assert script.calls * size <= float(most)
+    for _ in range(4):
+        found = world.resume(found.id, {}).wait(20) if found.status == "failed" else found
+    ledger = found.state.ledger
+    assert (found.status, script.calls, ledger.llm_calls) == ("completed", 6, 6)
+    assert (ledger.reserved_calls, ledger.reserved_tokens, ledger.reserved_cost) == (0, 0, 0)
+
+
 def of_two_children(own=None, **bounds):
     """Return a world, and a parent in it whose bounds do not suffice for two children with two calls each."""
 
