@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 from pydantic_ai.durable_exec import (
@@ -36,7 +37,16 @@ from divebook.agents.requests import Described
 from divebook.agents.results import plain_result
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import concise, in_time, plain_response, plainly, response_of, usage_of, with_values
+from divebook.agents.wire import (
+    concise,
+    in_time,
+    plain_response,
+    plainly,
+    response_of,
+    usage_of,
+    with_said,
+    with_values,
+)
 from divebook.documents.policy import Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
 from divebook.errors import OperationError, TimedOutError, UnstorableValueError
@@ -89,7 +99,7 @@ class BoundRequest(_Bound):
             executed = True
             with keepable_errors():
                 made = await in_time(self._made(_with_values(params, turn.policy), told.key), turn.seconds)
-                return concise(plain_response(made))
+                return concise(with_said(plain_response(made), partial(turn.kept, what="an answer of its model")))
 
         sent = RequestToSend(told.number, named, params)
         payload = await _recalled(turn, told, sent, call)
@@ -192,7 +202,7 @@ class BoundCall(_Bound):
             nonlocal executed
             executed = True
             with watched(params.ctx.deps, place.turn, params.name):
-                return await self._carried_out(params)
+                return await self._carried_out(place.turn, params)
 
         try:
             payload = await _recorded(place, params, call, config)
@@ -204,15 +214,15 @@ class BoundCall(_Bound):
         place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
         return self._operation.result_codec.load({**USUAL, **payload})
 
-    async def _carried_out(self, params: ToolsetCallToolParams) -> Any:
+    async def _carried_out(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
         try:
             returned = await self._made(params, f"tool {params.name}")
             if hasattr(returned, "result"):  # else it says something to the model
                 returned.result = plain_result(returned.result)
-            made = self._operation.result_codec.dump(returned)
+            made, own = self._operation.result_codec.dump(returned), {}
         except InputRequired as asked_back:
-            made = asked_back.payload
-        told: Mapping[str, Any] = shared().without_named(made)
+            made, own = asked_back.payload, asked_back.state
+        told: Mapping[str, Any] = {**turn.kept(made, f"what tool {params.name} returned"), **own}
         return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
 
 

@@ -10,10 +10,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from divebook.documents.policy import Policy
+from divebook.documents.policy import CREDENTIALS, Policy
 from divebook.engine.bounds import share_of
 from divebook.engine.operations import Setting
 from divebook.history.requests import call_name
+from divebook.text.logs import logger
+from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.budget import TurnBudget
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from divebook.workflow.policies import Retry
     from divebook.workflow.tools import ToolFunction
 
+_log = logger(__name__)
 SECOND = "#2"
 """Stands after the name of a call that is made for the second time, since its tool wanted it approved first."""
 
@@ -76,7 +79,7 @@ class AgentTurn:
     agreement: Agreement | None = None
     """Whether it is made with what it began with; None once a person has said with what."""
     policy: Policy = field(default_factory=Policy.given)
-    """Which files its requests may name."""
+    """Which files its requests may name, and whether credentials may be in what it reads and writes."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
@@ -86,6 +89,8 @@ class AgentTurn:
     """Tools that failed, and what they raised: the first of it ends the turn."""
     changing: set[str] = field(default_factory=set)
     """Tools that have changed what no log has, which has been said."""
+    cleaned: set[str] = field(default_factory=set)
+    """What had a credential in it, which has been said."""
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
     _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)
@@ -108,6 +113,25 @@ class AgentTurn:
         self._calls[tool] += 1
         if most is not None and self._calls[tool] > most:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
+
+    def kept(self, value: Any, what: str) -> Any:
+        """Return plain data as log and model get it: without credentials, unless the policy lets agents have them.
+
+        The log says so once a turn of each thing that had one, as a tool may need what is gone.
+        """
+        named = shared().without_named(value)
+        if CREDENTIALS in self.policy.allowed:
+            return named
+        certain = shared().without_certain(named)
+        if certain != named and what not in self.cleaned:
+            self.cleaned.add(what)
+            _log.warning(
+                "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "
+                'env://NAME, or let agents have them by Policy("credentials")',
+                what,
+                self.record.agent,
+            )
+        return certain
 
     def share(self, tool: str, known: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
         """Return what one of several calls that hand work on at once may spend of what is left; None for one alone.

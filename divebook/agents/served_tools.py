@@ -10,6 +10,7 @@ import base64
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.agents.present import CALL, CallPlace
@@ -46,7 +47,8 @@ class InputRequired(Exception):  # noqa: N818 - no error: the call is to be made
     """A server has to know something first."""
 
     def __init__(self, outcome: CallOutcome) -> None:
-        self.payload = {"kind": INPUT_REQUIRED, **outcome.to_dict()}
+        self.payload = {"kind": INPUT_REQUIRED, **replace(outcome, state=None).to_dict()}
+        self.state = {} if outcome.state is None else {"state": outcome.state}
         super().__init__(f"{len(outcome.requests)} questions")
 
 
@@ -113,7 +115,7 @@ async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
     """Return what a server offers, which is recorded also where another one fails."""
 
     async def call() -> Any:
-        return by_hash(shared().without_named((await server.discover()).to_dict()), server.name)
+        return by_hash(shared().without_certain((await server.discover()).to_dict()), server.name)
 
     recorded = await context.operation(
         TOOL_DISCOVERY, {"server": server.name}, call, key=f"tools-{server.name}", repeatable=True
@@ -158,7 +160,7 @@ def _asker(tool: ToolFunction) -> Elicit | None:
         left -= 1
         if left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
-        asked = shared().without_named(said)
+        asked = place.turn.kept(said, f"what tool {tool.name} asks")
         if MESSAGES in asked:
             return await sampled(place.turn, place.name, asked)
         with context.calling():  # one more strand, so that the step goes on running while this one waits

@@ -66,6 +66,17 @@ def plain_response(response: ModelResponse) -> dict[str, Any]:
     return data
 
 
+def with_said(recorded: Mapping[str, Any], kept: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a response with what log and tools get of its words and calls; what only its provider reads stays."""
+    return {**recorded, "parts": [_with_said(part, kept) for part in recorded["parts"]]}
+
+
+def _with_said(part: Mapping[str, Any], kept: Callable[[Any], Any]) -> Mapping[str, Any]:
+    if part.get("signature"):  # its provider takes a signed thought back only as it was
+        return part
+    return {**part, **{name: kept(part[name]) for name in ("content", "args") if name in part}}
+
+
 def _told_apart(response: ModelResponse) -> ModelResponse:
     """Return a response in which no two calls have one id, as a model may give them: each needs a place of its own."""
     ids = [call.tool_call_id for call in response.tool_calls]

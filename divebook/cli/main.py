@@ -59,7 +59,9 @@ def options(
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow", metavar="KIND", help="Let definitions reach: files, addresses, programs; see SECURITY.md."
+            "--allow",
+            metavar="KIND",
+            help="Let a definition have: files, addresses, programs, credentials; see SECURITY.md.",
         ),
     ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,

@@ -1,8 +1,9 @@
 """What a definition may reach: it names files, addresses and programs, and may have been written by a stranger.
 
-Without further word these are files of its own folder, addresses of the public internet, and no programs. More is
-allowed by the person who runs it, never by the definition: ``Environment(policy=Policy("programs"))``, ``divebook run
---allow programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``.
+Without further word these are files of its own folder, addresses of the public internet, no programs, and for its agents
+no credentials. More is allowed by the person who runs it, never by the definition:
+``Environment(policy=Policy("programs"))``, ``divebook run --allow programs``, or the variable
+``DIVEBOOK_ALLOW=files,programs``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Self
 from divebook.errors import SetupError
 
 VARIABLE = "DIVEBOOK_ALLOW"
-FILES, ADDRESSES, PROGRAMS = KINDS = ("files", "addresses", "programs")
-"""Files outside the definition's folder; addresses of this machine and of private networks; programs."""
+FILES, ADDRESSES, PROGRAMS, CREDENTIALS = KINDS = ("files", "addresses", "programs", "credentials")
+"""Files outside the definition's folder; addresses of this machine and of private networks; programs; credentials that
+agents read or write, such as those in the tests of a program."""
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
@@ -31,7 +33,7 @@ class Policy:
     Parameters
     ----------
     allowed
-        Any of ``files``, ``addresses`` and ``programs``.
+        Any of ``files``, ``addresses``, ``programs`` and ``credentials``.
 
     Examples
     --------

@@ -35,6 +35,7 @@ MAX_SEEN = 2_000
 """Forms of secrets that are kept of runs which were shown; those that are named are all kept."""
 MAX_REMEMBERED = 200
 """Characters up to which a text that comes again is not looked at again."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]++=*+")
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
@@ -101,16 +102,21 @@ class Redactor:
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
     def without_named(self, value: Any) -> Any:
-        """Return plain data without the secrets that are named or sent to providers; what only looks like one stays.
+        """Return plain data without the secrets that are named or sent to providers; what only looks like one stays."""
+        return _everywhere(value, self._named.hidden)
 
-        For what is stored, and not only shown: what a tool returned is not changed on a suspicion, nor because a run
-        that was shown meanwhile has a value under the name of a secret.
+    def without_certain(self, value: Any) -> Any:
+        """Return plain data without the secrets that are named, and without what is a credential by its own form.
+
+        For what is stored, and not only shown: what stands under the name of a secret stays, such as the token of the
+        next page, and no run that was shown meanwhile changes anything.
         """
-        if isinstance(value, str):
-            return self._named.hidden(value)
-        if isinstance(value, dict):
-            return {self.without_named(name): self.without_named(part) for name, part in value.items()}
-        return [self.without_named(part) for part in value] if isinstance(value, list) else value
+        return _everywhere(value, self._certain)
+
+    def _certain(self, text: str) -> str:
+        text = self._named.hidden(text)
+        is_data = len(text) > MAX_REMEMBERED and _BASE64.fullmatch(text) is not None  # of an image, say
+        return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
     def settled(self, text: str) -> int:
         """Return how much of a text that still grows may be shown: its end may be half of a secret.
@@ -167,8 +173,22 @@ def shared() -> Redactor:
 # --- credentials by their form ---------------------------------------------------------------------------------------
 
 
+def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain data in which each text, also of a name, is changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_everywhere(name, change): _everywhere(part, change) for name, part in value.items()}
+    return [_everywhere(part, change) for part in value] if isinstance(value, list) else value
+
+
 def _without_forms(text: str) -> str:
     """Return a text without what its form, or a name in it, gives away."""
+    return assigned(_without_marks(text))
+
+
+def _without_marks(text: str) -> str:
+    """Return a text without what has the form of a credential."""
     # Most texts hold no sign of a credential: one search spares them some hundred patterns
     # (test_no_rule_that_is_tried_meets_where_no_sign_does, test_most_texts_are_searched_once).
     if _signs().search("\n" + text):
@@ -176,7 +196,7 @@ def _without_forms(text: str) -> str:
         for rule in _rules():
             if any(hint in lower for hint in rule.hints):
                 text = rule.pattern.sub(rule.replacement, text)
-    return assigned(text)
+    return text
 
 
 _remembered = lru_cache(8192)(_without_forms)

@@ -14,8 +14,9 @@ from tests.planted import told, traces
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 BEGIN = f"""
+import logging, os, sys
+os.environ["DIVEBOOK_ALLOW"] = "credentials"
 %load_ext divebook
-import logging, sys
 logging.basicConfig(level=logging.DEBUG, stream=sys.__stderr__)
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 import divebook
