@@ -1,7 +1,7 @@
 """What a definition may reach: it names files, addresses and programs, and may have been written by a stranger.
 
-Without further word these are files of its own folder, addresses of the public internet, no programs, and for its agents
-no credentials. More is allowed by the person who runs it, never by the definition:
+Without further word these are files of its own folder, addresses of the public internet, no programs, and for its
+agents no credentials. More is allowed by the person who runs it, never by the definition:
 ``Environment(policy=Policy("programs"))``, ``divebook run --allow programs``, or the variable
 ``DIVEBOOK_ALLOW=files,programs``.
 """
