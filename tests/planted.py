@@ -2,6 +2,8 @@
 
 import json
 import re
+import sqlite3
+import zlib
 from base64 import b64encode
 
 from tests.text.shapes import shapes
@@ -48,3 +50,27 @@ def traces(secret):
     for line in re.split(r"\\n|\n", key):
         if len(line) >= 24 and "KEY-----" not in line:
             yield from (line[begin : begin + 20] for begin in range(0, len(line) - 19, 4))
+
+
+def contents(path):
+    """Return what a file holds, its rows unpacked if it is a database."""
+    data = path.read_bytes()
+    text = data.decode("utf-8", "replace")
+    if not data.startswith(b"SQLite format 3"):
+        return text + unpacked(data)
+    with sqlite3.connect(path) as db:
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in db.execute(f'SELECT * FROM "{table}"'):
+                text += "".join(unpacked(cell) for cell in row)
+    return text
+
+
+def unpacked(cell):
+    if not isinstance(cell, bytes):
+        return str(cell)
+    for begin in range(min(len(cell), 16)):
+        try:
+            return zlib.decompress(cell[begin:]).decode("utf-8", "replace")
+        except zlib.error:
+            continue
+    return cell.decode("utf-8", "replace")

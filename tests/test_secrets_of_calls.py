@@ -8,9 +8,7 @@ import importlib.util
 import io
 import json
 import logging
-import sqlite3
 import threading
-import zlib
 from base64 import b64encode
 from contextlib import contextmanager, redirect_stderr
 from urllib.parse import quote
@@ -27,7 +25,7 @@ from divebook.text.secret_values import HIDDEN
 from divebook.workflow import definitions_from
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from tests.agents.model_server import ModelServer
-from tests.planted import traces, values
+from tests.planted import contents, traces, values
 from tests.tools.conftest import defined
 
 VALUES = values()
@@ -233,30 +231,6 @@ def told_by_commands(run, folder):
         result = CliRunner().invoke(app, [*command, "--store", str(folder / "runs.db")])
         assert result.output
         yield " ".join(command[:1] + command[2:]), result.output + result.stderr
-
-
-def contents(path):
-    """Return what a file holds, its rows unpacked if it is a database."""
-    data = path.read_bytes()
-    text = data.decode("utf-8", "replace")
-    if not data.startswith(b"SQLite format 3"):
-        return text + unpacked(data)
-    with sqlite3.connect(path) as db:
-        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for row in db.execute(f'SELECT * FROM "{table}"'):
-                text += "".join(unpacked(cell) for cell in row)
-    return text
-
-
-def unpacked(cell):
-    if not isinstance(cell, bytes):
-        return str(cell)
-    for begin in range(min(len(cell), 16)):
-        try:
-            return zlib.decompress(cell[begin:]).decode("utf-8", "replace")
-        except zlib.error:
-            continue
-    return cell.decode("utf-8", "replace")
 
 
 @pytest.mark.parametrize("what", VALUES)

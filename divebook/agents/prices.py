@@ -112,8 +112,8 @@ class _Priced(NamedTuple):
     rates: tuple[Decimal, Decimal, Decimal, Decimal] | None
     """Nanodollars of a token that is read anew, answered, read from a cache, written to one.
 
-    None where the price depends on the time or on the length: genai-prices is asked each time then, which takes longer
-    than all else here (test_rates_give_the_prices_that_genai_prices_gives).
+    None where the price depends on the time or the length, or a request has one of its own: genai-prices is asked each
+    time then, which takes longer than all else here (test_rates_give_the_prices_that_genai_prices_gives).
     """
 
     def price(self, written: int, answered: int, cache_read: int, cache_write: int) -> Decimal:
@@ -132,6 +132,8 @@ class _Priced(NamedTuple):
 
         fixed = isinstance(self.model.prices, ModelPrice)
         if not fixed or not all(isinstance(price, Decimal) for price in vars(self.model.prices).values()):
+            return self
+        if self.price(0, 0, 0, 0):  # a request costs something by itself
             return self
         many = 10**6
         parts = ((many, 0, 0, 0), (0, many, 0, 0), (many, 0, many, 0), (many, 0, 0, many))

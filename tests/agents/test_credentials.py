@@ -8,8 +8,7 @@ from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, St
 from divebook.agents.wire import with_said
 from divebook.text.redaction import shared
 from divebook.text.secret_values import HIDDEN
-from tests.planted import told, traces
-from tests.test_secrets_of_calls import contents
+from tests.planted import contents, told, traces
 
 BY_NAME = {
     *("Docker", "Azure storage", "Azure shared access", "AWS presigned", "Cookie", "Set-Cookie", "keyword"),
@@ -28,16 +27,19 @@ DATA = "AKIA" + "ABCDEFGHIJKLMNOP" * 20 + "=="
 ASK = Workflow("w", [Step("ask", prompt="Go", store="said")])
 
 
+GIVEN = []
+
+
+@tool
+def tells(said: list[str]) -> dict:
+    """Tell what it was told, and more."""
+    GIVEN.append(said)
+    return {"as they are": TEXTS, **{text: {"deep": [text]} for text in TEXTS}, **FUNCTIONAL, "data": DATA}
+
+
 def asked(folder, *allowed):
     """Run an agent that writes credentials into a call, gets them back and says them; return what came of it."""
-    given = []
-
-    @tool
-    def tells(said: list[str]) -> dict:
-        """Tell what it was told, and more."""
-        given.append(said)
-        return {"as they are": TEXTS, **{text: {"deep": [text]} for text in TEXTS}, **FUNCTIONAL, "data": DATA}
-
+    GIVEN.clear()
     model = ScriptedModel([{"call": {"tells": {"said": TEXTS}}}, "\n".join(["I know:", *TEXTS])])
     agent = Agent("a", model=model, tools=[tells])
     store = str(folder / "runs.db")
@@ -45,8 +47,7 @@ def asked(folder, *allowed):
         execution = world.start(ASK).wait(30, check=True)
         seen = execution.requests[-1].messages
         (call,) = execution.tool_calls.to_dict("records")
-    given.append(call["result"])
-    return execution, given, json.dumps(seen), "".join(contents(path) for path in folder.iterdir())
+    return execution, (GIVEN[0], call["result"]), json.dumps(seen), "".join(contents(path) for path in folder.iterdir())
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,11 @@ def test_most_models_have_rates_and_those_whose_price_depends_on_more_have_none(
     assert _price(*tiered, 300_000, 0) > 3 * _price(*tiered, 100_000, 0)
 
 
+def test_a_request_that_costs_something_by_itself_has_that_in_its_price():
+    assert _price("sonar", "perplexity", 0, 0) == asked("sonar", "perplexity", 0, 0) > 0
+    assert _price("sonar", "perplexity", 5, 7) == asked("sonar", "perplexity", 5, 7)
+
+
 def test_a_model_that_nobody_knows_has_no_price():
     assert not is_priced("no such model", "openai")
 

@@ -11,6 +11,6 @@ def test_a_turn_of_20_calls_with_10_tools_adds_at_most_25_kilobytes_beside_its_t
 
 def test_what_is_kept_once_is_not_in_the_rows_of_a_turn(tmp_path):
     size_after(tmp_path / "log.db", 2, 2)
-    rows = turn_rows(tmp_path / "log.db")
-    assert len(rows) == 12
-    assert not any("Find passages" in str(row) for row in rows)
+    told = "".join(map(str, turn_rows(tmp_path / "log.db")))
+    assert told.count('"operation_id"') == 12  # what is written together may stand in one row
+    assert "Find passages" not in told

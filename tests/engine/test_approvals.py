@@ -177,8 +177,6 @@ WAYS = (
     str.upper,
     str.title,
     lambda text: f" {text}\t",
-    lambda text: f'"{text}"',
-    lambda text: f"`{text}`",
     lambda text: text.replace("/", "//"),
     lambda text: text.replace("/", "/./"),
     lambda text: text.replace("/", "\\"),
@@ -189,25 +187,32 @@ WAYS = (
     lambda text: text.replace("s", "%2573"),
     lambda text: f"/home/{text}",
     lambda text: f"../../{text}",
-    lambda text: [text],
-    lambda text: {"any": text},
-    lambda text: [{"deep": ["other", text]}],
 )
+QUOTED = (lambda text: f'"{text}"', lambda text: f"`{text}`")
+"""Around the whole: inside a path a quote is a character of a name, and the path another one."""
+NESTED = (lambda text: [text], lambda text: {"any": text}, lambda text: [{"deep": ["other", text]}])
 
 
 @given(
     name=st.sampled_from(["secrets/key", "data/users.db", "private/*"]),
     ways=st.lists(st.sampled_from(WAYS), max_size=3),
+    around=st.lists(st.sampled_from(QUOTED), max_size=2),
+    nested=st.lists(st.sampled_from(NESTED), max_size=1),
     more=st.dictionaries(st.sampled_from(["mode", "size"]), st.integers() | st.text(max_size=5), max_size=2),
     rest=st.lists(st.sampled_from([{"tool": "*"}, {"tool": "read", "arguments": {"path": "**"}}]), max_size=2),
 )
 def test_no_way_to_say_a_path_passes_a_rule_that_denies_it(
-    name: str, ways: list[Callable[[str], Any]], more: dict[str, Any], rest: list[Mapping[str, Any]]
+    name: str,
+    ways: list[Callable[[str], str]],
+    around: list[Callable[[str], str]],
+    nested: list[Callable[[Any], Any]],
+    more: dict[str, Any],
+    rest: list[Mapping[str, Any]],
 ) -> None:
     """However it is written, nested, put beside others, and whatever else is allowed."""
     said: Any = name.replace("*", "letter")
-    for way in ways:
-        said = way(said) if isinstance(said, str) else [said]
+    for way in (*ways, *around, *nested):
+        said = way(said)
     rules = [*rest, {"tool": "read", "arguments": {"path": name}, "outcome": "deny"}]
     for order in (rules, rules[::-1]):
         found = judged(*order, mode="never", tool="read", arguments={"path": said, **more})
