@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import hmac
 import sys
 from contextlib import redirect_stdout
@@ -62,12 +64,13 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
     Raises
     ------
     SetupError
-        The address is none, or lacks a token.
+        The address is none, lacks a token, or cannot be served.
     """
     import uvicorn
 
     host, port = address_of(address)
     require_token(host, token)
+    await _require_free(host, port)
     served: Any = app_of(WorkflowServer(environment, wait=wait), host)
     if token is not None:
         shared().know(token)
@@ -75,6 +78,19 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
     config = uvicorn.Config(served, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
     with redirect_stdout(sys.stderr):
         await uvicorn.Server(config).serve()
+
+
+async def _require_free(host: str, port: int) -> None:
+    """Raise `SetupError` where an address cannot be listened on, of which uvicorn would end the process."""
+    try:
+        found = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+        raise SetupError(
+            f"{host}:{port} cannot be served: {cause}: give --http an address of this machine with "
+            "a free port, such as 127.0.0.1:0 for any"
+        ) from error
+    found.close()
 
 
 def app_of(server: WorkflowServer, host: str) -> Starlette:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 
@@ -80,6 +81,19 @@ def test_clients_with_the_token_call_workflows_and_others_are_refused(tmp_path):
         assert httpx2.post(f"{address}/mcp", json={}, headers={"authorization": f"Bearer {TOKEN}x"}).status_code == 401
         program.terminate()
         program.stderr.read()
+
+
+def test_an_address_that_cannot_be_served_is_refused_in_words(tmp_path):
+    definitions = tmp_path / "flows.py"
+    definitions.write_text("from divebook.workflow import workflow\n@workflow\nasync def one(ctx): ...\n")
+    told = ["mcp", str(definitions), "--store", str(tmp_path / "e.db"), "--token", TOKEN, "--http"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused = CliRunner().invoke(app, [*told, address])
+    elsewhere = CliRunner().invoke(app, [*told, "192.0.2.1:8000"])
+    assert [result.exit_code for result in (refused, elsewhere)] == [2, 2]
+    assert f"{address} cannot be served: another program listens there: give --http" in refused.stderr
+    assert "192.0.2.1:8000 cannot be served: " in elsewhere.stderr
 
 
 def test_a_token_that_no_client_would_be_asked_for_is_refused():
