@@ -87,6 +87,7 @@ class BoundRequest(_Bound):
         """Return the recorded response, or make the request."""
         del config
         turn, executed = _required(), False
+        turn.sent_with = params.model_request_parameters
         named = params.model_id or turn.model
         told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
         if turn.agreement is not None:

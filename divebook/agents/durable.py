@@ -128,6 +128,12 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
     parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
     recorded, own = RecordedModel(await resolved(agent), operation, parameters, agent), agent.definition
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(own), instrument=False)
+    if not answer.text and answer.tool_calls:
+        called = answer.tool_calls[0].tool_name
+        raise StepError(
+            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
+            "tool, or another Model"
+        )
     if not answer.text:
         raise StepError(
             f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "

@@ -18,6 +18,8 @@ from divebook.text.logs import logger
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
+    from pydantic_ai.models import ModelRequestParameters
+
     from divebook.agents.budget import TurnBudget
     from divebook.agents.changed import Agreement
     from divebook.agents.requests import RequestRecord
@@ -85,6 +87,8 @@ class AgentTurn:
     """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
     asked: Counter[str] = field(default_factory=Counter)
     """How many calls of each tool the latest response asks for."""
+    sent_with: ModelRequestParameters | None = None
+    """What the latest request is made with: the tools that its model may call."""
     failed: list[tuple[str, OperationError]] = field(default_factory=list)
     """Tools that failed, and what they raised: the first of it ends the turn."""
     changing: set[str] = field(default_factory=set)
@@ -100,6 +104,13 @@ class AgentTurn:
     """Calls that their own tool has put off until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Tools that the latest response asks for, and its model does not have."""
+        with_it = self.sent_with
+        offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
+        return [name for name in self.asked if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
         """Return where a call of that id belongs; no two of one response have one (`divebook.agents.wire`)."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.exceptions import UnexpectedModelBehavior, UsageLimitExceeded
+from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.messages import InstructionPart, ModelResponse
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import RunContext
@@ -82,7 +82,7 @@ def answering(turn: AgentTurn) -> Iterator[None]:
     try:
         yield
     except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
-        raise AgentError(record.agent, record.requests, str(error)) from error
+        raise AgentError(record.agent, record.requests, _reason(turn, error)) from error
     except OperationError as error:
         if isinstance(error, ToolError):  # of an agent that was given work
             raise ToolError(error.agent, error.tool, error.cause, names_of(error)) from error
@@ -90,3 +90,13 @@ def answering(turn: AgentTurn) -> Iterator[None]:
         if tool is None:
             raise
         raise ToolError(record.agent, tool, failure_text(error), names_of(error)) from error
+
+
+def _reason(turn: AgentTurn, error: Exception) -> str:
+    """Return why there is no answer; of a tool that is not there without the library's advice to raise a limit."""
+    if not (turn.unknown and isinstance(error.__cause__, ModelRetry)):
+        return str(error)
+    return (
+        f'its model called unknown tool "{turn.unknown[0]}", was told so, and called it again; give the agent that '
+        "tool, or another Model"
+    )

@@ -93,3 +93,18 @@ def test_a_model_that_gives_nothing_usable_is_named(reply):
     agent = Agent("a", model=FunctionModel(lambda _messages, _info: reply), tools=[Eager().look])
     execution = environment(ASK, agents=[agent]).start("ask").wait(20)
     assert execution.error.startswith('step "ask": agent response operation failed: agent a gave no answer after ')
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, 'the model of agent a called unknown tool "nope": the agent has no tools'),
+        ({"tools": [Eager().look]}, 'its model called unknown tool "nope", was told so, and called it again'),
+        ({"output": dict[str, int]}, 'its model called unknown tool "nope", was told so, and called it again'),
+    ],
+)
+def test_a_model_that_calls_a_tool_that_is_not_there_again_and_again_ends_its_turn_in_words(given, said):
+    model = FunctionModel(lambda *_: ModelResponse([ToolCallPart("nope", {})]))
+    execution = environment(ASK, agents=[Agent("a", model=model, **given)]).start("ask").wait(20)
+    assert said in execution.error
+    assert "raising the retry limit" not in execution.error

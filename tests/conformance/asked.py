@@ -10,6 +10,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.environment import Environment
+from divebook.errors import StepError
 from divebook.execution.execution import Execution
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
@@ -17,13 +18,15 @@ from divebook.workflow.definition import Step, Workflow
 
 Data = Mapping[str, Any]
 TIMEOUT = 30.0
-SHAPES = ("input", "tool_iteration_limit")
+SHAPES = ("input", "tool_iteration_limit", "call")
 """Keys of `given` in cases that can be run."""
 
 
 def run(case: Data) -> dict[str, Any]:
     """Return what comes of a case."""
     given = case["given"]
+    if "call" in given:
+        return _calling(given["call"])
     return _limited(given["tool_iteration_limit"], case["expect"]) if "input" not in given else _answered(case)
 
 
@@ -41,6 +44,22 @@ def _answered(case: Data) -> dict[str, Any]:
         return {"text": execution.variables["text"], "usage": {key: used[key] for key in case["expect"]["usage"]}}
 
 
+def _look() -> str:
+    """Look."""
+    return "nothing"
+
+
+def _calling(name: str) -> dict[str, Any]:
+    """Ask an agent whose model calls a tool that it does not have, and nothing else."""
+
+    def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(name, {})])
+
+    with MemoryStore() as store:
+        execution = _asked(Agent("a", model=FunctionModel(answer), tools=[_look]), "Go on", store)
+        raise StepError(f"{execution.status}: {execution.error}")
+
+
 def _limited(limit: int, expect: Data) -> dict[str, Any]:
     """Ask an agent whose model calls a tool for as long as it may."""
     asked: list[tuple[Any, str]] = []
@@ -48,13 +67,9 @@ def _limited(limit: int, expect: Data) -> dict[str, Any]:
     def answer(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         choice = (info.model_settings or {}).get("tool_choice")
         asked.append((choice, info.instructions or ""))
-        return ModelResponse(parts=[TextPart("enough") if choice == "none" else ToolCallPart("look", {})])
+        return ModelResponse(parts=[TextPart("enough") if choice == "none" else ToolCallPart("_look", {})])
 
-    def look() -> str:
-        """Look."""
-        return "nothing"
-
-    agent = Agent(AgentDefinition("a", tool_iteration_limit=limit), model=FunctionModel(answer), tools=[look])
+    agent = Agent(AgentDefinition("a", tool_iteration_limit=limit), model=FunctionModel(answer), tools=[_look])
     with MemoryStore() as store:
         assert _asked(agent, "Go on", store).variables == {"text": "enough"}
     *earlier, (choice, instructions) = asked

@@ -1,4 +1,4 @@
-"""Cases about tools of files: each is called as a model would call it, and what it says is held against the case."""
+"""Cases about tools, most of them of files: each is called as by a model, what comes of it is held against the case."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 
 from pydantic_ai.exceptions import ToolFailed
 
+from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.documents import MemoryDocuments, Policy
 from divebook.documents.globs import matches
+from divebook.environment import Environment
+from divebook.store import MemoryStore
 from divebook.tools.offered import offered
 from divebook.tools.reach import ToolReach
 
@@ -22,6 +25,8 @@ ERROR = "Error: "
 def run(case: Data) -> dict[str, Any]:
     """Return what comes of a case: under each key what is expected, where that is met, else what was seen."""
     given = case["given"]
+    if "limit" in given:
+        return {"effective_limit": _searched(given["limit"])}
     if "pattern" in given:
         return {"match": matches(given["pattern"], given["path"])}
     with tempfile.TemporaryDirectory() as folder:
@@ -30,6 +35,23 @@ def run(case: Data) -> dict[str, Any]:
             (root / name).mkdir()
         kind = given.get("tool") or ("text_editor" if {"commands", "input"} & set(given) else "list_directory")
         return _RUN[kind](root, given, case["expect"])
+
+
+def _searched(limit: int) -> int:
+    """Return with what limit a person's own ``web_search`` is called, where a model asks for one."""
+    searched: list[int] = []
+
+    def web_search(query: str, limit: int = 10) -> str:
+        """Search."""
+        searched.append(limit)
+        return f"nothing about {query}"
+
+    call = {"call": {"web_search": {"query": "owls", "limit": limit}}}
+    agent = Agent("a", model=ScriptedModel([call, "done"]), tools=[web_search])
+    with MemoryStore() as store:
+        workflow = Workflow("ask", [Step("ask", prompt="Which?", agent="a")])
+        Environment(store=store, agents=[agent]).start(workflow).wait(20)
+    return searched[0]
 
 
 def _called(root: Path, name: str, options: Data, **arguments: Any) -> str:
@@ -124,6 +146,6 @@ _RUN: Mapping[str, Callable[[Path, Data, Data], dict[str, Any]]] = {
 }
 SHAPES = (
     *("tool file", "tool path", "tool max_size size", "tool AllowList DenyList", "path pattern", "path"),
-    *("max_entries files", "root path", "allow", "deny", "file", "commands", "input"),
+    *("max_entries files", "root path", "allow", "deny", "file", "commands", "input", "limit"),
 )
 """Keys of `given` in cases that can be run."""

@@ -13,10 +13,19 @@ NOT_RUN: Mapping[str, str] = {
     "state": "methods of the old state object; scripts have state.set, state.get and state.delete",
 }
 NOT_RUN_OF_SHAPE: Mapping[tuple[str, frozenset[str]], str] = {
-    ("threads", frozenset({"thread_id", "repository"})): "threads lie in the store, which every environment has",
-    ("agent", frozenset({"call"})): "a model that calls a tool which is not there is told so, and may try again",
-    ("content", frozenset({"paths"})): "how the old system wrote the address of a file; files are read, not named",
-    ("agent", frozenset({"messages"})): "agents are asked by steps, with the prompt that those must have",
+    (
+        "threads",
+        frozenset({"thread_id", "repository"}),
+    ): "threads lie in the store, which every environment has: there is no agent whose thread ids could fail",
+    (
+        "content",
+        frozenset({"paths"}),
+    ): "a function of the old system that gave a file its address: here files are read, and nothing names them so",
+    (
+        "agent",
+        frozenset({"messages"}),
+    ): "no agent gets a list of messages: a step without prompt and content is refused where it is read, and in the "
+    "old dialect it asks with an empty message, as the old system's steps did",
     ("event", frozenset({"snapshot"})): "there are no snapshots: the state is a fold of the log",
     (
         "event",
@@ -27,6 +36,5 @@ NOT_RUN_OF_SHAPE: Mapping[tuple[str, frozenset[str]], str] = {
     ("event_store", frozenset({"snapshots"})): "there are no snapshots: the state is a fold of the log",
     ("event_store", frozenset({"save"})): "there are no snapshots: the state is a fold of the log",
     ("event_store", frozenset({"writers", "same_id"})): "there are no snapshots: the state is a fold of the log",
-    ("tool", frozenset({"limit"})): "web_search needs the key of a search service, and does not come with divebook",
 }
 PROSE = "what is given or expected is prose"
