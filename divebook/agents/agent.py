@@ -177,7 +177,8 @@ class Agent:
         ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not known whether a
         call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other
         agents. Ordinary functions run in threads; coroutine functions run on the loop of all executions, and may not
-        block.
+        block. What its toolsets hold open is opened there too: a turn of an agent that is held open elsewhere, by
+        ``async with agent:`` in a cell, is refused.
 
         Parameters
         ----------

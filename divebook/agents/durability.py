@@ -24,10 +24,11 @@ from pydantic_ai.durable_exec import (
     conversation_id_from_run_id,
     replay_scope,
 )
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
-from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, WrapperToolset
 
 from divebook.agents.bound import BoundCall, BoundRequest, BoundStep, StreamedModel
 from divebook.agents.deferred import deferred
@@ -99,6 +100,16 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """Put a guard around all tools."""
         return GuardedToolset(super().get_wrapper_toolset(toolset) or toolset)
+
+    def _wrap_leaf_toolset(self, ts: AbstractToolset[Any]) -> WrapperToolset[Any] | None:
+        """Refuse a toolset of which pydantic-ai makes no operations: its calls would be made again on replay."""
+        wrapped = super()._wrap_leaf_toolset(ts)
+        if wrapped is None and not isinstance(ts, ExternalToolset):  # what that offers is done by people, who are asked
+            raise UserError(
+                f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is of no kind that "
+                "pydantic-ai knows; offer its tools by a FunctionToolset with an id"
+            )
+        return wrapped
 
     # --- what would be another on replay ---------------------------------------------------------------------------
 

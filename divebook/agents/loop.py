@@ -26,6 +26,7 @@ from divebook.agents.present import CALL, TURN, AgentTurn
 from divebook.agents.requests import RequestRecord, messages_of, whole
 from divebook.agents.rounds import LastRound, answering
 from divebook.agents.signatures import library_tool
+from divebook.agents.taken import require_closed
 from divebook.agents.tool_choice import choosing
 from divebook.agents.turn import SPENT, Assignment, TurnContext
 from divebook.agents.wire import settings_of
@@ -142,6 +143,8 @@ class LoopRun:
     async def _taken(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
         agent, model = self._agent, await resolved(self._agent)
+        assert agent.library is not None  # noqa: S101 - that is what makes it one that was taken
+        require_closed(agent.library, agent.name)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_as_begun(begun_with), durability]
         once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt

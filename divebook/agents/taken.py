@@ -19,3 +19,16 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
         DivebookDurability(name=name).for_agent(agent)
     except UserError as error:
         raise SetupError(f"agent {name} cannot be taken as it is: {error}") from error
+
+
+def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
+    """Raise `SetupError` while a person holds an agent open: what is open answers on the loop of that person only.
+
+    A call from the loop of all executions would wait for ever. Nothing public tells that it is open; a run does not
+    count as holding it (`tests/agents/test_own_loops.py`).
+    """
+    if agent._entered_count:  # noqa: SLF001
+        raise SetupError(
+            f"agent {name} is held open by `async with agent:`, and its servers and connections answer on the loop of "
+            "that block only: leave the block and resume the run, which opens what it needs by itself"
+        )
