@@ -168,9 +168,10 @@ class Agent:
     ) -> Agent:
         """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
 
-        Its requests and calls are recorded while a workflow runs it. All else is not: its hooks, validators, output
-        functions and instructions run again on replay, and should do the same each time. A call that is recorded
-        gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
+        Its requests and calls are recorded while a workflow runs it, and its answer when its turn ends. All else is
+        not: its hooks, validators, output functions and instructions run again on replay of an unfinished turn, and
+        should do the same each time; what they do besides, such as sending a mail, belongs in a tool. A call that is
+        recorded gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
         variable of its module, is as it was before the call: let tools return what is to last. A change of
         ``ctx.deps`` is warned of where it can be seen.
 

@@ -129,21 +129,3 @@ def test_rules_hold_for_the_calls_of_one_agent():
     for name in ("critic", "own"):
         execution = world.start(Workflow(name, [Step("ask", prompt="?", agent=name)])).wait(20)
         assert (execution.error, book.looked) == (None, [])
-
-
-def test_what_runs_again_on_replay_is_said_where_agents_are_taken():
-    """Output functions, hooks and instructions are no operations: they run again, and their author must know."""
-    ran = []
-
-    def judged(score: int) -> str:
-        ran.append(score)
-        return f"{score} of 5"
-
-    agent = pydantic_ai.Agent(
-        ScriptedFunction(ScriptedModel([{"output": {"score": 3}}])), name="critic", output_type=judged
-    )
-    execution = environment(ASK, agents=[agent]).start("ask").wait(20)
-    at = next(e.sequence for e in execution.history() if e.event_type == "operation_completed")
-    environment(ASK, agents=[agent], store=cut(execution.store, execution, at)).resume(execution.id).wait(20)
-    assert ran == [3, 3]
-    assert "run again on replay" in " ".join(Agent.of.__doc__.split())
