@@ -4,12 +4,15 @@ Each says little, but uses what its kind uses: providers without a model, tools,
 pictures and programs, the clock, chance and the old script language.
 """
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from divebook import Agent, ScriptedModel
+from divebook import Agent, ScriptedModel, tool
 from divebook.config import load
 from divebook.documents import FileDocuments
 from divebook.documents.policy import Policy
@@ -259,36 +262,107 @@ CALLED = {
         ],
         ["summed up"],
     ],
-    "research": [[call("fetch", url="PAGE"), "history"], [call("fetch", url="ftp://x"), "news"], ["facts"], ["joined"]],
+    "generate_images": [
+        ["three ideas"],
+        [call("generate_image", prompt="an owl", output_path="owl.png"), "drawn"],
+        [call("generate_image", prompt="a lark", output_path="lark.png"), "drawn too"],
+    ],
+    "mcp_github_assistant": [[call("list_issues"), call("get_issue", number=7), "one is open"]],
+    "mcp_oauth_example": [[call("search", query="owls"), "found"]],
+    "mcp_simple_demo": [
+        [call("git_status", repo_path="FOLDER"), call("git_diff", repo_path="FOLDER", target="HEAD"), "one was changed"]
+    ],
+    "project_overview": [
+        [call("web_search", query="owls", limit=3), call("command", name="echo", args=["hello"]), "read"],
+        ["gone on"],
+    ],
+    "research": [
+        [call("fetch", url="PAGE"), "history"],
+        [call("fetch", url="ftp://x"), call("web_search", query="syrup"), "news"],
+        ["facts"],
+        ["joined"],
+    ],
 }
 """By example, what the model does in each of its turns."""
 RESULTS = {
     "code_overview": ["notes.md", "# Notes", "Error: File not found: none.md"],
     "company_overview": ["Syrup\n\nIt is made of sap."],
     "go_program": ["dot.png", "Successfully wrote 13 bytes to src/main.go", "package main\n"],
-    "research": ["It is made of sap.", "Error: content address must start with http"],
+    "generate_images": ["an owl is in owl.png", "a lark is in lark.png"],
+    "mcp_github_assistant": ["offers ", "offers "],
+    "mcp_oauth_example": ["offers "],
+    "mcp_simple_demo": ["modified:   notes.md", "+# More notes"],
+    "project_overview": ["3 pages about owls", "hello\n"],
+    "research": ["It is made of sap.", "Error: content address must start with http", "10 pages about syrup"],
 }
 """Parts of what their tools return, in order."""
 
-ASKED = {"go_program": ["write_file"]}
+ASKED = {
+    "go_program": ["write_file"],
+    "mcp_oauth_example": ["search"],
+    "mcp_simple_demo": ["git_status", "git_diff"],
+    "project_overview": ["command"],
+}
 """Which calls a person is asked about: those that the ConfirmationMode of the file names."""
 
 
-def prepared(text, page):
-    return [
-        [{**part, "call": {"fetch": {"url": page}}} if "PAGE" in str(part) else part for part in turn] for turn in text
-    ]
+@tool(read_only=True)
+def web_search(query: str, limit: int = 10) -> str:
+    """Search, as a person lets it who has the key of a service."""
+    return f"{limit} pages about {query}"
+
+
+@tool(destructive=True)
+def command(name: str, args: list[str]) -> str:
+    """Run a program."""
+    return subprocess.run([name, *args], check=True, capture_output=True, text=True).stdout
+
+
+@tool(destructive=False)
+def generate_image(prompt: str, output_path: str) -> str:
+    """Draw."""
+    return f"{prompt} is in {output_path}"
+
+
+OWN = (web_search, command, generate_image)
+"""In place of tools of the old system that need a key or a workspace, and that a person has to write here."""
+
+
+def as_repository(folder):
+    """Make a folder one of git, in which a file was changed."""
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+    for given in (("init", "-q"), ("add", "."), (*author, "commit", "-qm", ".")):
+        subprocess.run(["git", "-C", str(folder), *given], check=True, capture_output=True)
+    (folder / "notes.md").write_text("# More notes")
+
+
+def with_servers_of_this_machine(definitions, folder):
+    """Let servers of ours stand for those of the net; the one for git is itself, without a program that fetches it."""
+    if [server.name for server in definitions.mcp_servers] != ["git"]:
+        return with_servers_of_ours(definitions)
+    as_repository(folder)
+    (git,) = definitions.mcp_servers
+    return replace(definitions, mcp_servers=(replace(git, command=sys.executable, args=("-m", "mcp_server_git")),))
+
+
+def prepared(turns, **places):
+    """Return a script with the places that it names."""
+    text = json.dumps(turns)
+    for name, place in places.items():
+        text = text.replace(name, place)
+    return json.loads(text)
 
 
 @pytest.mark.parametrize("name", CALLED)
 def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
     path = folder / f"{name}.yaml"
     path.write_text(EXAMPLES[name])
-    with MemoryStore() as store:
-        reach = Policy("programs", "addresses")
-        environment = Environment(store=store, documents=FileDocuments(folder), policy=reach, printer=lambda _: None)
-        environment.define(load(path, dialect="dive"))
-        model = ScriptedModel(turns=prepared(CALLED[name], page))
+    definitions = with_servers_of_this_machine(load(path, dialect="dive"), folder)
+    reach = Policy("programs", "addresses")
+    given = {"documents": FileDocuments(folder), "policy": reach, "tools": OWN, "printer": lambda _: None}
+    with MemoryStore() as store, Environment(store=store, **given) as environment:
+        environment.define(definitions)
+        model = ScriptedModel(turns=prepared(CALLED[name], PAGE=page, FOLDER=str(folder)))
         environment.add_agent(Agent(environment.agent("A").definition, model=model), replace=True)
         execution = environment.start("Main", REQUIRED.get(name, {})).wait(30)
         asked = []
