@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import importlib
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from divebook.agents.turn import Assignment, TurnContext
 
 DURABLE, LOOP = "divebook.agents.durable", "divebook.agents.loop"
+_LOADED: dict[str, ModuleType] = {}
+"""The modules that were loaded when they were first needed."""
 MODEL_RETRY = Retry(
     seconds=0.5,
     max_seconds=8.0,
@@ -328,7 +330,7 @@ class Agent:
         date
             What to take for today.
         """
-        durable = await _loaded(DURABLE)
+        durable = await loaded(DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
         answer: str = await durable.respond(self, message, operation)
         return answer
@@ -345,7 +347,7 @@ class Agent:
 
         `limited` gives a tool the limits that its environment sets.
         """
-        loop, durable = await _loaded(LOOP), await _loaded(DURABLE)
+        loop, durable = await loaded(LOOP), await loaded(DURABLE)
         own = [*tools, *self.tools]
         served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
         instructions = self.instructions(context.started_at) if self.library is None else ""
@@ -367,8 +369,12 @@ def agent_of(given: Any) -> Agent:
     return Agent.of(given)
 
 
-async def _loaded(name: str) -> Any:
-    """Return a module that needs pydantic-ai, which takes half a second to load."""
-    found = sys.modules.get(name)
-    # in a thread, so that other paths go on meanwhile
-    return await anyio.to_thread.run_sync(importlib.import_module, name) if found is None else found
+async def loaded(name: str) -> Any:
+    """Return a module that needs pydantic-ai, which takes half a second to load.
+
+    One that is among `sys.modules` is perhaps half loaded, by another thread
+    (test_a_module_that_another_thread_loads_is_waited_for).
+    """
+    if name not in _LOADED:  # in a thread, so that other paths go on meanwhile
+        _LOADED[name] = await anyio.to_thread.run_sync(importlib.import_module, name)
+    return _LOADED[name]

@@ -1,8 +1,14 @@
 """Agents: model names, instructions, and model requests as operations."""
 
+import sys
+import threading
+from types import ModuleType
+
+import anyio
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
+from divebook.agents.agent import loaded
 from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_models, model_name
 from divebook.errors import SetupError
 from divebook.workflow.definition import AgentDefinition, ContentEntry, ModelSettings
@@ -233,3 +239,32 @@ def test_what_is_said_of_a_start_must_be_text(option):
     with pytest.raises(SetupError, match="must be a"):
         world.start(ASK, {"who": "x"}, **option)
     assert world.executions() == []
+
+
+def test_a_module_that_another_thread_loads_is_waited_for(tmp_path, monkeypatch):
+    """Agents that began side by side as the first of a process failed: the module that all need was half there."""
+    monkeypatch.setattr("divebook.agents.agent._LOADED", {})
+    reached, opened = threading.Event(), threading.Event()
+    gate = ModuleType("gate_of_this_test")
+    gate.wait = lambda: (reached.set(), opened.wait(20))
+    monkeypatch.setitem(sys.modules, gate.__name__, gate)
+    (tmp_path / "slow_to_load.py").write_text(f"import {gate.__name__} as gate\ngate.wait()\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+
+    async def load():
+        found.append((await loaded("slow_to_load")).whole)
+
+    async def load_both():
+        async with anyio.create_task_group() as group:
+            group.start_soon(load)
+            await anyio.to_thread.run_sync(reached.wait, 20)
+            group.start_soon(load)
+            await anyio.wait_all_tasks_blocked()
+            opened.set()
+
+    try:
+        anyio.run(load_both)
+    finally:
+        sys.modules.pop("slow_to_load", None)
+    assert found == [True, True]
