@@ -26,7 +26,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
     if kind in _RESERVES:
         held, earlier = Reserved.of(data.reserved), opened.operations.get(data.operation_id)
-        ledger = draft.ledger.holding(None if earlier is None else earlier.reserved, -1).holding(held)
+        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
         record = record._replace(reserved=held)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
@@ -36,6 +36,12 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
         return
     until, signal = _end_of(draft, data), (data.parameters or {}).get("signal")
     _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
+
+
+def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
+    """Return what a call held that begins again; what another execution handed on stays held, nobody resumes that."""
+    is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
+    return earlier.reserved if earlier is not None and is_same else None
 
 
 def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
@@ -94,6 +100,9 @@ def _ended(
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
     ended = begun.ended(draft.last_sequence, status, outcome)
+    if data.held:
+        draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))
+        ended = ended._replace(reserved=held)
     if status == COMPLETED and begun.operation_type in ENCLOSING:
         opened, ended = without_held(opened, begun), ended._replace(holds=())
     if begun.operation_type not in SLEEPS:

@@ -25,7 +25,6 @@ from divebook.engine.ledger import NO_BOUNDS, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.paths import (
-    handed_on,
     path_branched,
     path_cancelled,
     path_completed,
@@ -33,6 +32,7 @@ from divebook.engine.paths import (
     path_joined,
     path_started,
     path_waiting,
+    with_handed_on,
 )
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
 from divebook.engine.standing import rule_added, rule_revoked
@@ -165,7 +165,7 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     for path in draft.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
-            draft.ledger = _with_handed_on(path, draft.ledger)
+            draft.ledger = with_handed_on(path, draft.ledger)
             _reopen(draft.own(path.id))
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
     active = [path for path in draft.paths.values() if path.phase != ENDED]
@@ -178,14 +178,6 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.paused_us += max(0, draft.moment - draft.last_us)
     if data.bounds is not None:
         draft.bounds = Bounds.from_dict(data.bounds)
-
-
-def _with_handed_on(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger of a path that had ended with what its children hold: what they spent is not counted yet."""
-    records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
-    for record in records:
-        ledger = ledger.holding(handed_on(record))
-    return ledger
 
 
 def _reopen(path: PathState) -> None:

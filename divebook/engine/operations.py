@@ -165,6 +165,12 @@ class Reserved(NamedTuple):
     calls: int = 0
     """Model calls of an execution that another one starts; a call to a model counts when it begins."""
 
+    def plus(self, other: Reserved | None) -> Reserved:
+        """Return both together."""
+        if other is None:
+            return self
+        return Reserved(self.tokens + other.tokens, self.cost + other.cost, calls=self.calls + other.calls)
+
     def to_dict(self) -> dict[str, int]:
         """Return what is not zero, as the log holds it."""
         told = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)

@@ -9,7 +9,18 @@ from divebook.engine.ledger import Ledger
 from divebook.engine.operations import CHILD_WORKFLOW, Reserved
 from divebook.engine.places import moved
 from divebook.engine.records import EMPTY, NO_PLACES, OpenStep, OperationRecord
-from divebook.engine.state import BRANCHED, CANCELLED, COMPLETED, ENDED, FAILED, JOINED, JOINING, RUNNING, PathState
+from divebook.engine.state import (
+    BRANCHED,
+    CANCELLED,
+    COMPLETED,
+    ENDED,
+    FAILED,
+    JOINED,
+    JOINING,
+    RUNNING,
+    ExecutionState,
+    PathState,
+)
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 
@@ -95,12 +106,28 @@ def _letting_go(opened: OpenStep | None) -> OpenStep | None:
 
 
 def _lets_go(record: OperationRecord) -> bool:
-    return record.reserved is not None and not handed_on(record)
+    return record.reserved is not None and not _handed_on(record)
 
 
-def handed_on(record: OperationRecord) -> Reserved | None:
-    """Return what an execution holds that this one started, and whose end this one has not recorded."""
-    return record.reserved if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING else None
+def _handed_on(record: OperationRecord) -> Reserved | None:
+    """Return what an execution holds that this one started, or one that was under way as that one ended."""
+    return record.reserved if record.operation_type == CHILD_WORKFLOW else None
+
+
+def with_handed_on(path: PathState, ledger: Ledger) -> Ledger:
+    """Return the ledger of a path that had ended with what its children hold: what they spent is not counted yet."""
+    records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
+    for record in records:
+        ledger = ledger.holding(_handed_on(record))
+    return ledger
+
+
+def held_by(state: ExecutionState) -> Reserved:
+    """Return what an execution that has ended holds if it is resumed."""
+    ledger = state.ledger
+    for path in state.paths.values():
+        ledger = with_handed_on(path, ledger)
+    return Reserved(ledger.reserved_tokens, ledger.reserved_cost, calls=ledger.reserved_calls)
 
 
 def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:

@@ -86,7 +86,7 @@ class OperationRecord(NamedTuple):
     signal: str | None = None
     """Name of the signal that is waited for."""
     reserved: Reserved | None = None
-    """What it holds of the bounds while it runs."""
+    """What it holds of the bounds: while it runs, and what an execution that has ended has handed on to others."""
     setting_hash: str | None = None
     within: str | None = None
     """Id of the operation that holds it."""

@@ -431,6 +431,8 @@ class OperationCompleted(Payload):
     duration: int = 0
     result: Any = None
     usage: Mapping[str, int] | None = None
+    held: Mapping[str, int] | None = None
+    """What an execution that has ended had handed on to others that were under way, as in `OperationStarted`."""
 
 
 @_event("operation_failed", "operation_id", "operation_type", "error")
@@ -450,6 +452,8 @@ class OperationFailed(Payload):
     """What makes the same error again: ``types`` as ``module:name``, ``args`` and ``fields``."""
     trace: str | None = None
     """Where in a person's code it was raised, the innermost call last."""
+    held: Mapping[str, int] | None = None
+    """As for `OperationCompleted`."""
 
 
 @_event("time_accessed", "accessed_at", "value")

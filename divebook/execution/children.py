@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.bounds import given_again, given_with, left_of, reserved_for, share_of
-from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, operation_name
+from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, Reserved, operation_name
+from divebook.engine.paths import held_by
 from divebook.engine.records import NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, JOINING, PENDING, RUNNING, ExecutionState
@@ -134,10 +135,12 @@ class Children:
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._once.journal
             if record is None:
-                bounds = share_of(left_of(journal.state), self._side_by_side())
-                begun = self._once.begin(wanted, reserved_for(bounds))
+                share = reserved_for(share_of(left_of(journal.state), self._side_by_side()))
+                reserved: Reserved | None = share.plus(self._handed_on(place, child_id))
+                begun = self._once.begin(wanted, reserved)
             else:
-                bounds, begun = given_with(journal.state, record.reserved), record
+                begun, reserved = record, record.reserved
+            bounds = given_with(journal.state, reserved)
             asked = Child(
                 child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
             )
@@ -146,6 +149,11 @@ class Children:
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)
+
+    def _handed_on(self, place: Place, child: str) -> Reserved | None:
+        """Return what a child that is resumed had handed on when it ended: that comes back with it."""
+        earlier = self._once.record_of(place, place.operation_id)
+        return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _side_by_side(self) -> int:
         """Return how many strands may spend of what is left, the present one among them: those without a child.
@@ -187,15 +195,15 @@ class Children:
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
         """Record how a child ended, and count what it has consumed since that was last counted."""
-        used = self._not_counted(child)
+        used, held = self._not_counted(child), held_by(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
-            self._once.complete(place, record, result, used)
+            self._once.complete(place, record, result, used, held=held)
             return result
         error = ExecutionError(
             f"child execution {child.execution_id} of {child.workflow_name!r} is {child.lifecycle}: {child.error}"
         )
-        raise self._once.fail(place, record, str(error), names_of(error), used)
+        raise self._once.fail(place, record, str(error), names_of(error), used, held=held)
 
     def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
         counted = self._counted(child.execution_id)

@@ -277,12 +277,16 @@ class Once:
         *,
         since: int | None = None,
         may_wait: bool = False,
+        held: Mapping[str, int] | None = None,
     ) -> None:
-        """Record what the operation came to; it counts as made from `since` on, or from its beginning."""
+        """Record what the operation came to; it counts as made from `since` on, or from its beginning.
+
+        `held` is what counts as spent all the same: of an execution that has ended, and others go on with it.
+        """
         if usage:
             self.fresh.discard(place.path)
         completed = catalog.OperationCompleted(
-            record.operation_id, record.operation_type, self._duration(record, since), result, usage or None
+            record.operation_id, record.operation_type, self._duration(record, since), result, usage or None, held
         )
         self.journal.record(completed, place.path, place.step, may_wait=may_wait)
 
@@ -296,9 +300,11 @@ class Once:
         *,
         since: int | None = None,
         raised: Exception | None = None,
+        held: Mapping[str, int] | None = None,
     ) -> OperationError:
         """Record that the operation failed; return the error that is raised whenever it is met again.
 
+        `held` is as for `complete`.
         `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
         (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
@@ -307,7 +313,7 @@ class Once:
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         told = names or None, usage or None
-        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told)
+        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held)
         if raised is not None:
             failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)

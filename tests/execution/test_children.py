@@ -34,6 +34,12 @@ def parent_of_asks():
     return parent_of_asks
 
 
+@pytest.fixture
+def has_asked():
+    """Have asked a model: the first to do so in a process loads what that needs, and can be stopped meanwhile."""
+    environment(TALKS, agents=[Agent("ann", model=ScriptedModel(["hi"]))]).start("talks").wait(20)
+
+
 def family(calls, *more, store=None, **settings):
     chosen = {} if store is None else {"store": store}
     return environment(ASKS, TALKS, *more, actions=[calls.action()], **chosen, **settings)
@@ -266,6 +272,7 @@ def test_a_child_that_is_resumed_stays_within_its_own_bounds_and_what_a_person_r
     assert given_again(state, own, Bounds(), Usage(requests=2)).max_llm_calls == 5
 
 
+@pytest.mark.usefixtures("has_asked")
 @pytest.mark.parametrize(
     ("name", "raises", "size"),
     [("max_llm_calls", [1, 3, 5, 6], 1), ("max_tokens", [25, 45, 60], 10), ("max_cost", ["1.5", "3.5", "6"], 1)],
@@ -290,6 +297,36 @@ def test_children_side_by_side_never_overshoot_however_often_they_are_resumed(na
         found = world.resume(found.id, {}).wait(20) if found.status == "failed" else found
     ledger = found.state.ledger
     assert (found.status, script.calls, ledger.llm_calls) == ("completed", 6, 6)
+    assert (ledger.reserved_calls, ledger.reserved_tokens, ledger.reserved_cost) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("has_asked")
+@pytest.mark.parametrize("raises", [[1, 3, 5, 6, 8], [2, 4, 6, 7], [3, 5, 6]])
+@pytest.mark.parametrize("bound", [("max_llm_calls", 1), ("max_tokens", 10), ("max_cost", 1)])
+def test_children_of_children_never_overshoot_however_often_they_are_resumed(bound, raises):
+    """What a child of one spent that was under way as that one failed was counted nowhere, and given to another."""
+
+    @workflow("middle")
+    async def middle(ctx):
+        await ctx.gather(ctx.run("chats"), ctx.run("chats"))
+
+    @workflow("upper")
+    async def upper(ctx):
+        await ctx.gather(*(ctx.run("middle") for _ in range(3)))
+
+    (name, size), script = bound, ScriptedModel(["hi"], usage={"input_tokens": 10}, price=1)
+    chats = Workflow("chats", [Step(step, prompt="hello") for step in ("first", "second")])
+    world = environment(chats, agents=[Agent("ann", model=script)])
+    found = world.start(upper, bounds={name: raises[0] * size, "on_exhausted": "fail"}).wait(20)
+    for most in raises:
+        for _ in range(6):  # each resumption makes one failure again
+            if found.status == "failed":
+                found = world.resume(found.id, {name: most * size, "on_exhausted": "fail"}).wait(20)
+            assert script.calls <= most
+    for _ in range(12):
+        found = world.resume(found.id, {}).wait(20) if found.status == "failed" else found
+    ledger = found.state.ledger
+    assert (found.status, script.calls, ledger.llm_calls) == ("completed", 12, 12)
     assert (ledger.reserved_calls, ledger.reserved_tokens, ledger.reserved_cost) == (0, 0, 0)
 
 
