@@ -215,7 +215,6 @@ class Strands:
 
     def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
         del self._parked[parked]
-        if parked.done():
-            return
         self.running += 1
-        parked.set_result(woken)
+        if not parked.done():  # else it was cancelled, and does not know it yet
+            parked.set_result(woken)

@@ -31,3 +31,41 @@ def test_a_call_that_waits_for_the_others_can_be_cancelled_with_them(names):
         return [type(end) for end in ends], strands.running
 
     assert asyncio.run(cancelled()) == ([asyncio.CancelledError] * 2, 1)
+
+
+@pytest.mark.parametrize("released", [Strands.wake, Strands.let_go])
+@pytest.mark.parametrize("is_cancelled_first", [True, False])
+def test_a_parked_strand_that_is_cancelled_and_released_at_once_counts_once(released, is_cancelled_first):
+    async def parked():
+        strands, is_there, ends = Strands(lambda _: None), [], []
+
+        async def park():
+            try:
+                await strands.park(lambda: bool(is_there))
+            except asyncio.CancelledError:
+                ends.append(strands.running)
+                raise
+
+        with strands.side_by_side(2) as strand:
+
+            async def one():
+                with strand():
+                    await park()
+
+            async def other():
+                with strand():
+                    await asyncio.Event().wait()
+
+            tasks = [asyncio.create_task(one()), asyncio.create_task(other())]
+            await asyncio.sleep(0)
+            is_there.append(True)
+            steps = [tasks[0].cancel, lambda: released(strands)]
+            for step in steps if is_cancelled_first else steps[::-1]:
+                step()
+            await asyncio.wait(tasks[:1])
+            left = strands.running
+            tasks[1].cancel()
+            await asyncio.wait(tasks)
+        return ends, left, strands.running
+
+    assert asyncio.run(parked()) == ([2], 1, 1)
