@@ -39,7 +39,11 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return what a call held that begins again; what another execution handed on stays held, nobody resumes that."""
+    """Return what a call held that begins again.
+
+    What an execution handed on in whose place another one begins stays held
+    (test_it_stays_held_where_another_execution_takes_the_place).
+    """
     is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
     return earlier.reserved if earlier is not None and is_same else None
 
