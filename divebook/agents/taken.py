@@ -27,7 +27,7 @@ def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
     A call from the loop of all executions would wait for ever. Nothing public tells that it is open; a run does not
     count as holding it (`tests/agents/test_own_loops.py`).
     """
-    if agent._entered_count:  # noqa: SLF001
+    if agent._entered_count:  # noqa: SLF001 - see above
         raise SetupError(
             f"agent {name} is held open by `async with agent:`, and its servers and connections answer on the loop of "
             "that block only: leave the block and resume the run, which opens what it needs by itself"

@@ -70,18 +70,18 @@ def _is_ours(matcher: Any) -> bool:
 
 
 def _in_line(before: str, shell: InteractiveShell) -> Found:
-    from divebook.notebook.line_completion import Surroundings, complete
+    from divebook.notebook.line_completion import KnownNames, complete
     from divebook.notebook.magics import COMMANDS
 
-    return complete(before, COMMANDS, Surroundings(shell))
+    return complete(before, COMMANDS, KnownNames(shell))
 
 
 def _first_line(before: str, shell: InteractiveShell) -> Found:
     from divebook.notebook.cell import DIALECTS
     from divebook.notebook.cell_completion import Candidate, matching
-    from divebook.notebook.line_completion import Surroundings
+    from divebook.notebook.line_completion import KnownNames
 
-    names = Surroundings(shell)
+    names = KnownNames(shell)
     *words, fragment = before.split(" ")
     written = [word for word in words if word]
     if written[-1:] == ["--dialect"]:

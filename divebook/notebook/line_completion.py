@@ -50,7 +50,7 @@ def _workflow(name: str | None) -> Workflow | None:
     return environment.workflows.get(name or current_session().last_workflow or "")
 
 
-class Surroundings:
+class KnownNames:
     """What there is to name; looked up only when it is needed."""
 
     def __init__(self, shell: InteractiveShell) -> None:
@@ -103,7 +103,7 @@ class Surroundings:
         return own_variables(self._shell)
 
 
-def complete(before: str, commands: Mapping[str, Command], names: Surroundings) -> Found:
+def complete(before: str, commands: Mapping[str, Command], names: KnownNames) -> Found:
     """Return how the line may go on; `before` is what stands between ``%dive`` and the cursor."""
     fragment = _fragment(before)
     try:
@@ -122,7 +122,7 @@ def _fragment(before: str) -> str:
 
 
 def _behind(
-    command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: Surroundings
+    command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: KnownNames
 ) -> Found:
     option, rest = _option(command, words[1:], fragment)
     arguments = parse(rest, command.flags, command.valued, inputs=command.inputs)
@@ -161,7 +161,7 @@ def _options(command: Command, arguments: Arguments) -> Iterator[Candidate]:
     )
 
 
-def _option_values(option: str, arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     known: Mapping[str, Callable[[], Iterable[str]]] = {
         "status": lambda: STATUSES,
         "origin": lambda: ORIGINS,
@@ -173,25 +173,25 @@ def _option_values(option: str, arguments: Arguments, names: Surroundings) -> It
     return (Candidate(value, option) for value in (known[option]() if option in known else ()))
 
 
-def _input_values(name: str, arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _input_values(name: str, arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     declared = next((entry for entry in _inputs(arguments, names) if entry.name == name), None)
     if declared is not None and (declared.type or "").lower() in ("bool", "boolean"):
         yield from (Candidate(value, "value") for value in TRUTH)
     yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
 
 
-def _inputs(arguments: Arguments, names: Surroundings) -> Iterable[InputDefinition]:
+def _inputs(arguments: Arguments, names: KnownNames) -> Iterable[InputDefinition]:
     return names.inputs(arguments.words[0] if arguments.words else None)
 
 
 # --- the words of each sub-command ---------------------------------------------------------------------------------
 
 
-def _no_words(_arguments: Arguments, _names: Surroundings) -> Iterator[Candidate]:
+def _no_words(_arguments: Arguments, _names: KnownNames) -> Iterator[Candidate]:
     return iter(())
 
 
-def _run(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _run(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     if not (arguments.words or arguments.inputs):
         yield from (Candidate(quoted(name), "workflow") for name in names.workflows())
     for entry in _inputs(arguments, names):
@@ -199,22 +199,22 @@ def _run(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
             yield Candidate(f"{entry.name}=", entry.type or "input")
 
 
-def _ask(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _ask(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     if not arguments.words:
         yield from (Candidate(quoted(name), "agent") for name in names.agents())
     elif len(arguments.words) == 1:
         yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
 
 
-def _executions(*statuses: str) -> Callable[[Arguments, Surroundings], Iterator[Candidate]]:
-    def offered(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
+    def offered(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
         found = () if arguments.words else names.executions()
         return (Candidate(record.execution_id, record.status) for record in found if record.status in statuses)
 
     return offered
 
 
-def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
+def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
     if not arguments.words:
         yield from (Candidate(address_of(asking, question), question.kind) for asking, question in names.questions())
     elif len(arguments.words) == 1:
@@ -224,7 +224,7 @@ def _answer(arguments: Arguments, names: Surroundings) -> Iterator[Candidate]:
         yield from (Candidate(quoted(choice), "answer") for choice in choices if isinstance(choice, str))
 
 
-_WORDS: Mapping[str, Callable[[Arguments, Surroundings], Iterator[Candidate]]] = {
+_WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
     "run": _run,
     "ask": _ask,
     "show": _executions(*STATUSES),
