@@ -130,11 +130,10 @@ class AgentTurn:
 
         The log says so once a turn of each thing that had one, as a tool may need what is gone.
         """
-        named = shared().without_named(value)
         if CREDENTIALS in self.policy.allowed:
-            return named
-        certain = shared().without_certain(named)
-        if certain != named and what not in self.cleaned:
+            return shared().without_named(value)
+        certain = shared().without_certain(value)
+        if what not in self.cleaned and certain not in (value, shared().without_named(value)):
             self.cleaned.add(what)
             _log.warning(
                 "%s had what looks like a credential: agent %s and the log have [redacted] in its place; name keys by "

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from divebook.errors import OperationError, SetupError
-from divebook.events.codec import canonical_hash
+from divebook.events.codec import short_hash
 
 if TYPE_CHECKING:
     from divebook.agents.present import AgentTurn
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 MESSAGES = "messages"
 """What a request has that is for a model, and one for a person has not."""
-_DIGITS = 8
 
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
@@ -46,7 +45,7 @@ async def sampled(turn: AgentTurn, call: str, asked: Mapping[str, Any]) -> dict[
     said = [asked["system"]] if asked.get("system") else []
     said += [f"{message['role']}: {message['text']}" for message in before]
     told = [{"type": "text", "text": "\n\n".join(said)}] if said else []
-    key = turn.key(f"sample-{call}-{canonical_hash(asked)[:_DIGITS]}")
+    key = turn.key(f"sample-{call}-{short_hash(asked)}")
     try:
         text = await agent.respond(last["text"], _recorded(turn, agent, key), context=told)
     except OperationError as error:
