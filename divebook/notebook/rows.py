@@ -81,10 +81,10 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
     blocks, outputs = answered(view), output_names(view)
-    said = " ".join(str(block["text"]) for block in blocks if block.get("type") == "text")
-    said += " ".join(readable(block["arguments"]) for block in blocks if block.get("tool") in outputs)
+    said = [str(block["text"]) for block in blocks if block.get("type") == "text"]
+    said += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
     cost = view.usage.get("cost", 0) / NANODOLLARS
-    facts = [f"${cost:.4f}" if cost else "", "from the cache" if view.cached else "", view.error or said]
+    facts = [f"${cost:.4f}" if cost else "", "from the cache" if view.cached else "", view.error or " ".join(said)]
     told = one_line(" ".join(filter(None, facts)), MAX_CELL)
     yield one_line(view.agent, 40), str(view.n), _status(view.status), _took(view.span), told
     for call in calls:

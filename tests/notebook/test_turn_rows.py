@@ -40,6 +40,14 @@ def test_requests_and_their_calls_stand_below_the_steps(report):
     assert "2 requests and 1 call of agents:" in as_text(report)
 
 
+def test_an_answer_of_words_and_data_has_a_space_between_them():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    model = ScriptedModel([{"say": "So many:", "output": {"n": 2}}])
+    environment = Environment(store="memory:", agents=[Agent("a", model=model, output=schema)])
+    execution = environment.start(Workflow("w", [Step("ask", agent="a", prompt="go")])).wait(check=True)
+    assert [row[4] for row in turn_rows(spans_of(execution.history()), Redactor())] == ['So many: {"n": 2}']
+
+
 def test_the_page_has_them_as_a_table_that_holds_no_markup_of_theirs(report):
     page = as_html(report)
     assert page.count("<table") == 2

@@ -6,10 +6,10 @@ import type { View } from "../../src/shared/dom";
 import type { Host } from "../../src/shared/later";
 import { Model } from "../../src/shared/model";
 import part, { frameLine } from "../../src/turn";
-import { differences } from "../../src/turn/sent";
 import { argumentsText, deedOf, outcomeText } from "../../src/turn/words";
 import { delta, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
+import { spoken } from "./spoken";
 
 const HOSTILE = "<img src=x onerror=alert(1)> \x1b[31mred \u202eevil";
 const TURN: Row = { id: 1, kind: "operation", type: "agent_turn", label: "fixer", start: 0, step: "ask" };
@@ -217,8 +217,6 @@ test("what was sent is shown whole, and hidden again", () => {
   expect(find(".all").hidden).toBe(true);
 });
 
-const spoken = (kind: ConversationPart["kind"], said: string, name = ""): ConversationPart => ({ kind, text: said, call: name });
-
 function sending(sent: Record<number, ConversationPart[]>): void {
   host.sent = (id, receive) => { receive({ type: "sent", view: "", id, parts: sent[id] ?? [], error: id in sent ? "" : `span ${id} is no request` }); };
 }
@@ -249,20 +247,6 @@ test("a first request has nothing to be compared with", () => {
   buttonOf(find(".req"), "What was sent").click();
   expect(buttonOf(find(".all"), "All messages").hidden).toBe(false);
   expect([...find(".all").querySelectorAll("button")].filter((one) => !one.hidden)).toHaveLength(1);
-});
-
-const [A, B, C, D] = ["a", "b", "c", "d"].map((name) => spoken("user", name)) as [ConversationPart, ConversationPart, ConversationPart, ConversationPart];
-
-test.each<[string, ConversationPart[], ConversationPart[], [string, number][]]>([
-  ["grows", [A], [A, B], [["same", 1], ["added", 1]]],
-  ["is shortened at its beginning", [A, B, C], [C], [["removed", 2], ["same", 1]]],
-  ["is the same", [A, B], [A, B], [["same", 2]]],
-  ["repeats itself", [A, A], [A, A, A], [["same", 2], ["added", 1]]],
-  ["has another text in one place", [A, B, C], [A, D, C], [["same", 1], ["changed", 2], ["same", 1]]],
-  ["is another", [A, B], [spoken("system", "s"), C, D], [["removed", 2], ["added", 3]]],
-  ["begins", [], [A], [["added", 1]]],
-])("a conversation that %s", (_name, before, now, told) => {
-  expect(differences(before, now).map(({ kind, parts }) => [kind, parts.length])).toEqual(told);
 });
 
 test("of a message that was changed only the other lines are shown", () => {
