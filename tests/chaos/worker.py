@@ -27,6 +27,8 @@ from divebook.store.check import check
 from divebook.store.sqlite import back_up
 from tests.chaos.subjects import SIGNAL, Folder, JumpingClock, environment
 
+STARTED = ("order", "quick", "scripted", "parent", "agent")
+"""Workflows that are started."""
 NEVER_FINE = (CorruptStoreError, InvalidEventError, StartKeyTakenError)
 """Errors of ours that nothing that happens here excuses; any other refusal may be right."""
 MOST_OPEN = 60
@@ -100,20 +102,20 @@ class Worker:
     def _may_start(self) -> bool:
         return len(self._store.unended()) < MOST_OPEN
 
-    def _begin(self, key: str | None) -> None:
+    def _begin(self, workflow: str, key: str | None) -> None:
         if not self._may_start():
             return
         self._begun += 1
         token = f"{self._name}.{self._begun}"
-        workflow = self._random.choice(("order", "quick", "scripted", "parent", "agent"))
         started = self._world.start(workflow, {"token": token}, key=key)
         self._folder.say("started", started.id, key or "")
 
     def _start(self) -> None:
-        self._begin(None)
+        self._begin(self._random.choice(STARTED), None)
 
     def _start_with_key(self) -> None:
-        self._begin(f"{int(time.monotonic() / KEY_SECONDS)}-{self._random.randrange(3)}")
+        span, number = int(time.monotonic() / KEY_SECONDS), self._random.randrange(3)
+        self._begin(STARTED[(span + number) % len(STARTED)], f"{span}-{number}")  # a key is of one workflow
 
     # --- what is on its way, or was --------------------------------------------------------------------------------
 
