@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from divebook.events import Event, catalog
+from divebook.history.failures import ItemNames
 from divebook.widgets.feed import Feed
 from divebook.widgets.intents import Handlers
 from divebook.widgets.live import LiveView
-from divebook.widgets.protocol import Graph, Header
+from divebook.widgets.protocol.run import Graph, Header
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import Source
 
@@ -34,7 +35,15 @@ class Log:
         self._listeners: list[Callable[[Sequence[Event]], None]] = []
         self.grow(length)
         source = Source(
-            self._header, list, Graph(steps=[], edges=[]), self._read, self._subscribe, lambda _: lambda: None, str
+            self._header,
+            list,
+            Graph(steps=[], edges=[]),
+            self._read,
+            self._subscribe,
+            lambda _: lambda: None,
+            lambda _: [],
+            str,
+            ItemNames(lambda span: span.name, {}),
         )
         self.publisher = Publisher(Feed(source))
 
@@ -96,9 +105,18 @@ class Log:
             cost=None,
             tool_calls=0,
             spenders=[],
+            doing="worked",
+            since_us=None,
+            worked_us=0,
+            waited_us=0,
+            paused_us=0,
+            stretches=[],
+            progress=[],
             gauges=[],
             durability="memory",
             commands=[],
+            failed=0,
+            ways=[],
             waits="",
         )
 

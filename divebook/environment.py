@@ -81,8 +81,9 @@ class Environment(Holdings, Executions):
         times faster on most disks; a power failure may take the latest events. By default what the settings or else the
         store say.
     notify
-        Told of every new question: a function that takes it as a mapping, or a command that reads it as JSON; by
-        default the command that the variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
+        Told of every new question: a function that takes it as a mapping, a command that reads it as JSON, or addresses
+        that Apprise sends it to (``pip install 'divebook[notify]'``); by default the command or the addresses that the
+        variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
     clock, chance
         Time and randomness; tests pass their own.
     executor
@@ -194,7 +195,8 @@ class Environment(Holdings, Executions):
 
     def _services(self, control: Control) -> Services:
         answering = control.inbox, control.claim_expired, control.texts
-        return Services(self._handlers, condition_holds, items_of, *answering, self._executors, self._policy)
+        above = self._executors, self._policy, self.as_written
+        return Services(self._handlers, condition_holds, items_of, *answering, *above)
 
     def add_executor(self, name: str, executor: Given) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""

@@ -88,24 +88,45 @@ class Problem:
     severity: Severity = "error"
     hint: str | None = None
     place: Place = ()
+    twin: Place = ()
+    """The place of what it clashes with."""
 
     def describe(self, source_name: str = "<definition>") -> str:
         """Return the problem as one line: ``cell:3:5: unknown key 'Promt' (did you mean 'Prompt'?)``."""
-        where = f"{source_name}:{self.line}:{self.column}" if self.line else f"{source_name}{self._spot()}"
+        where = position_in(source_name, self.line, self.column) if self.line else f"{source_name}{self._spot()}"
         note = "warning: " if self.severity == "warning" else ""
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
         """Return the problem as seen from further up: `place` leads to where it was."""
-        return replace(self, place=(*place, *self.place))
+        return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
     def at(self, line: int, column: int) -> Problem:
         """Return the problem with its position in a text."""
         return replace(self, line=line, column=column)
 
+    def beside(self, line: int) -> Problem:
+        """Return the problem with the line of what it clashes with, where that is another one."""
+        if not line or line == self.line:
+            return self
+        return replace(self, message=f"{self.message} (lines {line} and {self.line})")
+
     def _spot(self) -> str:
         spot = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.place).lstrip(".")
         return f" at {spot}" if spot else ""
+
+
+def position_in(source_name: str, line: int, column: int) -> str:
+    """Return a position as people read it.
+
+    >>> position_in("survey.yaml", 7, 11), position_in("Cell [5]", 7, 11)
+    ('survey.yaml:7:11', 'Cell [5], line 7, column 11')
+    """
+    return (
+        f"{source_name}, line {line}, column {column}"
+        if source_name.startswith("Cell [")
+        else f"{source_name}:{line}:{column}"
+    )
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
@@ -123,6 +144,9 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
 
 class DivebookError(Exception):
     """Root of everything divebook raises on purpose."""
+
+    raised_at: Mapping[str, Any] | None = None
+    """Where a script, a template or a recorded call was at fault, as `divebook.execution.tracing.place_of` says it."""
 
 
 class DefinitionError(DivebookError):
@@ -184,7 +208,7 @@ class AlreadyRegisteredError(DivebookError):
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind, self.name = kind, name
-        super().__init__(f"{kind} already registered: {name}")
+        super().__init__(f"{kind} already registered: {name}; give one of them another name")
 
 
 class SetupError(DivebookError):
@@ -286,6 +310,9 @@ class UnopenableValueError(DivebookError):
 
 class ScriptError(DivebookError):
     """Sandboxed Python failed; `line` is the 1-based line in the script, if known."""
+
+    code: str = ""
+    """The script or expression, where that is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
@@ -400,8 +427,9 @@ class LeaseHeldError(StoreError):
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
         self.execution_id, self.host, self.pid, self.name, self.until = execution_id, host, pid, name, until
         super().__init__(
-            f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}), whose lease lasts "
-            f"until {until:%Y-%m-%d %H:%M:%S} UTC unless renewed. Wait, or end that process, and resume then"
+            f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process "
+            f"is gone, it can be resumed from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
+            "process, and resume then"
         )
 
 
@@ -516,12 +544,11 @@ class ToolError(StepError):
         The class of what was raised, and those it derives from.
     """
 
+    advice = "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry"
+
     def __init__(self, agent: str, tool: str, cause: str, names: Sequence[str] = ()) -> None:
         self.agent, self.tool, self.cause, self.names = agent, tool, cause, list(names)
-        super().__init__(
-            f"tool {tool} of agent {agent} failed: {cause} (mend it and resume; what should be told to the model, "
-            "raise as pydantic_ai.ModelRetry)"
-        )
+        super().__init__(f"tool {tool} of agent {agent} failed: {cause} ({self.advice})")
 
 
 class ItemFailedError(StepError):
@@ -531,10 +558,14 @@ class ItemFailedError(StepError):
     ----------
     results
         What the items came to, in their order; None for those that have no result.
+    key
+        That of the item, where the items are those of a mapping.
     """
 
-    def __init__(self, message: str, index: int, item: object, results: Sequence[object]) -> None:
-        self.index, self.item, self.results = index, item, list(results)
+    def __init__(
+        self, message: str, index: int, item: object, results: Sequence[object], key: str | None = None
+    ) -> None:
+        self.index, self.item, self.results, self.key = index, item, list(results), key
         super().__init__(f"item {index}: {message}")
 
 

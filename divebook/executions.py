@@ -11,7 +11,7 @@ from typing import Any
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
 from divebook.engine.rules import StandingRule
-from divebook.errors import NotFoundError
+from divebook.errors import InterruptError, NotFoundError
 from divebook.execution.answering import this_person
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.control import Control
@@ -80,7 +80,7 @@ class Executions:
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def answer(
-        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
+        self, interrupt_id: str, response: Any, execution_id: str | Execution | None = None, by: str | None = None
     ) -> Execution:
         """Answer a question; its execution goes on at once, here or in the process that drives it.
 
@@ -97,7 +97,7 @@ class Executions:
             "decision": ..., "data": ...}``, where a call is approved for instance ``{"approved": True, "data":
             {"parameters": {...}, "rule": {"scope": "always"}}}``.
         execution_id
-            Spares the search through the executions that wait.
+            The execution that asks, or its id: spares the search through those that wait.
         by
             Who answers; by default the user of this process.
 
@@ -110,7 +110,25 @@ class Executions:
         KeptError
             The answer is kept, and the execution cannot go on in this process.
         """
-        return self._handle(self._control.answering.answer(interrupt_id, response, execution_id, by))
+        asker = execution_id.id if isinstance(execution_id, Execution) else execution_id
+        if asker is not None and not isinstance(asker, str):
+            raise InterruptError(interrupt_id, f"execution_id names who asks: an execution or its id, not {asker!r}")
+        return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
+
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
+        """Give one answer to a question and to all open ones like it, of every execution; return who goes on.
+
+        Questions are alike that the same step of the same workflow asks, of the same kind, for the same sort of answer
+        and, of calls, about the same tool or action of the same agent. Changed arguments and rules are of the named
+        question alone; what was answered meanwhile stays as it is.
+
+        Raises
+        ------
+        InterruptError
+            The answer does not fit the named question, or each question of its kind needs an answer of its own.
+        """
+        answered = self._control.answering.answer_alike(interrupt_id, response, by)
+        return [self._handle(driver) for driver in answered]
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
         """Send a signal to an execution; it is kept until a step takes it.
@@ -214,6 +232,24 @@ class Executions:
         A process that drives it finds with its next step that it may no longer write, and stops there.
         """
         return self._handle(self._control.cancel(execution_id))
+
+    def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Give an execution tags, whatever its status; return all that it has now.
+
+        They are kept in the store's list, not in the log: exports have those of the start.
+
+        Raises
+        ------
+        SetupError
+            A tag is no word.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        return self.store.retag(self.store.resolve(execution_id), add=tags)
+
+    def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
+        """Take tags away from an execution, as `tag` gives them; return those that it still has."""
+        return self.store.retag(self.store.resolve(execution_id), remove=tags)
 
     def recover(self, execution_id: str) -> Execution:
         """Resume an interrupted execution automatically; see `divebook.execution.recovery`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace as replaced
 from typing import Any, Self, TypeAlias
 
@@ -14,6 +14,7 @@ from divebook.errors import (
     AlreadyRegisteredError,
     DefinitionError,
     NotFoundError,
+    Problem,
     SetupError,
 )
 from divebook.execution.definitions import require_definition
@@ -30,9 +31,9 @@ from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
-from divebook.workflow.references import missing_agents
+from divebook.workflow.references import missing_actions, missing_agents, missing_workflows
 from divebook.workflow.settings import check_default_workflow, check_providers, with_defaults
-from divebook.workflow.step import STEP_TYPES, Step
+from divebook.workflow.step import STEP_TYPES
 
 _log = logger(__name__)
 StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
@@ -104,6 +105,11 @@ class Holdings(Outfit):
             raise NotFoundError("workflow", name, known)
         return known[name]
 
+    def as_written(self, workflow: Workflow) -> Workflow:
+        """Return a workflow of a log with the text that it was read from here, if it was: errors name lines of that."""
+        known = self._workflows.get(workflow.name, workflow)
+        return known if known == workflow else workflow
+
     @property
     def default_workflow(self) -> Workflow | None:
         """The workflow that the settings name for runs that name none."""
@@ -164,7 +170,8 @@ class Holdings(Outfit):
         """
         problems = syntax_problems(definitions)
         if problems:
-            raise DefinitionError(problems, "definition")
+            names = {workflow.written.name for workflow in definitions.workflows}
+            raise DefinitionError(problems, names.pop() if len(names) == 1 and "" not in names else "definition")
         check_providers(definitions, is_known_provider)
         defined = merge(self._defined, definitions)
         agents = {agent.name: self._agent_of(agent, defined.config, definitions) for agent in defined.agents}
@@ -226,14 +233,14 @@ class Holdings(Outfit):
             require_function(workflow.name)
         for step_type in {step.type for step in steps} & self._checks.keys():
             self._checks[step_type](workflow)
-        problems = missing_agents(workflow, self._agents, ahead)
+        problems = [workflow.written.located(found) for found in missing_agents(workflow, self._agents, ahead)]
         if problems:
-            raise DefinitionError(problems, f"workflow {workflow.name!r}")
+            raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
         for agent in asked_agents(steps, self._agent_for, self):
             self.check_agent(agent)
         if workflow.manner.is_strict:
             check_declared(self._defined.tools, self.tools, self._agents.values(), self.servers)
-            self._check_names(steps)
+            self._check_names(workflow, ahead)
 
     def _check_models(self, workflow: Workflow, model: str | None, store: EventStore) -> None:
         """Raise unless there can be the model of a run, or where it has none, that of each of its agents."""
@@ -243,14 +250,41 @@ class Holdings(Outfit):
             for agent in asked_agents(workflow.steps, self._agent_for, self):
                 check_model(agent.model, f"agent {agent.name}", store)
 
-    def _check_names(self, steps: Iterable[Step]) -> None:
+    def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:
         """Raise unless what the steps name is there."""
-        known = self.actions
-        for step in steps:
-            if step.type == "action" and step.action and step.action not in known:
-                missing = f'action "{step.action}" of step "{step.name}" not found'
-                raise NotFoundError("action", step.action, known, missing)
-            if step.workflow and "${" not in step.workflow:
-                self.workflow(step.workflow)
-            if step.type == "prompt" and step.agent is None and not self._agents:
+        actions = self.actions
+        self._raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
+        if any(step.workflow for step in workflow.steps):
+            workflows = self.workflows
+            self._raise_first("workflow", missing_workflows(workflow, workflows, ahead), workflows, workflow)
+        for step in workflow.steps:
+            is_ahead = ahead is None or step.name in ahead
+            if is_ahead and step.type == "prompt" and step.agent is None and not self._agents:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
+
+    @staticmethod
+    def _raise_first(
+        kind: str, missing: Iterable[tuple[Problem, str]], known: Iterable[str], workflow: Workflow
+    ) -> None:
+        for found, name in missing:
+            where = workflow.written.where(found.place)
+            raise NotFoundError(kind, name, known, f"{where}: {found.message}" if where else found.message)
+
+    def not_yet(self, definitions: Definitions) -> list[Problem]:
+        """Return warnings of what the steps of definitions name and that is not there yet.
+
+        They may come later, by the time an execution starts.
+        """
+        return [
+            workflow.written.located(
+                replaced(found, severity="warning", message=found.message.replace("not found", "is not defined yet"))
+            )
+            for workflow in definitions.workflows
+            for found in self._missing(workflow)
+        ]
+
+    def _missing(self, workflow: Workflow) -> Iterator[Problem]:
+        yield from missing_agents(workflow, self._agents)
+        if workflow.manner.is_strict:
+            yield from (found for found, _ in missing_actions(workflow, self.actions))
+            yield from (found for found, _ in missing_workflows(workflow, self.workflows))

@@ -39,6 +39,8 @@ class StartOptions(TypedDict, total=False):
     """The cell that starts it."""
 
 
+CELL = "cell"
+"""Where the identity of an execution keeps which cell of a notebook began it."""
 KNOWN = StartOptions.__optional_keys__
 """The names of the options."""
 
@@ -85,6 +87,23 @@ def opening_of(
         code=code or None,
         model=options.get("model"),
     )
+
+
+def said_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptions:
+    """Return what was said of an execution of a workflow when it was started, so that another one is started alike.
+
+    Its start key is its alone, and bounds that come from the workflow are those that it has now.
+    """
+    own = None if workflow.bounds is None else as_bounds(workflow.bounds).to_dict() or None
+    return {
+        "bounds": None if opening.bounds == own else opening.bounds,
+        "identity": opening.identity,
+        "model": opening.model,
+        "tags": opening.tags,
+        "note": opening.note,
+        "notebook": opening.notebook,
+        "cell": opening.cell,
+    }
 
 
 def started_before(taken: StartKeyTakenError, workflow: str, store: EventStore) -> str:

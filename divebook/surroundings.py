@@ -42,6 +42,6 @@ class Surroundings:
             ends.append(store.subscribe(Formatting(self.formatter)))
         hook = self.notify if self.notify is not None else os.environ.get(VARIABLE)
         if hook:
-            notices = Notices(hook)
+            notices = Notices(hook, workflow_of=lambda execution_id: store.record(execution_id).workflow_name)
             ends += [notices.close, store.subscribe(notices)]
         return ends[::-1]

@@ -45,6 +45,20 @@ def require():
 
 
 @pytest.fixture
+def counted(record_property):
+    """Return ``counted(text)``, which puts a line under the report of all tests."""
+    return lambda text: record_property("counted", text)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Write what tests have counted."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    properties = [entry for report in reports for entry in getattr(report, "user_properties", ())]
+    for text in dict.fromkeys(text for name, text in properties if name == "counted"):
+        terminalreporter.write_line(text)
+
+
+@pytest.fixture
 def lacking(monkeypatch):
     """Return ``lacking("anthropic")``: from then on the library of that provider is not installed."""
 

@@ -21,12 +21,13 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 
 LONGEST = 400
 """Lines of a file."""
-TABLES = {"divebook/errors.py", "divebook/events/catalog.py", "divebook/widgets/protocol.py"}
+TABLES = {"divebook/errors.py", "divebook/events/catalog.py"}
 """What may be longer, since it is many things of one kind that are read as one."""
 
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
+    "apprise": ("divebook.execution.addresses",),
     "cloudpickle": ("divebook.execution.shipping",),
     "docker": ("divebook.workspace",),
     "httpx2": ("divebook.tools",),
@@ -52,6 +53,7 @@ DOORS = {
 HEAVY = (
     "IPython",
     "anywidget",
+    "apprise",
     "cloudpickle",
     "cryptography",
     "docker",
@@ -149,7 +151,7 @@ def test_every_imported_library_is_declared(graph):
     entries = [*project["dependencies"], *extras]
     declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in entries}
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
-    named_otherwise |= {"traitlets": "ipywidgets", "numpy": "pandas"}
+    named_otherwise |= {"comm": "ipywidgets", "traitlets": "ipywidgets", "numpy": "pandas"}
     imported = {name for name in graph.modules if graph.is_module_squashed(name)} - {"divebook"}
     libraries = imported - sys.stdlib_module_names
     assert {named_otherwise.get(name, name) for name in libraries} <= declared

@@ -13,10 +13,25 @@ const python = join(here, "..", "divebook");
 const folder = join(here, "labextension");
 const LIMIT = 100_000; // bytes that travel with each widget, or are loaded with each page; style included
 
+const SETTINGS = {
+  title: "divebook",
+  description: "How runs of divebook tell that they ask something",
+  properties: {
+    desktopNotifications: {
+      type: "boolean",
+      title: "Desktop notifications",
+      description: "Whether a new question shows a notification of the desktop while this window does not have the focus",
+      default: false,
+    },
+  },
+  additionalProperties: false,
+  type: "object",
+};
+
 const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", charset: "utf8", legalComments: "none" };
 
 async function widgets() {
-  const entryPoints = { live: "src/live/index.ts", inbox: "src/inbox/index.ts", offer: "src/offer/index.ts", replay: "src/replay/index.ts" };
+  const entryPoints = { live: "src/live/index.ts", inbox: "src/inbox/index.ts", offer: "src/offer/index.ts", runs: "src/runs/index.ts", replay: "src/replay/index.ts" };
   const { metafile } = await build({ ...common, entryPoints, outdir: join(python, "widgets", "static"), format: "esm", metafile: true });
   for (const name of Object.keys(entryPoints)) {
     const files = Object.keys(metafile.outputs).filter((path) => path.includes(`/${name}.`));
@@ -26,7 +41,7 @@ async function widgets() {
 
 async function parts() {
   const style = { name: "style", setup: ({ onLoad }) => onLoad({ filter: /\.css$/ }, minified) };
-  for (const name of ["graph", "turn"]) {
+  for (const name of ["failure", "graph", "stepping", "timeline", "turn", "variables"]) {
     const made = join(python, "widgets", "static", `${name}.js`);
     await build({ ...common, entryPoints: [`src/${name}/index.ts`], outfile: made, format: "esm", plugins: [style] });
     copyFileSync(made, join(folder, "static", `${name}.js`));
@@ -41,31 +56,38 @@ async function minified({ path }) {
 
 async function labextension() {
   const entry = join(folder, "static", "remoteEntry.js");
-  const style = { name: "inline:style", setup };
-  await build({ ...common, entryPoints: ["src/lab/index.ts"], outfile: entry, format: "iife", plugins: [style], loader: { ".css": "empty" } });
+  await withStyle("src/lab/index.ts", entry, "iife");
   const version = /__version__ = "(.+)"/.exec(readFileSync(join(python, "_version.py"), "utf8"))[1];
   write(join(folder, "package.json"), {
     name: "divebook",
     version,
-    description: "Shows runs of divebook that a notebook holds, and colours %%dive cells.",
+    description: "Shows runs of divebook that a notebook holds, tells of their questions, and colours %%dive cells.",
     license: "Apache-2.0",
     jupyterlab: {
       extension: true,
       mimeExtension: true,
+      schemaDir: "schema",
       _build: { load: "static/remoteEntry.js", extension: "./extension", mimeExtension: "./mimeExtension" },
     },
   });
+  write(join(folder, "schemas", "divebook", "questions.json"), SETTINGS);
   write(join(folder, "install.json"), { packageManager: "python", packageName: "divebook", uninstallInstructions: "pip uninstall divebook" });
   report("labextension", [entry]);
+  const panel = join(folder, "static", "panel.js");
+  await withStyle("src/panel/index.ts", panel, "esm");
+  report("panel", [panel]);
 }
 
-/** Makes `inline:style` the style sheets of the bundle as one text. */
-function setup({ onResolve, onLoad }) {
-  onResolve({ filter: /^inline:style$/ }, ({ path }) => ({ path, namespace: "inline" }));
-  onLoad({ filter: /.*/, namespace: "inline" }, async () => {
-    const { outputFiles } = await build({ ...common, entryPoints: ["src/lab/index.ts"], outdir: "unwritten", write: false, external: ["inline:style"], format: "esm" });
-    return { contents: outputFiles.find(({ path }) => path.endsWith(".css")).text, loader: "text" };
-  });
+/** Bundles a script in which `inline:style` are its style sheets as one text. */
+async function withStyle(entry, outfile, format) {
+  const setup = ({ onResolve, onLoad }) => {
+    onResolve({ filter: /^inline:style$/ }, ({ path }) => ({ path, namespace: "inline" }));
+    onLoad({ filter: /.*/, namespace: "inline" }, async () => {
+      const { outputFiles } = await build({ ...common, entryPoints: [entry], outdir: "unwritten", write: false, external: ["inline:style"], format: "esm" });
+      return { contents: outputFiles.find(({ path }) => path.endsWith(".css")).text, loader: "text" };
+    });
+  };
+  await build({ ...common, entryPoints: [entry], outfile, format, plugins: [{ name: "inline:style", setup }], loader: { ".css": "empty" } });
 }
 
 function write(path, data) {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from dataclasses import dataclass
 
-from divebook.agents.models import RECORDED, is_known_provider, known_models
+from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider, known_models
 from divebook.agents.prices import is_priced
 from divebook.agents.scripted import SCRIPTED
 
@@ -59,6 +60,16 @@ def examine(model: str) -> Examined:
     known = known_models(provider)
     hint = "" if not known or name in known else f"models known by name: {', '.join(known)}"
     return Examined(model, library, key, _found_key(provider), is_priced(name, provider), hint)
+
+
+@functools.cache
+def usable_models() -> tuple[str, ...]:
+    """Return the models that are known by name of the providers whose libraries are installed."""
+    found: dict[str, None] = {}
+    for provider, default in DEFAULT_MODELS.items():
+        if not _missing_library(provider):
+            found |= dict.fromkeys(f"{provider}:{name}" for name in (default, *known_models(provider)))
+    return tuple(found)
 
 
 def _missing_library(provider: str) -> str:

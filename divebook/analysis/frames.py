@@ -159,8 +159,8 @@ STEP_COLUMNS: Columns = {
     **TIMES,
     **CONSUMED,
     "output": Column(TEXT, "its text", "result"),
+    **FAILED,
     "error": Column(TEXT, "why it failed or was cancelled"),
-    "traceback": Column(TEXT, "where in a person's code that was", "trace"),
 }
 
 

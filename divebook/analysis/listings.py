@@ -28,8 +28,10 @@ from divebook.analysis.columns import (
 )
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
+from divebook.events.catalog import FAILED
 from divebook.events.recorded import opened
 from divebook.execution.register import folded
+from divebook.history.failures import Failure, failure_in
 from divebook.history.framed import Framed
 from divebook.questions import Question
 from divebook.store import EventStore, ExecutionRecord
@@ -42,6 +44,9 @@ class _Kept(NamedTuple):
     record: ExecutionRecord
     state: ExecutionState | None
     """None where its log is damaged, of which `check` and `show` tell more."""
+
+    failure: Failure | None
+    """Of one that has failed: why."""
 
     @property
     def started_at(self) -> datetime | None:
@@ -60,6 +65,10 @@ def _values(part: str) -> Callable[[_Kept], Any]:
     return lambda kept: None if kept.state is None else opened(dict(getattr(kept.state, part)), lenient=True)
 
 
+def _why(part: str) -> Callable[[_Kept], str | None]:
+    return lambda kept: None if kept.failure is None else getattr(kept.failure, part) or None
+
+
 RUN_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
     "workflow": Column(TEXT, "its name", lambda kept: kept.record.workflow_name or None),
@@ -70,7 +79,9 @@ RUN_COLUMNS: Columns = {
     **CONSUMED,
     "events": Column(COUNT, "length of its log", "record.last_sequence"),
     "bytes": Column(COUNT, "size of its payloads, large values included", "record.size"),
+    "error_type": Column(TEXT, "class of the error", _why("error_type")),
     "error": Column(TEXT, "why it failed or was cancelled", "record.error"),
+    "traceback": Column(TEXT, "where in a person's code that was", _why("traceback")),
     "durability": Column(
         TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
     ),
@@ -86,13 +97,25 @@ TELLING = ("cost", "error", "tags", "note")
 @documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
     """Return one row per execution of a store."""
-    return frame(RUN_COLUMNS, [_Kept(record, _last_state(record, store)) for record in records])
+    return frame(
+        RUN_COLUMNS, [_Kept(record, _last_state(record, store), _failure(record, store)) for record in records]
+    )
 
 
 def _last_state(record: ExecutionRecord, store: EventStore) -> ExecutionState | None:
     """Return how an execution stands; None where its log is damaged."""
     try:
         return folded(store, record.execution_id)
+    except StoreError:
+        return None
+
+
+def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
+    """Return why an execution has failed, for which its log is read; None of all others, and where that is damaged."""
+    if record.status != FAILED:
+        return None
+    try:
+        return failure_in([*store.history(record.execution_id)], record.error or "")
     except StoreError:
         return None
 

@@ -21,13 +21,14 @@ from divebook.engine.operations import (
     CACHED_RESPONSE,
     SCRIPT_EXECUTION,
     TOOL_CALL,
+    operation_kind,
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.history.spans import Span
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import one_line
 from divebook.text.durations import in_parts, seconds
-from divebook.text.shown import plural
+from divebook.text.shown import branch_name, plural
 
 MAX_BARS = 300
 MAX_LANES = 30
@@ -197,14 +198,6 @@ TYPE_COLOURS = {
     ACTION_EXECUTION: "action",
     SCRIPT_EXECUTION: "script",
 }
-TYPE_NAMES = {
-    AGENT_TURN: "turn",
-    AGENT_RESPONSE: "model call",
-    CACHED_RESPONSE: "cached answer",
-    TOOL_CALL: "tool call",
-    ACTION_EXECUTION: "action",
-    SCRIPT_EXECUTION: "script",
-}
 OTHER_COLOUR, UNKNOWN_COLOUR = "other", "ink"
 SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
@@ -300,7 +293,7 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
 
 
 def _lane(lane: Lane, top: int, scale: _Scale) -> list[str]:
-    parts = [f'<text x="12" y="{top + 14}" fill="{INK}">{_text(lane.path, 15)}</text>']
+    parts = [f'<text x="12" y="{top + 14}" fill="{INK}">{_text(branch_name(lane.path) or lane.path, 15)}</text>']
     steps = [bar for bar in lane.bars if bar.row == 0]
     ends = [scale.x(bar.span.started_us) for bar in steps[1:]]
     for bar, room in zip(steps, [*ends, float(WIDTH - 4)], strict=True):
@@ -338,9 +331,9 @@ def _bar(span: Span, y: int, height: int, colour: str, scale: _Scale) -> str:
 
 def _tooltip(span: Span) -> str:
     took = "" if span.duration_us is None else f", {seconds(span.duration_us / 1e6)}"
-    error = f": {span.error}" if span.error else ""
+    error = f": {span.headline}" if span.error else ""
     called = f" {span.called}" if span.called else ""
-    return f"{span.name} ({span.type}{called}), {span.status}{took}{error}"
+    return f"{span.name} ({operation_kind(span.type)}{called}), {span.status}{took}{error}"
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
@@ -365,7 +358,7 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
         if any(span.status == status for span in spans)
     ]
     types = dict.fromkeys(span.type for span in spans if span.kind != "step" and span.status == COMPLETED)
-    entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), TYPE_NAMES.get(type_, type_)) for type_ in types]
+    entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), operation_kind(type_)) for type_ in types]
     parts, x = [], float(LEFT)
     for colour, name in entries:
         parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>')
@@ -378,7 +371,7 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
 
 
 def _left_out(timeline: Timeline) -> str:
-    counts = [(timeline.hidden_bars, "shorter bar"), (timeline.hidden_lanes, "path")]
+    counts = [(timeline.hidden_bars, "shorter bar"), (timeline.hidden_lanes, "lane")]
     told = [plural(count, noun) for count, noun in counts if count]
     return f"not drawn: {', '.join(told)}" if told else ""
 

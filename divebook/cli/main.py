@@ -18,7 +18,7 @@ from divebook.cli.text import secrets
 app = typer.Typer(
     name="divebook",
     cls=Commands,
-    add_completion=False,
+    add_completion=True,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -34,6 +34,7 @@ app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)
 app.command("signal", epilog='Example: divebook signal exec_01k8 approved \'{"by": "ann"}\' audit.yaml')(run.signal)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
+app.command("tag", epilog="Example: divebook tag exec_01k8 baseline")(runs.tag)
 app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)
 app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)
@@ -52,6 +53,12 @@ def version() -> None:
     sys.stdout.write(f"{__version__}\n")
 
 
+def _version_at_once(asked: bool) -> None:  # noqa: FBT001 - typer hands over what was written
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
 def options(
     *,
@@ -65,6 +72,9 @@ def options(
         ),
     ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,
+    version_asked: Annotated[
+        bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
+    ] = False,
 ) -> None:
     """Take the options that stand before, or among those of, any command; `Commands` acts on them."""
 

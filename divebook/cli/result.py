@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -9,13 +11,19 @@ from rich.text import Text
 from divebook.cli.questions import awaited_signals_of
 from divebook.cli.screen import columns, note, say, section, status_text, write
 from divebook.cli.text import as_json, one_line, pairs, secrets, shown
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.records import Usage
+from divebook.engine.state import PathState
+from divebook.errors import StoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.execution.execution import Execution
+from divebook.history.course import course_of
+from divebook.history.failures import summary
 from divebook.store.durability import RELAXED
 from divebook.text.durations import between
-from divebook.text.shown import visible
-from divebook.text.times import json_time, local_clock, local_time
+from divebook.text.shown import branch_name, price, visible
+from divebook.text.times import json_time, local_clock, local_time, local_zone
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -51,20 +59,28 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     section("inputs", pairs(execution.state.inputs))
     section("outputs", pairs(execution.state.outputs))
     section("variables", pairs(_variables(execution)))
-    section("usage", pairs(execution.usage.to_dict()))
-    say(Text("paths", "bold"))
+    section("usage", _usage(execution.usage))
+    say(Text("branches", "bold"))
     columns(
-        ("id", "status", "step", "took"),
-        [
-            (path.id, status_text(path.status), one_line(path.current_step), between(path.started_at, path.ended_at))
-            for path in execution.paths.values()
-        ],
+        ("branch", "status", "step", "took"),
+        [_path_cells(path) for path in execution.paths.values()],
     )
     section("questions", _questions(execution))
     section("waits for", _signals(execution))
     _print_error(execution)
     if events:
         _print_events(execution)
+
+
+def _usage(usage: Usage) -> list[tuple[str, str]]:
+    """Return what models consumed, in words; empty where none was asked."""
+    told = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
+    return [*(told | ({"cost": price(usage.cost / NANODOLLARS)} if usage.cost else {})).items()]
+
+
+def _path_cells(path: PathState) -> tuple[Text | str, ...]:
+    took = between(path.started_at, path.ended_at)
+    return branch_name(path.id) or path.id, status_text(path.status), one_line(path.current_step), took
 
 
 def facts(execution: Execution) -> dict[str, Any]:
@@ -74,6 +90,7 @@ def facts(execution: Execution) -> dict[str, Any]:
         "workflow": execution.workflow.name,
         "status": execution.status,
         "error": execution.error,
+        "failure": None if (failure := execution.failure) is None else asdict(failure),
         "inputs": dict(execution.state.inputs),
         "outputs": dict(execution.state.outputs),
         "variables": _variables(execution),
@@ -93,13 +110,20 @@ def _variables(execution: Execution) -> dict[str, Any]:
 
 
 def _print_heading(execution: Execution) -> None:
-    took = between(execution.started_at, execution.ended_at)
+    took = _times(execution)
     say(status_text(execution.status), one_line(execution.workflow.name), execution.id, took)
     started = local_time(execution.started_at)
     if started and not took:
         say(f"started {started}")
     if _durability(execution) == RELAXED:
         say("durability: relaxed")
+
+
+def _times(execution: Execution) -> str:
+    """Return how long it took; where it waited for people, or rested, that apart, for which its log is read."""
+    if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
+        return ", ".join(course_of(execution.history()).times)
+    return between(execution.started_at, execution.ended_at)
 
 
 def _durability(execution: Execution) -> str:
@@ -109,6 +133,11 @@ def _durability(execution: Execution) -> str:
 def _print_error(execution: Execution) -> None:
     if execution.error and execution.status == catalog.FAILED:
         note(f"error: {execution.error}", "bold red")
+        with suppress(StoreError):  # of a damaged log its beginning is shown
+            failure, failures = execution.failure, execution.failures
+            told = [] if failure is None else failure.details.splitlines()
+            for line in [*told, *([summary(failures)] if len(failures) > 1 else [])]:
+                note(f"  {line}")
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
@@ -129,8 +158,10 @@ def _questions(execution: Execution) -> list[tuple[str, str]]:
 
 def _print_events(execution: Execution) -> None:
     say(Text("events", "bold"))
-    rows = [_event_cells(event) for event in execution.history()]
-    columns(("#", "time", "path", "step", "type", "data"), rows, whole=("#", "time", "type"))
+    events = execution.history()
+    rows = [_event_cells(event) for event in events]
+    time = f"time ({local_zone(events[0].timestamp)})" if events else "time"
+    columns(("#", time, "path", "step", "type", "data"), rows, whole=("#", time, "type"))
 
 
 def _event_cells(event: Event) -> tuple[str, ...]:

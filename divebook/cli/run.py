@@ -42,6 +42,7 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.events.catalog import WAITING
+from divebook.text.shown import plural
 
 STRICT, WAITS = 1, 3
 """Exit codes of what has to wait: where it may not, and where it may."""
@@ -160,6 +161,9 @@ def answer(
         Literal["auto", "text", "json"],
         typer.Option("--as", help="How ANSWER is read; auto: as data where the question asks for data, else as text."),
     ] = "auto",
+    alike: Annotated[
+        bool, typer.Option("--alike", help="The same answer for all open questions that the step asks alike.")
+    ] = False,
     by: By = None,
     code: Code = False,
     actions: Actions = None,
@@ -178,7 +182,14 @@ def answer(
     given = typed_answer(response, as_, result)
 
     def send(environment: Environment) -> Execution:
-        return environment.answer(question, given, by=by)
+        if not alike:
+            return environment.answer(question, given, by=by)
+        first, *others = environment.answer_alike(question, given, by)
+        for other in others:
+            other.wait()
+        if others:
+            note(f"the same answer lets {plural(len(others), 'other run')} go on")
+        return first
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,9 +13,10 @@ from divebook.cli.options import ExecutionId, Json, Store
 from divebook.cli.refusal import ending_damaged
 from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status_text, write
 from divebook.cli.text import as_json, one_line, secrets
+from divebook.engine.bounds import NANODOLLARS
 from divebook.errors import ConcurrentAppendError, StoreError
 from divebook.events.catalog import ExecutionStarted
-from divebook.text.durations import between
+from divebook.text.durations import seconds
 from divebook.text.shown import size
 from divebook.text.times import json_time, local_time
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
+    from divebook.execution.overview import RunLine
     from divebook.store import EventStore, ExecutionRecord
 
 Status = Literal[
@@ -51,20 +54,22 @@ def runs(
 ) -> None:
     """List executions, newest first."""
     from divebook.cli.project import existing_store
+    from divebook.execution.overview import Overview
 
     logs = existing_store(store)
     records = logs.records(status, workflow, limit, tag=tag, origin=origin, notebook=notebook)
     for record in records:
         if record.error:
             _learn_inputs(logs, record.execution_id)
+    lines = Overview(logs).lines(records)
     if json:
-        write(as_json([_facts(record) for record in records], indent=2))
+        write(as_json(list(map(_facts, lines)), indent=2))
     elif records:
-        titles = ("id", "workflow", "status", "started", "took", "events", "size")
-        columns(titles, map(_cells, records), whole=("id", "status"))
+        titles = ("id", "workflow", "status", "started", "worked", "cost", "about", "events", "size")
+        columns(titles, map(_cells, lines), whole=("id", "status"))
         _note_relaxed(records)
     else:
-        note("no executions" + (" of that kind" if status or workflow or tag or origin or notebook else " yet"))
+        note("no runs" + (" of that kind" if status or workflow or tag or origin or notebook else " yet"))
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
@@ -139,8 +144,30 @@ def _cancelled(environment: Environment, execution_id: str) -> Execution:
     return environment.cancel(execution_id).wait()
 
 
-def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
+def tag(
+    execution_id: ExecutionId,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Words to give it.")] = None,
+    store: Store = None,
+    *,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="Take this one away; also several.")
+    ] = None,
+) -> None:
+    """Give an execution tags, or take them away.
 
+    Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are kept in the
+    store, and exports have those of the start.
+    """
+    from divebook.cli.project import existing_store
+
+    logs = existing_store(store)
+    whole_id = logs.resolve(execution_id)
+    now = logs.retag(whole_id, tags or (), remove or ()) if tags or remove else logs.record(whole_id).tags
+    say(", ".join(now) or "no tags", whole_id)
+
+
+def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:
+    record, worked = line.record, _worked(line)
     return {
         "id": record.execution_id,
         "workflow": record.workflow_name,
@@ -148,6 +175,9 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
         "error": record.error,
         "started_at": json_time(record.started_at),
         "ended_at": json_time(record.ended_at),
+        "worked_seconds": worked,
+        "cost": None if line.cost is None else line.cost / NANODOLLARS,
+        "questions": line.questions,
         "events": record.last_sequence,
         "bytes": record.size,
         "durability": record.durability,
@@ -161,13 +191,17 @@ def _facts(record: ExecutionRecord) -> dict[str, str | int | list[str] | None]:
     }
 
 
-def _cells(record: ExecutionRecord) -> tuple[Text | str, ...]:
-
-    took = between(record.started_at, record.ended_at)
-    name = one_line(record.workflow_name, 40)
-    status = status_text(record.status)
+def _cells(line: RunLine) -> tuple[Text | str, ...]:
+    record, worked = line.record, _worked(line)
+    name, about = one_line(record.workflow_name, 40), ", ".join(filter(None, [line.stand, line.about]))
+    told = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
     extent = str(record.last_sequence), size(record.size)
-    return record.execution_id, name, status, local_time(record.started_at), took, *extent
+    return record.execution_id, name, status_text(line.status), local_time(record.started_at), *told, *extent
+
+
+def _worked(line: RunLine) -> float | None:
+    worked = line.worked_us(time.time_ns() // 1000)
+    return None if worked is None else worked / 1e6
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:

@@ -15,6 +15,7 @@ from divebook.cli.screen import columns, say, section
 from divebook.cli.text import as_json
 from divebook.dialects import OWN
 from divebook.errors import InputError
+from divebook.text.times import local_time
 
 if TYPE_CHECKING:
     from divebook.config.schedules import Due
@@ -90,6 +91,6 @@ def _begin(environment: Environment, due: Due) -> int:
     """Start one due time and wait for its end; what was started before is left alone."""
     if environment.store.records(key=due.key):
         return 0
-    execution = environment.start(due.workflow, key=due.key, note=f"due {due.at.isoformat()}").wait()
+    execution = environment.start(due.workflow, key=due.key, note=f"due {local_time(due.at)}").wait()
     say(f"{due.key}  {execution.status}  {execution.id}")
     return 1 if execution.status == "failed" else 0

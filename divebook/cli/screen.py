@@ -18,6 +18,7 @@ STATUS_STYLES = {
     "failed": "red",
     "cancelled": "yellow",
     "waiting": "cyan",
+    "paused": "cyan",
     "running": "blue",
     "pending": "dim",
     "moved": "magenta",

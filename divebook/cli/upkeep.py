@@ -13,7 +13,7 @@ from divebook.cli.options import Json, Store
 from divebook.cli.screen import DAMAGED, note, say, write
 from divebook.cli.text import as_json
 from divebook.text.durations import parse_duration
-from divebook.text.shown import visible
+from divebook.text.shown import plural, size, visible
 
 
 def check(store: Store = None, *, json: Json = False) -> None:
@@ -32,7 +32,10 @@ def check(store: Store = None, *, json: Json = False) -> None:
         write(as_json({"ok": report.ok, "executions": len(report.executions), "damages": found}, indent=2))
     else:
         events = sum(entry.events for entry in report.executions)
-        say(f"{len(report.executions)} executions, {events} events, {report.orphan_blobs} unused large values")
+        say(
+            f"{plural(len(report.executions), 'execution')}, {plural(events, 'event')}, "
+            f"{plural(report.orphan_blobs, 'unused large value')}"
+        )
         for damage in damages:
             place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
             note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
@@ -56,7 +59,7 @@ def backup(
     from divebook.store.sqlite import back_up
 
     written = back_up(existing_path(store), destination.expanduser())
-    say(f"{written}: {written.stat().st_size:,} bytes")
+    say(f"{written}: {size(written.stat().st_size)}")
     note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
 
 
@@ -84,8 +87,9 @@ def gc(
     cached = 0 if dry_run else cache_of(opened).prune()
     verb = "would delete" if dry_run else "deleted"
     say(
-        f"{verb} {len(report.executions)} executions with {report.events} events, {report.blobs} large values "
-        f"({report.blob_bytes:,} bytes) and {report.checkpoints} checkpoints"
+        f"{verb} {plural(len(report.executions), 'execution')} with {plural(report.events, 'event')}, "
+        f"{plural(report.blobs, 'large value')} ({size(report.blob_bytes)}) and "
+        f"{plural(report.checkpoints, 'checkpoint')}"
         f"{f', and {cached} responses of models that are not used again' if cached else ''}"
     )
 

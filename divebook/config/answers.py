@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from divebook.errors import InputError
 from divebook.events.catalog import WAITING
 from divebook.execution.execution import Execution
 from divebook.questions import Question, Typed
+from divebook.text.cuts import one_line
 from divebook.workflow.yaml_value import yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
 
+_QUOTED = re.compile(r"^'(.*)'$", re.DOTALL)
+"""As shells want JSON, which never begins so."""
 LOOK = 1.0
 """Seconds between two looks at an execution that goes on: whether it asks something meanwhile."""
 
@@ -137,7 +141,7 @@ def _assignment(typed: str) -> tuple[str, Any]:
     name = key.removesuffix(":")
     if not (equals and name):
         raise InputError(f"--answer {typed!r} is not understood; write --answer step=value, or step:=JSON")
-    return name, json_of(f"--answer {name!r}", text) if key.endswith(":") else Typed(text)
+    return name, json_of(f"--answer {name!r}", _QUOTED.sub(r"\1", text)) if key.endswith(":") else Typed(text)
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
@@ -169,7 +173,8 @@ def json_of(what: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} is not JSON ({error}); a text needs double quotes inside single ones") from error
+        told = f"{what}: {one_line(text, 80)} is not JSON ({error})"
+        raise InputError(f"{told}; a text needs double quotes inside single ones") from error
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _ended(
     path, opened = draft.open_step(data)
     begun = opened.operations.get(data.operation_id)
     if begun is None:
-        raise CorruptStoreError(f"operation {data.operation_id} of {draft.execution_id} ends without having begun")
+        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
     is_plain = begun.reserved is None and begun.operation_type not in SLEEPS and not data.usage
     if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
         return begun  # nothing of it is left once its step is over

@@ -81,14 +81,14 @@ class _Reader:
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
         """Note that an operation is under way, perhaps once more."""
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
-            yield f"operation {data.operation_id} begins within that of event {data.within}, which is not under way"
+            yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
         """Note that an operation has ended."""
         if not self.operations.get(data.operation_id):
-            yield f"operation {data.operation_id} ends without having begun"
+            yield f"call {data.operation_id} ends without having begun"
         self.operations[data.operation_id] = False
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:

@@ -12,6 +12,8 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from divebook.text.shown import branch_name
+
 AGENT_RESPONSE = "agent_response"
 ACTION_EXECUTION = "action_execution"
 STEP_EXECUTION = "step_execution"
@@ -70,6 +72,46 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
     key = NAMED_BY.get(operation_type)
     name = None if key is None or parameters is None else parameters.get(key)
     return name if isinstance(name, str) and name else None
+
+
+def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:
+    """Return what a call was given by name; None where its parameters do not say it.
+
+    >>> operation_arguments({"action_name": "Pay", "params": {"amount": 5}})
+    {'amount': 5}
+    """
+    given = parameters if isinstance(parameters, Mapping) else {}
+    names = ("arguments", "params", "inputs")
+    return next((given[name] for name in names if isinstance(given.get(name), Mapping)), None)
+
+
+_KINDS = {
+    ACTION_EXECUTION: "action",
+    AGENT_RESPONSE: "model call",
+    AGENT_STEP: "part of agent",
+    AGENT_TURN: "turn",
+    CACHED_RESPONSE: "cached answer",
+    CHILD_WORKFLOW: "workflow",
+    CONTINUE_AS_NEW: "next run",
+    DOCUMENT_READ: "document",
+    EVENT_EMITTED: "event",
+    SCRIPT_EXECUTION: "script",
+    SIGNAL_WAIT: "signal",
+    STEP_EXECUTION: "step",
+    TIMER: "sleep",
+    TOOL_CALL: "tool call",
+    TOOL_DISCOVERY: "tools of server",
+    "interrupt": "question",  # a type of step
+}
+
+
+def operation_kind(operation_type: str) -> str:
+    """Return what people call a type of operation, or of step.
+
+    >>> operation_kind("action_execution"), operation_kind("time_access"), operation_kind("prompt")
+    ('action', 'time access', 'prompt')
+    """
+    return _KINDS.get(operation_type, operation_type.replace("_", " "))
 
 
 _PAUSE = re.compile(r"(?:.*-)?retry-\d+")
@@ -138,9 +180,15 @@ class Place(NamedTuple):
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
-        item = "" if self.iteration_index is None else f", item {self.iteration_index}"
-        attempt = f", attempt {self.attempt + 1}" if self.attempt else ""
-        return f"path {self.path}, step {self.step!r}, visit {self.visit}{item}{attempt}, operation {self.key}"
+        told = (
+            f"step {self.step!r}",
+            branch_name(self.path),
+            f"visit {self.visit}" if self.visit > 1 else "",
+            "" if self.iteration_index is None else f"item {self.iteration_index}",
+            f"attempt {self.attempt + 1}" if self.attempt else "",
+            f"call {self.key}",
+        )
+        return ", ".join(filter(None, told))
 
 
 @functools.lru_cache(maxsize=4096)  # every run of a workflow has the same places

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ HOPELESS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Fault:
     """An error with all that a policy may ask of it."""
 
     message: str
@@ -66,11 +66,23 @@ class Failure:
     """The function made with ``@step`` that raised it, in a workflow function."""
     item: ItemFailedError | None = None
     """Which item of `Each` failed."""
+    head: str = ""
+    """Class and message of what went wrong, without what was wrapped around it."""
+    place: str = ""
+    """The line that raised it, in words."""
+    tool: ToolError | None = None
+    """Of what a tool of an agent raised: which one."""
 
     @classmethod
-    def of(cls, error: BaseException, message: str) -> Failure:
-        """Describe an error and its causes."""
-        chain, told = chain_of(error), told_chain(error)
+    def of(
+        cls,
+        error: BaseException,
+        message: str,
+        clean: Callable[[str], str] = str,
+        place: Mapping[str, Any] | None = None,
+    ) -> Fault:
+        """Describe an error and its causes; `place` is where it was raised, if the error does not know that."""
+        chain, told, source = chain_of(error), told_chain(error), telling(error)
         names = {name for link in told for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
@@ -78,7 +90,28 @@ class Failure:
         wait = float(max(asked, default=0))
         called = next((link.called for link in chain if isinstance(link, OperationError)), "")
         item = next((link for link in chain if isinstance(link, ItemFailedError)), None)
-        return cls(message, names_of(told[-1])[0], frozenset(names), hopeless, wait, reason, called, item)
+        tool = source if isinstance(source, ToolError) and {"agent", "tool", "cause"} <= vars(source).keys() else None
+        head = _head(source, clean) if tool is None else tool.cause
+        known = (source.raised_at if isinstance(source, DivebookError) else None) or place or {}
+        where = str(known.get("label", ""))
+        return cls(
+            message,
+            names_of(told[-1])[0],
+            frozenset(names),
+            hopeless,
+            wait,
+            reason,
+            called,
+            item,
+            head,
+            where,
+            tool,
+        )
+
+    @property
+    def index(self) -> int | None:
+        """Number of the item of `Each` that failed."""
+        return None if self.item is None else self.item.index
 
     def matches(self, errors: Sequence[str]) -> bool:
         """Whether a policy with these names or parts of messages applies."""
@@ -89,9 +122,16 @@ class Failure:
         found = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
         return found if self.item is None else {**found, "iteration": self.item.index, "item": self.item.item}
 
-    def shown(self, step: str) -> str:
-        """Return the message with what failed in front of it: the step, or the call, and the item."""
-        return f'step "{self.called or step}"{", " if self.item else ": "}{self.message}'
+    def shown(self, step: Step) -> str:
+        """Return class and message, and what failed: the step or the call, the item, and the line."""
+        item = (
+            ""
+            if self.item is None or step.each is None
+            else step.each.item_name(self.item.index, self.item.key, step.name)
+        )
+        tool = "" if self.tool is None else f"tool {self.tool.tool} of agent {self.tool.agent}"
+        where = ", ".join(filter(None, [f"step {self.called or step.name}", tool, item, self.place]))
+        return f"{self.head} ({where}){'' if self.tool is None else f': {self.tool.advice}'}"
 
 
 def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
@@ -132,9 +172,29 @@ def told_chain(error: BaseException) -> list[BaseException]:
     (test_an_error_is_the_same_after_a_crash).
     """
     chain = chain_of(error)
-    ends = (isinstance(link, ScriptError) or (isinstance(link, OperationError) and link.error_names) for link in chain)
-    known = (number for number, is_end in enumerate(ends, 1) if is_end)
+    known = (number for number, link in enumerate(chain, 1) if isinstance(link, DivebookError) and _is_source(link))
     return chain[: next(known, len(chain))]
+
+
+def telling(error: BaseException) -> BaseException:
+    """Return which of an error and its causes says what went wrong: what a call or a script raised, if one did.
+
+    What divebook has put around any other error says more than that: which model cannot be used, say.
+    """
+    last = told_chain(error)[-1]
+    if isinstance(error, DivebookError) and isinstance(last, DivebookError) and _is_source(last):
+        return last
+    return error.__cause__ if isinstance(error, ItemFailedError) and error.__cause__ is not None else error
+
+
+def _is_source(link: DivebookError) -> bool:
+    """Return whether a call or a script raised it, as the log tells."""
+    return isinstance(link, ScriptError) or (isinstance(link, OperationError) and bool(link.error_names))
+
+
+def _head(source: BaseException, clean: Callable[[str], str]) -> str:
+    text, name = failure_text(source, clean), names_of(source)[0]
+    return f"{name}: {text}" if isinstance(source, ScriptError) and not text.startswith(name) else text
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
@@ -156,7 +216,7 @@ def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str
     return text if has_name else f"{names[0]}: {text}"
 
 
-def retry_delay(policy: Retry | None, failures: int, failure: Failure, chance: float) -> float | None:
+def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: float) -> float | None:
     """Return the seconds to wait before a step or call is tried again, or None if it is not.
 
     Parameters
@@ -172,6 +232,6 @@ def retry_delay(policy: Retry | None, failures: int, failure: Failure, chance: f
     return max(delay + delay * policy.jitter * chance, failure.retry_after)
 
 
-def catching(step: Step, failure: Failure) -> Catch | None:
+def catching(step: Step, failure: Fault) -> Catch | None:
     """Return the first policy of the step that catches the failure."""
     return next((policy for policy in step.catch if failure.matches(policy.errors)), None)

@@ -309,6 +309,10 @@ class StepFailed(Payload):
     """The item of `Each` that failed."""
     trace: str | None = None
     """Where in a person's code it was raised, unless a call of the step has that already."""
+    error_names: Sequence[str] | None = None
+    """The class of the error and those it derives from, likewise."""
+    place: Mapping[str, Any] | None = None
+    """The line that raised it, likewise: ``label`` in words, ``line``, and the ``lines`` around it from ``first``."""
 
 
 @_event("step_retried")
@@ -357,6 +361,8 @@ class IterationStarted(Payload):
     iteration_index: int = -1
     item: Any = None
     item_key: str | None = None
+    total: int | None = None
+    """How many items there are, with the first one that a process begins."""
 
     def __post_init__(self) -> None:
         _check_index(self)
@@ -387,6 +393,9 @@ class IterationFailed(Payload):
     attempts: int = 1
     result: Mapping[str, Any] | None = None
     """What the step has for the item nevertheless: its error as data, or that it was skipped."""
+    trace: str | None = None
+    place: Mapping[str, Any] | None = None
+    """As for `StepFailed`, unless a call of the item has them already."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -449,7 +458,8 @@ class OperationFailed(Payload):
     usage: Mapping[str, int] | None = None
     """What was consumed all the same."""
     raised: Mapping[str, Any] | None = None
-    """What makes the same error again: ``types`` as ``module:name``, ``args`` and ``fields``."""
+    """What makes the same error again: ``types`` as ``module:name``, ``args`` and ``fields``; and its ``place``, as of
+    `StepFailed`."""
     trace: str | None = None
     """Where in a person's code it was raised, the innermost call last."""
     held: Mapping[str, int] | None = None

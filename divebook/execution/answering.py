@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from divebook.engine.cards import RUN, rules_of_run
@@ -29,6 +30,7 @@ from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.register import Register
 from divebook.questions import Question, checked_answer
+from divebook.questions.alike import for_others, sort_of
 from divebook.questions.kinds import PENDING
 from divebook.questions.wording import EXPIRED_ALREADY, address_of, already_answered
 from divebook.workflow.json_schemas import FITTING
@@ -67,6 +69,28 @@ class Answering:
         if not mine:
             raise _too_late(question, kept)
         return self._go_on_with(what, driver, kept)
+
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
+        """Give one answer to a question and to all that ask alike; see `Environment.answer_alike`."""
+        driver, question = self._asked(interrupt_id, None)
+        sort = sort_of(driver.state.workflow_name, question)
+        if sort is None:
+            raise InterruptError(question.id, "each question of its kind needs an answer of its own")
+        others = [found for found in self._alike(sort) if found != (driver.id, question.id)]
+        fitting = checked_answer(question, response, FITTING, self._clock.now())
+        answered = {driver.id: self.answer(question.id, response, driver.id, by)}
+        for execution_id, name in others:
+            with suppress(InterruptError):  # answered, or withdrawn, meanwhile
+                answered[execution_id] = self.answer(name, for_others(question, fitting), execution_id, by)
+        return list(answered.values())
+
+    def _alike(self, sort: Hashable) -> list[tuple[str, str]]:
+        """Return the open questions of one sort: who asks, and their ids."""
+        return [
+            (execution_id, question.id)
+            for execution_id, question in self.questions()
+            if sort_of(self._register.find(execution_id).state.workflow_name, question) == sort
+        ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
         """Whether a response is the answer that a question has already."""

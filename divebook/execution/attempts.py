@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from divebook.engine.operations import Place, pause_key
 from divebook.engine.records import NO_FAILURE, OpenStep
-from divebook.engine.retries import Failure, retry_delay
+from divebook.engine.retries import retry_delay
 from divebook.events import catalog
-from divebook.execution.error_texts import clean_failure
+from divebook.execution.raised import fault_of
 from divebook.execution.recorder import Recorder
 from divebook.workflow.policies import Retry
 
@@ -104,7 +104,7 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
     if policy is None or journal.error is not None or place.path in recorder.once.diverged:
         return False
     failures = _failures(recorder, place, index if key is None else key)[0] + 1
-    failure = Failure.of(error, clean_failure(error))
+    failure = fault_of(error)
     delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
     if delay is not None:
         retried_at = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)

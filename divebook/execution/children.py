@@ -16,7 +16,7 @@ from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, R
 from divebook.engine.paths import held_by
 from divebook.engine.records import NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
-from divebook.engine.state import COMPLETED, JOINING, PENDING, RUNNING, ExecutionState
+from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionResumed
 from divebook.execution.clock import Chance, Ids
@@ -200,9 +200,9 @@ class Children:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
             self._once.complete(place, record, result, used, held=held)
             return result
-        error = ExecutionError(
-            f"child execution {child.execution_id} of {child.workflow_name!r} is {child.lifecycle}: {child.error}"
-        )
+        which = f"child execution {child.execution_id} of {child.workflow_name!r}"
+        failed = f"{child.error}, in {which}"
+        error = ExecutionError(failed if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
         raise self._once.fail(place, record, str(error), names_of(error), used, held=held)
 
     def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -32,7 +33,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.codec import checked
-from divebook.execution.answering import Answering
+from divebook.execution.answering import Answering, this_person
 from divebook.execution.children import Child, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
@@ -52,8 +53,6 @@ from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
-CANCELLED = "cancelled by a person"
-PAUSED = "paused by a person"
 SEED_BITS = 64
 
 _log = logger(__name__)
@@ -90,6 +89,7 @@ class Control:
         self._register = Register(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
+        self._resuming = threading.Lock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: Desk | None = None
         """Held on to, so that executions one after the other need not make one each."""
@@ -198,6 +198,10 @@ class Control:
 
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Take an execution up again where its log ends; see `Environment.resume`."""
+        with nullcontext() if ENGINE.is_current() else self._resuming:  # of two at once the second finds it live
+            return self._resume(execution_id, bounds, recovery)
+
+    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
         driver = self._register.find(execution_id)
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
             wait((driver.driving(),))  # its end is being written
@@ -349,8 +353,9 @@ class Control:
 
     # --- ending ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, execution_id: str, reason: str = CANCELLED) -> Driver:
-        """Cancel an execution; see `Environment.cancel`."""
+    def cancel(self, execution_id: str, reason: str = "") -> Driver:
+        """Cancel an execution; see `Environment.cancel`. Without a reason the log says who did it."""
+        reason = reason or f"cancelled by {this_person()}"
         checked(catalog.ExecutionCancelled(reason))
         driver = self._register.find(execution_id)
         if driver.was_forked:
@@ -364,8 +369,9 @@ class Control:
             ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease, state))
         return driver
 
-    def pause(self, driver: Driver, reason: str = PAUSED) -> None:
+    def pause(self, driver: Driver, reason: str = "") -> None:
         """Let nothing more begin in an execution that this process drives; see `Execution.pause`."""
+        reason = reason or f"paused by {this_person()}"
         checked(catalog.ExecutionPaused(reason))
         if not ENGINE.call(lambda: driver.pause(reason)):
             driver.refresh()

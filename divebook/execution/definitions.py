@@ -57,5 +57,5 @@ def require_definition(workflow: Workflow) -> None:
     if isinstance(workflow, Sketch):
         raise ExecutionError(
             f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
-            "those of other systems; show it, step through it or export it, and start the workflow anew"
+            "those of other systems; show it, replay it or export it, and start the workflow anew"
         )

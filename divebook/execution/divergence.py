@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from divebook.engine.operations import Place, operation_name
+from divebook.engine.operations import Place, operation_kind, operation_name
 from divebook.errors import DivergenceError
 from divebook.events.codec import encode_shown
 from divebook.questions import Question
@@ -35,10 +35,10 @@ def kind_diverged(place: Place, recorded: str, wanted: str) -> DivergenceError:
 
 
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
-    """Return an operation in a few words: ``action_execution 'pay' with {"amount":5}``."""
+    """Return an operation in a few words: ``action 'pay' with {"amount":5}``."""
     name = operation_name(operation_type, parameters)
     shown = in_short(parameters.get("arguments", parameters.get("params", parameters)))
-    return f"{operation_type}{f' {name!r}' if name else ''} with {shown}"
+    return f"{operation_kind(operation_type)}{f' {name!r}' if name else ''} with {shown}"
 
 
 def question_text(question: Question) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from divebook import extensions
@@ -19,12 +20,13 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.events import Event, catalog
-from divebook.execution.control import CANCELLED, PAUSED, Control
+from divebook.execution.control import Control
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.reading import ReadExecution
 from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
+from divebook.history.failures import Failure, failure_in
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
@@ -124,6 +126,17 @@ class Execution(ReadExecution):
 
     def _log(self) -> History:
         return self.history() if self._driver.is_read else self.store.history(self.id)
+
+    def failure_in(self, log: Sequence[Event]) -> Failure | None:
+        """Return why it failed, read off its log; of a failure in another workflow that it ran, the one inside that."""
+        found = super().failure_in(log)
+        if found is None or not found.child:
+            return found
+        with suppress(StoreError):  # that one is damaged, or gone
+            events = [*self.store.history(found.child)]
+            inner = failure_in(events, found.message)
+            return replace(inner, child=inner.child or found.child, span=found.span, sequence=found.sequence)
+        return found
 
     def _frame(self, kind: str) -> Any:
         if not self._driver.is_read:
@@ -249,12 +262,15 @@ class Execution(ReadExecution):
         self._control.answering.signal(self.id, name, payload, by)
         return self
 
-    def cancel(self, reason: str = CANCELLED) -> Execution:
-        """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed."""
+    def cancel(self, reason: str = "") -> Execution:
+        """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed.
+
+        Without a reason its log says who cancelled it.
+        """
         self._control.cancel(self.id, reason)
         return self
 
-    def pause(self, reason: str = PAUSED) -> Execution:
+    def pause(self, reason: str = "") -> Execution:
         """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
 
         Calls that may not be made twice are waited for, others are broken off and made again later.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import ACTION_EXECUTION, ENCLOSING, STEP_EXECUTION, operation_name
 from divebook.events import catalog
 from divebook.events.event import Event
@@ -31,13 +32,21 @@ class Epoch(NamedTuple):
 
 
 def epochs_of(events: Iterable[Event]) -> list[Epoch]:
-    """Return the epochs of a log, oldest first: whenever an execution is resumed, its functions may be others."""
+    """Return the epochs of a log, oldest first: whenever an execution is resumed, its functions may be others.
+
+    Whoever takes one up that had ended keeps what it did, which counts from then on as done by the functions of that
+    moment (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
+    """
     found: list[Epoch] = []
+    begun: Mapping[str, str] = {}
     for event in events:
         if isinstance(event.data, catalog.ExecutionStarted):
-            found.append(Epoch(event.sequence, event.data.code or {}))
+            begun = event.data.code or {}
+            found.append(Epoch(event.sequence, begun))
         elif isinstance(event.data, catalog.ExecutionResumed):
-            code = found[0].code if event.data.code is None else event.data.code
+            code = begun if event.data.code is None else event.data.code
+            if event.data.previous_status in TERMINAL:
+                found = [epoch._replace(code=code) for epoch in found]
             found.append(Epoch(event.sequence, code))
     return found
 

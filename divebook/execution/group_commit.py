@@ -19,6 +19,7 @@ from divebook.errors import StoreBusyError, StoreError
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.execution.syncs import Syncs, wake
 from divebook.store.batches import Batch
+from divebook.text.durations import in_parts
 from divebook.text.logs import logger
 
 PATIENCE_SECONDS = 2.0
@@ -63,7 +64,7 @@ class Standstill(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in words: ``waiting for the disk since 12 s: ...``."""
-        return f"waiting for the disk since {time.monotonic() - self.since:.0f} s: {self.reason}"
+        return f"waiting for the disk since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class GroupCommit:

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from divebook.engine.records import NO_FAILURE, OpenStep
-from divebook.engine.retries import Failure, chain_of, names_of, told_chain
+from divebook.engine.retries import Fault, chain_of, names_of, told_chain
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.events.frozen import quickly_made
-from divebook.execution.error_texts import clean_failure
+from divebook.execution.definition_places import definition_place
 from divebook.execution.groups import Group, after_start
-from divebook.execution.journal import Journal
-from divebook.execution.strands import Strands, Suspended
+from divebook.execution.raised import fault_of, own_facts
+from divebook.execution.recorder import Recorder
+from divebook.execution.strands import Suspended
 from divebook.questions.kinds import RESOURCE_EXHAUSTED
 from divebook.scripting.values import value_text
-from divebook.workflow.step import FAIL, SKIP, Each, Step
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import FAIL, SKIP, Step
 
 SKIPPED = {"skipped": True}
 """What stands in the log for an item that failed and is left out."""
@@ -46,13 +48,13 @@ class Outcome:
 class Iterations:
     """The items of one step, from wherever the log has got to."""
 
-    def __init__(
-        self, journal: Journal, path: str, step: Step, each: Each, items: list[Any] | Keyed, *, strands: Strands
-    ) -> None:
-        self._journal, self._strands, self._path, self._step = journal, strands, path, step
-        self._each, self._keys = each, list(items) if isinstance(items, dict) else None
+    def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
+        assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
+        self._recorder, self._journal, self._strands = recorder, recorder.journal, recorder.waits.strands(path)
+        self._path, self._workflow, self._step, self._each = path, workflow, step, step.each
+        self._keys = list(items) if isinstance(items, dict) else None
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
-        self._keeps_text = False
+        self._keeps_text, self._is_counted = False, False
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
         """Carry out the items that are not done yet; return all of them together.
@@ -130,8 +132,11 @@ class Iterations:
         return any(asked.kind == RESOURCE_EXHAUSTED and self._path in (asked.path, *asked.waiting) for asked in pending)
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
+        if self._recorder.once.begins_nothing:  # an item that began now would only be a long bar (test_pausing.py)
+            raise Suspended
         key = None if self._keys is None else self._keys[index]
-        self._record(catalog.IterationStarted(index, item, key))
+        total, self._is_counted = None if self._is_counted else len(self._items), True
+        self._record(catalog.IterationStarted(index, item, key, total))
         if self._each.as_ and self._each.parallel == 1:
             self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
         try:
@@ -145,16 +150,18 @@ class Iterations:
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record that an item failed for good; raise if that ends the step."""
-        failure = Failure.of(error, clean_failure(error))
+        failure = fault_of(error)
         goes_on = self._each.on_item_error != FAIL and not any(isinstance(link, THROUGH) for link in chain_of(error))
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if goes_on else None
         names = names_of(told_chain(error)[-1])
-        self._record(catalog.IterationFailed(index, failure.message, names, attempts, result))
+        own = own_facts(error, definition_place(self._workflow, self._step, error))
+        self._record(catalog.IterationFailed(index, failure.message, names, attempts, result, own.trace, own.place))
         if not goes_on:
-            raise ItemFailedError(failure.message, index, item, self._results_so_far()) from error
+            key = None if self._keys is None else self._keys[index]
+            raise ItemFailedError(failure.message, index, item, self._results_so_far(), key) from error
 
-    def _result_of(self, failure: Failure, index: int, item: Any, attempts: int) -> dict[str, Any]:
+    def _result_of(self, failure: Fault, index: int, item: Any, attempts: int) -> dict[str, Any]:
         if self._each.on_item_error == SKIP:
             return SKIPPED
         told = {**failure.to_data(self._step.name, attempts), "iteration": index, "item": item}

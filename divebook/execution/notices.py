@@ -1,4 +1,4 @@
-"""Calls a hook for every new question: a function, or a command that reads it as JSON.
+"""Calls a hook for every new question: a function, a command that reads it as JSON, or addresses that it is sent to.
 
 The process that records a question calls the hook once the question is durable, and no other process does: so it is
 called once, whichever processes look at the execution later. What it is given is without secrets. It runs beside the
@@ -18,6 +18,7 @@ from divebook.errors import SetupError
 from divebook.events import Event
 from divebook.events.catalog import InterruptRaised
 from divebook.events.codec import encode
+from divebook.execution.addresses import Addresses, are_addresses
 from divebook.text.logs import logger
 from divebook.text.redaction import shared
 
@@ -37,13 +38,21 @@ class Notices:
     Parameters
     ----------
     hook
-        A function, or a command: a list of its words, or a text that is split as a shell splits it. A command gets the
-        question as JSON on its standard input.
+        A function; or a command: a list of its words, or a text that is split as a shell splits it. A command gets the
+        question as JSON on its standard input. Where all words are addresses (``mailto://...``), it is sent to those.
+    workflow_of
+        Returns the name of an execution's workflow.
     """
 
-    def __init__(self, hook: Hook | Sequence[str] | str, executor: Executor | None = None) -> None:
-        self._hook = hook if callable(hook) else _command(hook)
+    def __init__(
+        self,
+        hook: Hook | Sequence[str] | str,
+        executor: Executor | None = None,
+        workflow_of: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._hook = hook if callable(hook) else _hook_of(hook)
         self._executor = executor or ThreadPoolExecutor(1, "divebook-notices")
+        self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
         """Hear of events that were written."""
@@ -58,17 +67,20 @@ class Notices:
 
     def _tell(self, told: Mapping[str, Any]) -> None:
         try:
-            self._hook(shared().value(told))
+            self._hook(shared().value({"workflow": self._workflow_of(told["execution_id"]), **told}))
         except Exception:  # noqa: BLE001 - the question stands, whether the hook works or not
             _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
 
 
-def _command(words: Sequence[str] | str) -> Hook:
+def _hook_of(words: Sequence[str] | str) -> Hook:
     listed = shlex.split(words) if isinstance(words, str) else list(words)
     if not listed:
         raise SetupError(
-            "notify is an empty command; give a function, or a command such as ['notify-send', 'divebook']"
+            "notify is an empty command; give a function, a command such as ['notify-send', 'divebook'], or addresses "
+            "such as mailto://USER:PASSWORD@example.org"
         )
+    if are_addresses(listed):
+        return Addresses(listed)
 
     def call(told: Mapping[str, Any]) -> None:
         subprocess.run(listed, input=encode(told), check=True, timeout=PATIENCE)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn
 
-from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, Setting, operation_name
+from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, Setting, operation_kind, operation_name
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.errors import DivergenceError, OperationError
@@ -32,7 +32,9 @@ from divebook.execution.divergence import (
     question_text,
 )
 from divebook.execution.journal import Journal
-from divebook.execution.raised import error_from, facts_of, trace_of
+from divebook.execution.raised import error_from, facts_of
+from divebook.execution.strands import Suspended
+from divebook.execution.tracing import trace_of
 from divebook.questions import Question
 
 
@@ -73,6 +75,8 @@ class Once:
         """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
         a later attempt would make the call that the log has otherwise (test_divergence.py)."""
 
+        self.begins_nothing = False
+        """Whether the execution is to rest: what has begun goes on, and nothing else begins."""
         self.fresh: set[str] = set()
         """Paths whose step began in this process, runs for the first time, and used nothing yet.
 
@@ -232,7 +236,15 @@ class Once:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> OperationRecord:
-        """Record that the operation begins; what it may consume counts as spent until it has ended."""
+        """Record that the operation begins; what it may consume counts as spent until it has ended.
+
+        Raises
+        ------
+        Suspended
+            The execution is to rest.
+        """
+        if self.begins_nothing:
+            raise Suspended
         place, operation_id, operation_type, parameters, digest = wanted
         started = catalog.OperationStarted(
             operation_id,
@@ -261,7 +273,9 @@ class Once:
         wanted = Wanted.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (known := self._known(wanted)) is not None:
             if _differs(known, wanted):  # what it began with cannot be read here, where nothing is awaited
-                self._refuse(place, kind_diverged(place, f"another {known.operation_type}", str(wanted)))
+                self._refuse(
+                    place, kind_diverged(place, f"another {operation_kind(known.operation_type)}", str(wanted))
+                )
             return
         emitted = catalog.EventEmitted(
             name, wanted.parameters["data"], *((wanted.operation_id, wanted.digest) if is_once else ())

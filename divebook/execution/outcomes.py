@@ -7,10 +7,18 @@ To make it again could pay twice, to fail it could lose a payment, so neither is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import TOOL_CALL, Place
+from divebook.engine.operations import (
+    ACTION_EXECUTION,
+    STEP_EXECUTION,
+    TOOL_CALL,
+    Place,
+    operation_arguments,
+    operation_name,
+)
 from divebook.engine.records import OperationRecord
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -18,6 +26,11 @@ from divebook.execution.divergence import in_short
 from divebook.execution.once import Once
 from divebook.execution.waits import Waits
 from divebook.questions.kinds import DONE, FAIL, OUTCOME_UNKNOWN, RETRY
+
+_KERNEL = "ipykernel.kernelapp"
+REPEATING = "If it may be called twice, define its function with idempotent=True: Retry then makes such calls again."
+MOST_ARGUMENTS = 10
+"""Of a call, told in its question; all of them are in its data."""
 
 
 class Settled(NamedTuple):
@@ -71,21 +84,37 @@ class UnknownOutcomes:
         return Settled(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, cause: str | None) -> None:
-        why = "" if cause is None else f" ({cause})"
-        question = (
-            f"It is not known whether {_call_text(record, parameters, place)} took effect: it began and has no "
-            f"recorded outcome{why}. Look, then answer retry, done (with its result) or fail"
-        )
-        data = {"parameters": parameters, "choices": [RETRY, DONE, FAIL]}
         raised = catalog.InterruptRaised(
-            question_id, OUTCOME_UNKNOWN, question, data=data, operation_id=record.operation_id
+            question_id,
+            OUTCOME_UNKNOWN,
+            f"Did the call to {_called(record, parameters, place)} go through?",
+            message=_why(cause) + _given(parameters) + _advice(record, cause),
+            data={"parameters": parameters, "choices": [RETRY, DONE, FAIL]},
+            operation_id=record.operation_id,
         )
         self._once.record(place, raised)
 
 
-def _call_text(record: OperationRecord, parameters: Any, place: Place) -> str:
-    """Return a call in words; of a tool, which people do not know by its step, also what it was called with."""
-    if record.operation_type != TOOL_CALL:
-        return f"{record.operation_type} of step {place.step!r}"
-    called = f"the call of the tool {parameters.get('tool')!r} with {in_short(parameters.get('arguments'))}"
-    return f"{called} by {parameters['agent']!r}" if parameters.get("agent") else called
+def _called(record: OperationRecord, parameters: Any, place: Place) -> str:
+    """Return what was called, as people know it; of a tool also by whom."""
+    by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
+    return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
+
+
+def _why(cause: str | None) -> str:
+    if cause is not None:
+        return f"It began, and then: {cause}."
+    return f"The {'kernel' if _KERNEL in sys.modules else 'process'} stopped after it began, or the run was cancelled."
+
+
+def _advice(record: OperationRecord, cause: str | None) -> str:
+    """Return what lets a person's own function be tried again without a question, where an error has led to it."""
+    is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
+    return f" {REPEATING}" if is_own and cause is not None else ""
+
+
+def _given(parameters: Any) -> str:
+    """Return what a call was made with, on the line of the question: who decides need not open anything."""
+    given = operation_arguments(parameters) or {}
+    told = ", ".join(f"{name} = {in_short(value)}" for name, value in list(given.items())[:MOST_ARGUMENTS])
+    return f" It was called with {told}." if told else ""

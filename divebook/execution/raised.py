@@ -11,33 +11,28 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-import traceback
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.records import OperationRecord
-from divebook.engine.retries import names_of
+from divebook.engine.retries import Fault, names_of, telling
 from divebook.errors import DivebookError, OperationError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
-from divebook.execution.error_texts import clean_text
+from divebook.execution.error_texts import clean_failure, clean_text
+from divebook.execution.tracing import ELSEWHERE, place_of, trace_of
 from divebook.text.redaction import shared
 
 T = TypeVar("T")
 
-ELSEWHERE = "__divebook_trace__"
-"""Attribute of an error that was raised in another process: where."""
 MOST_BYTES = 20_000
 """Of the arguments and fields of an error; without them it is known by its text alone."""
-MOST_FRAMES, MOST_TRACE = 10, 4_000
-_OWN = str(Path(__file__).parents[1])
-_FOREIGN = ("asyncio", "anyio", "concurrent", "threading.py", "runpy.py")
-"""Parts of paths: frames between the engine and a person's code."""
+_NOT_ITS_OWN = (ELSEWHERE, "raised_at")
+"""Attributes of errors that say where they were raised."""
 
 
 def facts_of(error: BaseException) -> dict[str, Any] | None:
-    """Return what makes an error again: its classes as ``module:name``, its arguments and its fields."""
+    """Return what makes an error again: its classes as ``module:name``, its arguments and its fields, and its place."""
     if isinstance(error, OperationError):
         return None  # it came from a log or is the engine's own
     found: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
@@ -46,11 +41,12 @@ def facts_of(error: BaseException) -> dict[str, Any] | None:
         kept = _storable(value)
         if kept is not None and (kept or name == "args"):
             found[name] = kept
-    return found
+    place = place_of(error)
+    return found if place is None else {**found, "place": place}
 
 
 def _fields(error: BaseException) -> dict[str, Any]:
-    return {name: value for name, value in vars(error).items() if name != ELSEWHERE}
+    return {name: value for name, value in vars(error).items() if name not in _NOT_ITS_OWN}
 
 
 def _classes(cls: type) -> list[type]:
@@ -91,8 +87,10 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
     cls = next(filter(None, map(_present, filter(_is_text, found))), None)
     error = None if cls is None else _made(_caught_as(cls), cls, message, facts)
     if error is None:
-        return OperationError(message, error_names=names)
+        error = OperationError(message)
     error.operation_id, error.operation_type, error.error_names = "", "", names
+    place = facts.get("place")
+    error.raised_at = place if isinstance(place, Mapping) else None
     return error
 
 
@@ -154,25 +152,27 @@ def _derived(cls: Any) -> type[OperationError]:
 _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=256)(_derived)
 
 
-def trace_of(error: BaseException) -> str | None:
-    """Return where in a person's code an error was raised, the innermost call last; secrets are left out of it."""
-    elsewhere = vars(error).get(ELSEWHERE)
-    if isinstance(elsewhere, str):
-        return shared().text(elsewhere)
-    if isinstance(error, DivebookError) and error.__cause__ is not None:
-        return trace_of(error.__cause__)
-    walked = traceback.walk_tb(error.__traceback__)
-    frames = [(frame, line) for frame, line in walked if _is_theirs(frame.f_code.co_filename)]
-    if not frames:
-        return None
-    summary = traceback.StackSummary.extract(iter(frames[-MOST_FRAMES:]))
-    return shared().text("".join(summary.format()))[-MOST_TRACE:]
+class OwnFacts(NamedTuple):
+    """What the log says of an error that no recorded call raised."""
+
+    trace: str | None = None
+    error_names: tuple[str, ...] | None = None
+    place: Mapping[str, Any] | None = None
 
 
-def _is_theirs(path: str) -> bool:
-    return not path.startswith(_OWN) and not any(part in Path(path).parts for part in _FOREIGN)
+def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> OwnFacts:
+    """Return class and place of what a step's own code raised; of a recorded call, the log has them already.
+
+    `place` is where the definition is at fault, if it is.
+    """
+    source = telling(error)
+    if isinstance(source, OperationError):
+        return OwnFacts()
+    is_ours = isinstance(source, DivebookError)
+    return OwnFacts(None if is_ours else trace_of(source), names_of(source), place or place_of(source))
 
 
-def own_trace(error: Exception) -> str | None:
-    """Return where a step's own code raised; what one of its recorded calls raised is in the log already."""
-    return None if isinstance(error, DivebookError) else trace_of(error)
+def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
+    """Return an error as policies and messages have it, without secrets; `message` is what is said of it besides."""
+    known = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
+    return Fault.of(error, clean_failure(error) if message is None else message, shared().text, known)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
 from divebook.engine.records import Usage
 from divebook.engine.state import ExecutionState, PathState
+from divebook.events import Event, catalog
 from divebook.events.recorded import opened
+from divebook.history.failures import Failure, failure_in, failures_of
 from divebook.history.framed import FramedLog
+from divebook.history.read_log import ReadLog
 from divebook.questions import Question
 
 if TYPE_CHECKING:
@@ -43,8 +46,25 @@ class ReadExecution(FramedLog):
 
     @property
     def error(self) -> str | None:
-        """Why it failed or was cancelled."""
+        """Why it failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line 4)``; see `failure`."""
         return self.state.error
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The items, and the steps, that have failed, with those after which the run went on; read off the log."""
+        return failures_of(ReadLog.of(self._log()))
+
+    @property
+    def failure(self) -> Failure | None:
+        """Why it failed: type and message, step, item, arguments, the line, the calls that led there; read off the log.
+
+        None is returned for one that has not failed.
+        """
+        return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
+
+    def failure_in(self, log: Sequence[Event]) -> Failure | None:
+        """Return the same as `failure`, read off its log where that is at hand."""
+        return failure_in(log, self.error or "") if self.status == catalog.FAILED else None
 
     @property
     def continued_as(self) -> str | None:

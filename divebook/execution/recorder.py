@@ -27,7 +27,6 @@ from divebook.execution.journal import Journal
 from divebook.execution.once import Once, Wanted
 from divebook.execution.outcomes import UnknownOutcomes
 from divebook.execution.signals import Signals
-from divebook.execution.strands import Suspended
 from divebook.execution.streaming import TextStreams
 from divebook.execution.waits import Waits
 
@@ -77,7 +76,7 @@ class Recorder:
 
     def pause(self, at_rest: Callable[[], None]) -> None:
         """Begin no further call, and call `at_rest` as soon as none is under way that may not be made twice."""
-        self._at_rest = at_rest
+        self._at_rest, self.once.begins_nothing = at_rest, True
         if not self._under_way:
             at_rest()
 
@@ -110,8 +109,6 @@ class Recorder:
     async def _begin(self, wanted: Wanted, call: Call) -> Any:
         if call.reserved is not None:
             await self.asking.within_bounds(wanted.place, call.reserved)
-        if self._at_rest is not None:
-            raise Suspended
         self._under_way += not call.repeatable
         try:
             record = self.once.begin(wanted, call.reserved, call.setting, call.within)
@@ -142,8 +139,6 @@ class Recorder:
 
         async def carry_out(record: OperationRecord | None) -> Any:
             if record is None:
-                if self._at_rest is not None:
-                    raise Suspended
                 record = self.once.begin(wanted, None, setting, within)
             return await entered(self.once, self.loop, wanted, record, body)
 

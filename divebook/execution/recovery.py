@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import Event, catalog
 from divebook.execution.clock import MICROSECONDS
 from divebook.store.base import EventStore
+from divebook.text.durations import in_parts
 
 PAUSES = (0, 60, 600)
 """Seconds since the attempt before, for each attempt in a row that is made without a person."""
@@ -46,7 +49,7 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     if left > 0:
         raise ExecutionError(
             f"execution {execution_id} was resumed {made} times automatically and made no progress; it is tried again "
-            f"in {left:.0f} s, or as soon as a person resumes it"
+            f"in {in_parts(math.ceil(left))}, or as soon as a person resumes it"
         )
     return made + 1
 

@@ -111,6 +111,7 @@ class AtRest:
         """
         self._made_of = _made_of(workflow, given)
         may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
+        workflow = given.services.as_written(workflow)
         return Runner(journal, workflow, given.services, given.chance, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:

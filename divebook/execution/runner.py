@@ -13,21 +13,21 @@ from collections.abc import Callable
 from divebook.engine.decide import decide_end, decide_joins, decide_path, decide_start
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import AwaitAnswer, AwaitJoin, CancelPaths, EvaluateConditions, RecordFacts, RunStep
-from divebook.engine.retries import Failure, catching
+from divebook.engine.retries import Fault, catching
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.alarms import Alarms
 from divebook.execution.apart import Apart
 from divebook.execution.clock import Chance
-from divebook.execution.error_texts import clean_failure
+from divebook.execution.definition_places import definition_place
 from divebook.execution.groups import Group, after_start
 from divebook.execution.iterations import Outcome
 from divebook.execution.journal import Journal
-from divebook.execution.raised import own_trace
+from divebook.execution.raised import OwnFacts, fault_of, own_facts
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
 from divebook.execution.strands import GoesOnElsewhere, Strands, Suspended
-from divebook.workflow.definition import Workflow
+from divebook.workflow.definition import Step, Workflow
 
 
 class Runner:
@@ -300,10 +300,12 @@ class Runner:
             try:
                 result = await self._services.evaluate_condition(condition, names)
             except DivebookError as error:
-                where = f'failed to evaluate condition "{condition}" in step "{instruction.step}"'
-                failure = Failure.of(error, f"{where}: {error}")
-                self.journal.record(catalog.StepFailed(failure.message), instruction.path, instruction.step)
-                self._fail(instruction.path, instruction.step, failure)
+                step = self.workflow.step(instruction.step)
+                told = f'failed to evaluate condition "{condition}" in step "{step.name}": {error}'
+                place = definition_place(self.workflow, step, error, condition)
+                failed = catalog.StepFailed(told, **own_facts(error, place)._asdict())
+                self.journal.record(failed, instruction.path, step.name)
+                self._fail(instruction.path, step, fault_of(error, place, told))
                 return False
             evaluated = catalog.ConditionEvaluated(condition, target, result)
             self.journal.record(evaluated, instruction.path, instruction.step)
@@ -313,6 +315,8 @@ class Runner:
 
     async def _run_step(self, instruction: RunStep) -> bool:
         """Carry out a step; return whether its path goes on."""
+        if self._recorder.once.begins_nothing:
+            return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
         woken = self.journal.present.paths[instruction.path].woken
         self.journal.record_all(instruction.first)
@@ -352,14 +356,15 @@ class Runner:
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
         """Go on where the failure is caught, or let the path fail; return whether it goes on."""
-        failure = Failure.of(error, clean_failure(error))
-        step, policy = run.step, catching(run.step, failure)
-        index = None if failure.item is None else failure.item.index
+        step, place = run.step, definition_place(self.workflow, run.step, error)
+        failure = fault_of(error, place)
+        policy = catching(step, failure)
         gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
         causes = self._recorder.once.failures_behind(path, error) if gives_up else None
-        self.journal.record(catalog.StepFailed(failure.message, causes, index, own_trace(error)), path, step.name)
+        own = OwnFacts() if failure.item else own_facts(error, place)  # of an item, the log has them already
+        self.journal.record(catalog.StepFailed(failure.message, causes, failure.index, *own), path, step.name)
         if policy is None or gives_up:
-            self._fail(path, step.name, failure)
+            self._fail(path, step, failure)
             return False
         if failure.item is not None and step.store:
             so_far = catalog.Mutation("set", step.store, failure.item.results)
@@ -380,7 +385,7 @@ class Runner:
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)
 
-    def _fail(self, path_id: str, step: str, failure: Failure) -> None:
+    def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
         """Let a path fail; the first one stops the siblings unless the workflow says otherwise."""
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)

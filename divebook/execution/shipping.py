@@ -10,10 +10,13 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.errors import OperationError, UnpicklableError
+
+if TYPE_CHECKING:  # what a worker needs of the engine, and only then
+    from divebook.execution.tracing import Frame
 
 MOST_CAUSES = 20
 """How far back what an error was raised from is followed."""
@@ -91,7 +94,7 @@ class _Raised(NamedTuple):
     """Its class, arguments and fields, as far as they can."""
     text: str
     names: tuple[str, ...]
-    trace: str | None
+    frames: Sequence[Frame]
     cause: _Raised | None
 
     @classmethod
@@ -99,22 +102,22 @@ class _Raised(NamedTuple):
         """Return an error that was raised here, with what it was raised from."""
         from divebook.engine.retries import names_of  # what a worker needs of the engine, and only then
         from divebook.execution.error_texts import clean_text
-        from divebook.execution.raised import trace_of
+        from divebook.execution.tracing import frames_of
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         behind = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
         fields = {name: value for name, value in vars(error).items() if _travels(value)}
         args = error.args if _travels(error.args) else (str(error),)
         parts = _travels((type(error), args, fields)) or _travels((Exception, (clean_text(error),), {})) or b""
-        return cls(_travels(error), parts, clean_text(error), names_of(error), trace_of(error), behind)
+        return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
 
     def again(self) -> BaseException:
         """Return the error."""
-        from divebook.execution.raised import ELSEWHERE
+        from divebook.execution.tracing import ELSEWHERE
 
         error = self._made()
-        if self.trace is not None:
-            setattr(error, ELSEWHERE, self.trace)
+        if self.frames:
+            setattr(error, ELSEWHERE, self.frames)
         if self.cause is not None:
             error.__cause__ = self.cause.again()
         return error

@@ -10,7 +10,7 @@ from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.records import OpenStep
-from divebook.errors import StepError
+from divebook.errors import ScriptError, StepError
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy
 from divebook.execution.attempts import has_one_attempt, retried
@@ -55,6 +55,8 @@ class Services:
     """Where the functions of actions and steps run."""
     policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     """What is said of calls that need a person's yes."""
+    as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
+    """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
 
     def hands_of(self, step: Step) -> object | None:
         """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.
@@ -99,9 +101,12 @@ class StepRun:
         journal = self._recorder.journal
         names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
         manner = self._workflow.manner
-        items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
-        strands = self._recorder.waits.strands(self._path)
-        iterations = Iterations(journal, self._path, self.step, each, storable(items, "items"), strands=strands)
+        try:
+            items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
+        except ScriptError as error:
+            error.code = str(each.items)
+            raise
+        iterations = Iterations(self._recorder, self._path, self._workflow, self.step, storable(items, "items"))
         return await iterations.run(self._run_item, keeps_text=manner.keeps_text)
 
     def _find_handler(self) -> Handler:

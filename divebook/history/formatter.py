@@ -92,4 +92,4 @@ class Formatting:
         elif step.status == catalog.COMPLETED:
             self._formatter.step_output(step, str(step.result or ""))
         else:
-            self._formatter.step_error(step, step.error or step.status)
+            self._formatter.step_error(step, step.headline or step.status)

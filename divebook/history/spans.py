@@ -10,89 +10,17 @@ asked and answered. (How an execution goes on is `divebook.engine.evolve`'s fold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause
 from divebook.events import Event, catalog
-from divebook.events.event import Timed
+from divebook.history.span import Span
 from divebook.questions.kinds import OUTCOME_UNKNOWN
+
+__all__ = ["Span", "Spans", "spans_of"]
 
 COST = "cost_nanodollars"
 """In the recorded response of a model: its price."""
-Kind: TypeAlias = Literal["step", "item", "operation", "event"]
-
-
-@dataclass(slots=True)
-class Span(Timed):
-    """A stretch of work, from its first event to its last."""
-
-    kind: Kind
-    path: str
-    step: str
-    visit: int
-    type: str
-    """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
-    started_us: int
-    """Microseconds since 1970."""
-    ended_us: int | None = None
-    status: str = catalog.RUNNING
-    error: str | None = None
-    error_type: str | None = None
-    """Class of the error of an operation or item."""
-    trace: str | None = None
-    """Where it was raised: lines of a person's code, none of divebook's."""
-    iteration: int | None = None
-    operation_id: str | None = None
-    called: str | None = None
-    """What an operation calls: the action, the agent, the signal ...; or the name of a person's own event."""
-    attempts: int = 1
-    """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
-    operations of its own: of these it is the number of the attempt."""
-    items: int = 0
-    """Items of `Each` that are done."""
-    item: Any = None
-    """The item of `Each`, of an item and of the operations in it."""
-    item_key: str | None = None
-    """The same in the mapping that `Each` goes through, where it is one."""
-    key: str | int | None = None
-    """Of an operation: its place within the step."""
-    within: str | None = None
-    """Id of the operation that holds it: the turn of an agent that made it."""
-    holder: int = -1
-    """Index of the span of that; -1 if there is none."""
-    parameters: Mapping[str, Any] | None = None
-    setting: Mapping[str, Any] | None = None
-    """Of a request of a turn: what it is made with, as far as that is not as in the request before."""
-    result: Any = None
-    agent: str | None = None
-    model: str | None = None
-    """Of a model call: who was asked; of a step: whom its first model call asked."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """What its model calls consumed; without ``cost`` where no price is known, empty where there were none."""
-    is_pause: bool = False
-    """Of an operation: whether it is the timer before another attempt, and no call."""
-    asleep: bool = False
-    """Of a step: whether it lets time pass."""
-    index: int = 0
-    """Place in the order in which the spans began."""
-    sequences: list[int] = field(default_factory=list)
-    """The events it is made of."""
-
-    @property
-    def name(self) -> str:
-        """Short name: the step, with the number of the item if it is one."""
-        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
-
-    @property
-    def shown_status(self) -> str:
-        """Status for people: a step that lets time pass waits."""
-        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
-
-    @property
-    def duration_us(self) -> int | None:
-        """Microseconds it took; None while it runs."""
-        return None if self.ended_us is None else self.ended_us - self.started_us
 
 
 def spans_of(events: Iterable[Event]) -> list[Span]:
@@ -136,12 +64,15 @@ class Spans:
         """By id of a turn: the model of its latest request, which says it where it is another."""
         self._open: dict[str, dict[int, Span]] = {}
         """What runs, by path and index."""
+        self._last_us = 0
+        """When the last event was recorded."""
 
     def take(self, event: Event) -> None:
         """Let one event have its effect."""
         change = self._CHANGES.get(type(event.data))
         if change is not None:
             change(self, event, event.data)
+        self._last_us = event.recorded_at
 
     def running_operation(self, operation_id: str) -> Span | None:
         """Return the span of an operation that has begun and not ended."""
@@ -196,8 +127,10 @@ class Spans:
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
             if failed is not None:
-                span.error_type, span.trace = failed.error_type, failed.trace
+                self._blame(span, failed)
                 self._end(span, event, catalog.FAILED, failed.error)
+                if event.path in self._steps:
+                    self._steps[event.path].failed_item = span.iteration
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
@@ -213,14 +146,37 @@ class Spans:
     def _step_failed(self, event: Event, data: catalog.StepFailed) -> None:
         step = self._steps.get(event.path)
         if step is not None:
-            step.trace = data.trace
+            step.failed_item = data.iteration_index
+            item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
+            self._blame(step, item or self._behind(event, data), data)
         self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
         self._fail_items(event)
         self._stop_open(event, event.path)
 
+    def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
+        """Return the call that made a step fail: of those that hold others the innermost."""
+        known = [self._operations[name] for name in data.operations or () if name in self._operations]
+        return max(known, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
+
+    @staticmethod
+    def _blame(
+        span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
+    ) -> None:
+        """Let a span have the error of the call that made it fail, or its own."""
+        if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
+            failed, span.trace, span.place = None, data.trace, data.place
+        if failed is not None:
+            span.cause, span.trace, span.place = failed.index, failed.trace, failed.place
+            span.reason = failed.reason or failed.error
+        names = data.error_names if data is not None else None
+        span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
+
     def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
         """Forget a step that failed for good: its path goes on elsewhere."""
-        self._steps.pop(event.path, None)
+        step = self._steps.pop(event.path, None)
+        if step is not None:
+            step.handled = "caught"
+            self._touch(step, event)
 
     def _step_retried(self, event: Event, data: catalog.StepRetried) -> None:
         index = data.iteration_index
@@ -256,9 +212,9 @@ class Spans:
         span = self._items.get((event.path, data.iteration_index))
         if span is None:
             return
-        failed = self._failed_calls.get((event.path, data.iteration_index))
-        span.result, span.trace = data.result, None if failed is None else failed.trace
-        span.error_type = next(iter(data.error_names or ()), None)
+        self._blame(span, self._failed_calls.get((event.path, data.iteration_index)), data)
+        span.result = data.result
+        span.handled = "" if data.result is None else "skipped" if data.result.get("skipped") else "kept"
         self._end(span, event, catalog.FAILED, data.error)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
@@ -303,8 +259,13 @@ class Spans:
     def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
         span = self._operations.get(data.operation_id)
         if span is not None:
+            before = self._failed_calls.get((event.path, span.iteration))
+            if before is not None and before.within == span.operation_id:  # what it holds has made it fail
+                span.cause, span.reason = before.index, before.reason or before.error
             self._failed_calls[event.path, span.iteration] = span
             span.trace, span.error_type = data.trace, next(iter(data.error_names or ()), None)
+            place = (data.raised or {}).get("place")
+            span.place = place if isinstance(place, Mapping) else None
             self._spend(span, data.usage)
         self._end(span, event, catalog.FAILED, data.error)
 
@@ -356,6 +317,7 @@ class Spans:
         """Operations that ran when the process died are over, or doubtful; steps that did not complete go on."""
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
+            span.ended_us = max(span.started_us, self._last_us)  # no process ran it from then on
         for span in self._doubtful.values():
             self._wait(span, event)
         for span in self._steps.values():
@@ -366,11 +328,13 @@ class Spans:
         if step.result is None:
             self._begin_again(step, event)
         else:  # only the choice of what follows it had failed
-            step.status, step.error = catalog.COMPLETED, None
+            step.status = catalog.COMPLETED
+            step.forget_error()
             self._touch(step, event)
 
     def _begin_again(self, span: Span, event: Event) -> None:
-        span.status, span.ended_us, span.error, span.error_type, span.trace = catalog.RUNNING, None, None, None, None
+        span.status, span.ended_us = catalog.RUNNING, None
+        span.forget_error()
         span.attempts += 1
         self._mark_open(span)
         self._touch(span, event)

@@ -2,8 +2,9 @@
 
 It holds what stepping through the run needs (definition, events, states, questions and answers, the header's numbers),
 so that the notebook alone replays it: in JupyterLab by the extension that comes with divebook, in Python by
-`divebook.open_notebook`. It is at most 256 kB; of larger runs long texts are cut first, then the oldest events are left
-out, and it always says where the whole log is. Secrets are left out as `divebook.text.redaction` says. It is
+`divebook.open_notebook`. It is at most 256 kB; of larger runs long texts are cut first, then a sample of the events is
+kept, with all failures and questions, and it always says where the whole log is. Secrets are left out as
+`divebook.text.redaction` says. It is
 switched off by ``DIVEBOOK_NOTEBOOK_DATA=off``, by ``NotebookData: off`` in a definition's ``Config``, or for one run by
 ``%dive run --no-data``.
 """

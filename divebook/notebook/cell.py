@@ -34,12 +34,14 @@ class Cell:
     dialect: Dialect = OWN
     lines_above: int = 1
     """Lines of the cell before the text."""
+    number: int = 0
+    """Its number in the notebook, 0 where it has none."""
 
     def read(self) -> Definitions:
         """Return what it defines; `DefinitionError` counts lines from the top of the cell."""
         return read_definitions(
             self.text,
-            source_name="cell",
+            source_name=f"Cell [{self.number}]" if self.number else "cell",
             dialect=self.dialect,
             line_offset=self.lines_above,
             body=self.body,
@@ -52,7 +54,7 @@ class Cell:
         return [""] * self.lines_above + self.text.splitlines()
 
 
-def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None) -> Cell:
+def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None = None, number: int = 0) -> Cell:
     """Return the cell that a first line (without ``%%dive``) and a body make; UsageError if the line is wrong."""
     arguments = parse(split(line), {}, {"--dialect": "dialect"}, inputs=False, names=scope)
     dialect = arguments.options.get("dialect", OWN)
@@ -64,7 +66,7 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
         raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
     if len(names) > 1 or (kind == "file" and names):
         raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")
-    return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above)
+    return Cell(text, cast("Body", kind), names[0] if names else None, dialect, lines_above, number)
 
 
 def scripted_agent(line: str) -> str | None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from divebook import bounds
-from divebook.dialects import MANNERS, OWN, Dialect
+from divebook.agents.models import DEFAULT_MODELS
+from divebook.agents.scripted import SCRIPTED
+from divebook.dialects import MANNERS
 from divebook.errors import Place
+from divebook.notebook.candidates import NOTHING, Candidate, CellWithCursor, Found, matching
+from divebook.notebook.name_completion import names_at
 from divebook.notebook.outline import Outline, Spot, keys_below
 from divebook.questions.kinds import DEFINABLE
 from divebook.workflow import schema
@@ -16,6 +21,8 @@ from divebook.workflow.step import STEP_TYPES
 from divebook.workflow.table import Key, Many, One, Table
 
 TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT}
+_REST = re.compile(r"\w*")
+"""What is behind the cursor of the word that it stands in."""
 SERVER_TYPES = ("stdio", "http")
 
 
@@ -25,47 +32,14 @@ class Known:
 
     agents: Collection[str] = ()
     actions: Collection[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One way to go on: what would stand in place of the word before the cursor, and what kind of thing it is."""
-
-    text: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How the word before the cursor may go on, best first."""
-
-    fragment: str
-    candidates: tuple[Candidate, ...] = ()
-
-
-NOTHING = Found("")
-
-
-def matching(fragment: str, candidates: Iterable[Candidate]) -> Found:
-    """Keep the candidates that begin like the fragment, in any case of letters."""
-    start = fragment.casefold()
-    return Found(fragment, tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start)))
-
-
-@dataclass(frozen=True, slots=True)
-class CellWithCursor:
-    """The body of a cell: the lines above the cursor's, that one's beginning and end, and the lines below it."""
-
-    above: str
-    head: str
-    tail: str
-    below: str
-    body: str = "file"
-    dialect: Dialect = OWN
+    workflows: Collection[str] = ()
 
 
 def complete(document: CellWithCursor, known: Known) -> Found:
     """Return how the cell may go on at its cursor."""
+    named = names_at(document)
+    if named is not None:
+        return named
     spot = Outline(document.above).spot(document.head)
     if spot is None:
         return NOTHING
@@ -80,6 +54,21 @@ def complete(document: CellWithCursor, known: Known) -> Found:
     if key.name == "Bounds" and not spot.after_key:
         return matching(spot.fragment, _colons(bounds.KEYS, spot, document))
     return _values(holder, key, spot, document, known)
+
+
+def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
+    """Return the key that the cursor is at, or that has the value it is at, with the table it belongs to."""
+    rest = _REST.match(document.tail)
+    spot = Outline(document.above).spot(document.head + (rest[0] if rest else ""))
+    if spot is None:
+        return None
+    place, name = (spot.place[:-1], spot.place[-1]) if spot.after_key else (spot.place, spot.fragment)
+    resolved = _resolved(TABLES[document.body], place)
+    if resolved is None:
+        return None
+    table, key = resolved
+    key = key or table.key(str(name))
+    return None if key is None else (table, key)
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
@@ -146,6 +135,18 @@ def _action_names(_outline: Outline, _place: Place, known: Known) -> Iterable[st
     return known.actions
 
 
+def _workflow_names(outline: Outline, place: Place, known: Known) -> Iterable[str]:
+    here = [text for where, text in outline.values.items() if where[:1] == ("Workflows",) and where[2:] == ("Name",)]
+    own = outline.values.get((*place[:2], "Name")) if place[:1] == ("Workflows",) else None
+    return [name for name in dict.fromkeys([*here, *known.workflows]) if name != own]
+
+
+def _models(_outline: Outline, _place: Place, _known: Known) -> Iterable[str]:
+    from divebook.agents.examination import usable_models  # loads pydantic-ai: only where a model is due
+
+    return (SCRIPTED, *usable_models())
+
+
 def _words(*words: str) -> Names:
     return lambda _outline, _place, _known: words
 
@@ -159,6 +160,12 @@ VALUES: Mapping[tuple[str, str], tuple[str, Names]] = {
     ("Ask", "Kind"): ("kind", _words(*DEFINABLE)),
     ("input", "Type"): ("type", _words(*INPUT_TYPES)),
     ("output", "Type"): ("type", _words(*INPUT_TYPES)),
+    ("step", "Workflow"): ("workflow", _workflow_names),
+    ("schedule", "Workflow"): ("workflow", _workflow_names),
+    ("agent", "Model"): ("model", _models),
+    ("Config", "DefaultModel"): ("model", _models),
+    ("agent", "Provider"): ("provider", _words(*DEFAULT_MODELS)),
+    ("Config", "DefaultProvider"): ("provider", _words(*DEFAULT_MODELS)),
     ("agent", "Subordinates"): ("agent", _other_agents),
     ("MCP server", "Type"): ("type", _words(*SERVER_TYPES)),
 }

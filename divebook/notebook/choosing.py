@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from divebook.errors import EditedError
 from divebook.notebook.edits import AGAIN, KEEP
 from divebook.notebook.finishing import GREETING, TICK, greeted
-from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.notebook.lasting import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.notebook.printed import tell
 from divebook.widgets.offer import OfferView
-from divebook.widgets.protocol import Choice, Offer
+from divebook.widgets.protocol.questions import Choice, Offer
 
 if TYPE_CHECKING:
     from divebook.notebook.run import Run

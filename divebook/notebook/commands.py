@@ -78,6 +78,23 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
     return made
 
 
+def help_with(word: str, commands: Mapping[str, Command]) -> str:
+    """Return what a sub-command does, or a key of definitions means; UsageError if there is neither."""
+    from divebook.errors import NotFoundError
+    from divebook.workflow.key_help import help_about
+
+    if word in commands:
+        return commands[word].whole_help
+    try:
+        return help_about(word)
+    except NotFoundError as error:
+        close = nearest(word, (*commands, *error.available))
+        advice = (
+            f"did you mean %dive help {close}?" if close else "%dive help lists all sub-commands, %dive keys all keys"
+        )
+        raise UsageError(f"there is neither a sub-command nor a key {word!r} ({advice})") from None
+
+
 def command_called(name: str, commands: Mapping[str, Command]) -> Command:
     """Return the sub-command of that name; UsageError if there is none."""
     if name not in commands:

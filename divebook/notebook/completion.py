@@ -6,13 +6,15 @@ It looks only at what the session holds already and at an existing store; it mak
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 
 if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.notebook.cell_completion import Found, Known
+    from divebook.notebook.candidates import CellWithCursor, Found
+    from divebook.notebook.cell_completion import Known
 
 _LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
 _CELL = re.compile(r"\s*%%dive\s")
@@ -41,16 +43,46 @@ class DiveMatcher:
     def _found(self, context: CompletionContext) -> Found | None:
         lines = context.full_text.split("\n")
         row, column = context.cursor_line, context.cursor_position
+        body = body_at(lines, row, column)
+        if body is not None:
+            return _in_cell(body)
         head = lines[row][:column]
-        top = next((number for number, line in enumerate(lines) if line.strip()), 0)
-        cell = _CELL.match(f"{lines[top]} ") if row >= top else None
+        top = _top(lines)
+        cell = _CELL.match(f"{lines[top]} ") if row == top else None
         if cell is not None:
-            first = lines[top][cell.end() :]
-            if row == top:
-                return _first_line(head[cell.end() :], self._shell) if column >= cell.end() else None
-            return _in_cell(first, lines[top + 1 :], row - top - 1, column)
-        line = _LINE.match(head)
-        return None if line is None else _in_line(head[line.end() :], self._shell)
+            return _first_line(head[cell.end() :], self._shell) if column >= cell.end() else None
+        line = line_before(head)
+        return None if line is None else _in_line(line, self._shell)
+
+
+def _top(lines: Sequence[str]) -> int:
+    return next((number for number, line in enumerate(lines) if line.strip()), 0)
+
+
+def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | None:
+    """Return what the cell defines, with the cursor; None if it does not, or the cursor is in its first line."""
+    top = _top(lines)
+    cell = _CELL.match(f"{lines[top]} ") if row > top else None
+    if cell is None:
+        return None
+    from divebook.notebook.candidates import CellWithCursor
+
+    first = lines[top][cell.end() :]
+    words = first.split()
+    return CellWithCursor(
+        above="\n".join(lines[top + 1 : row]),
+        head=lines[row][:column],
+        tail=lines[row][column:],
+        below="\n".join(lines[row + 1 :]),
+        body=words[0] if words[:1] and words[0] in _BODIES else "file",
+        dialect="dive" if "--dialect dive" in first or "--dialect=dive" in first else "divebook",
+    )
+
+
+def line_before(head: str) -> str | None:
+    """Return what stands behind ``%dive`` in a line, or None without that."""
+    line = _LINE.match(head)
+    return None if line is None else head[line.end() :]
 
 
 def install(shell: InteractiveShell) -> None:
@@ -77,8 +109,8 @@ def _in_line(before: str, shell: InteractiveShell) -> Found:
 
 
 def _first_line(before: str, shell: InteractiveShell) -> Found:
+    from divebook.notebook.candidates import Candidate, matching
     from divebook.notebook.cell import DIALECTS
-    from divebook.notebook.cell_completion import Candidate, matching
     from divebook.notebook.line_completion import KnownNames
 
     names = KnownNames(shell)
@@ -95,18 +127,9 @@ def _first_line(before: str, shell: InteractiveShell) -> Found:
     return matching(fragment, offered)
 
 
-def _in_cell(first: str, lines: list[str], row: int, column: int) -> Found:
-    from divebook.notebook.cell_completion import CellWithCursor, complete
+def _in_cell(document: CellWithCursor) -> Found:
+    from divebook.notebook.cell_completion import complete
 
-    words = first.split()
-    document = CellWithCursor(
-        above="\n".join(lines[:row]),
-        head=lines[row][:column],
-        tail=lines[row][column:],
-        below="\n".join(lines[row + 1 :]),
-        body=words[0] if words[:1] and words[0] in _BODIES else "file",
-        dialect="dive" if "--dialect dive" in first or "--dialect=dive" in first else "divebook",
-    )
     return complete(document, _known())
 
 
@@ -115,4 +138,6 @@ def _known() -> Known:
     from divebook.notebook.line_completion import present_environment
 
     environment = present_environment()
-    return Known() if environment is None else Known(tuple(environment.agents), tuple(environment.actions))
+    if environment is None:
+        return Known()
+    return Known(tuple(environment.agents), tuple(environment.actions), tuple(environment.workflows))

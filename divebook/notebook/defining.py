@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from divebook.notebook.cards import short_errors
-from divebook.notebook.cell import confirmation, parse_cell, scripted_agent
+from divebook.notebook.cell import Cell, confirmation, parse_cell, scripted_agent
 from divebook.notebook.expressions import Names
 from divebook.notebook.printed import tell
 from divebook.notebook.recovery import lines_after_defining
@@ -11,7 +11,7 @@ from divebook.notebook.session import Session
 from divebook.workflow.yaml_value import yaml_of
 
 
-def take_cell(session: Session, line: str, text: str, lines_above: int, names: Names) -> None:
+def take_cell(session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int) -> None:
     """Take in a cell and say what it did.
 
     Parameters
@@ -20,17 +20,18 @@ def take_cell(session: Session, line: str, text: str, lines_above: int, names: N
         The first line, without ``%%dive``.
     lines_above
         How many lines of the cell come before `text`.
+    number
+        The number of the cell in the notebook, 0 where it has none.
     """
     agent = scripted_agent(line)
     if agent is None:
-        _define(session, line, text, lines_above, names)
+        _define(session, parse_cell(line, text, lines_above, names, number))
         return
     with short_errors([""] * lines_above + text.splitlines()):
         tell(session.follow_script(agent, yaml_of(text, "cell", lines_above)))
 
 
-def _define(session: Session, line: str, text: str, lines_above: int, names: Names) -> None:
-    parsed = parse_cell(line, text, lines_above, names)
+def _define(session: Session, parsed: Cell) -> None:
     with short_errors(parsed.lines):
         definitions = parsed.read()
     with short_errors(parsed.lines, definitions.positions):

@@ -10,24 +10,23 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from divebook.analysis.timeline import layout, svg, svg_data_uri
-from divebook.engine.bounds import spent_of
 from divebook.engine.waiting import awaited_signals
 from divebook.events import Event
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
 from divebook.execution.execution import Execution
-from divebook.history.spans import Span, spans_of
-from divebook.notebook.listing import answer_line, answer_text, signal_line
-from divebook.notebook.record_tables import as_table, records_of
+from divebook.history.read_log import ReadLog
+from divebook.history.spans import Span
+from divebook.notebook.facts import MAX_ERROR, MAX_VALUES, answers_of, facts_of, questions_of, signals_of
+from divebook.notebook.failed import WhatFailed, card, failed_of, text_lines
+from divebook.notebook.record_tables import MOST_ROWS, as_table, records_of
 from divebook.notebook.rows import (
     COLUMNS,
     FIRST_ROWS,
-    MAX_CELL,
     MAX_ROWS,
     SIGNS,
     TURN_COLUMNS,
@@ -35,23 +34,16 @@ from divebook.notebook.rows import (
     rows_of,
     turn_rows,
 )
-from divebook.questions.kinds import EXPIRED
-from divebook.questions.wording import wanted_in_full
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import cut, one_line
-from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import plural
-from divebook.text.times import local_time
 
-MAX_VALUES = 20
-MAX_VALUE, MAX_ERROR = 4000, 8000
+MAX_VALUE = 4000
 MAX_ASIDE = 300
 """Characters of a value in the text of a run that is not over, or failed: what it asks, or says, is to be seen."""
 OPEN_BELOW = 1200
 """Values with fewer characters than this in all are shown unfolded."""
-
-_UNITS = {"$": "US dollars", "s": "seconds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,8 @@ class Report:
     answers: tuple[tuple[str, str], ...] = ()
     """Questions with their answers, and who gave them."""
     error: str = ""
+    failed: WhatFailed = WhatFailed()
+    clean: Redactor = field(default_factory=shared, repr=False)
     next: str = ""
     """What to type in order to go on; empty if there is nothing to do."""
 
@@ -88,7 +82,8 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     redactor = shared().fresh()
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
-    spans = tuple(clean_span(span, redactor) for span in spans_of(log))
+    read = ReadLog.of(log)
+    spans = tuple(clean_span(span, redactor) for span in read.spans)
     status = execution.state.shown_status
     steps = [_resting(span, status) if execution.status == WAITING else span for span in spans if span.kind == "step"]
     values_title, values = _values(execution, redactor)
@@ -96,17 +91,19 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         name=one_line(execution.workflow.name, 80),
         id=execution.id,
         status=status,
-        facts=tuple(_facts(execution)),
+        facts=tuple(facts_of(execution, read)),
         rows=rows_of(steps, FIRST_ROWS),
         more_title=more_title(len(steps)),
         more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         turns=turn_rows(spans, redactor),
         values_title=values_title,
         values=values,
-        questions=tuple((redactor.text(question), ways) for question, ways in _questions(execution)),
-        answers=tuple((redactor.text(asked), redactor.text(told)) for asked, told in _answers(execution)),
+        questions=tuple((redactor.text(question), ways) for question, ways in questions_of(execution)),
+        answers=tuple((redactor.text(asked), redactor.text(told)) for asked, told in answers_of(execution)),
         error=redactor.text(_error_text(execution)),
-        signals=tuple(_signals(execution)),
+        failed=failed_of(execution, read),
+        clean=redactor,
+        signals=tuple(signals_of(execution)),
         next=_next(execution),
         spans=spans,
     )
@@ -119,10 +116,11 @@ def _resting(step: Span, status: str) -> Span:
 
 def clean_span(span: Span, redactor: Redactor) -> Span:
     """Return a span without the secrets in what is shown of it."""
-    error, result = span.error and redactor.text(span.error), span.result
-    if isinstance(result, str):
-        result = redactor.text(result)
-    return span if (error, result) == (span.error, span.result) else replace(span, error=error, result=result)
+    if span.error is None and span.reason is None and not isinstance(span.result, str):
+        return span  # most calls of a long run
+    told = {"error": span.error, "reason": span.reason, "result": span.result}
+    clean: dict[str, Any] = {name: redactor.text(text) for name, text in told.items() if isinstance(text, str)}
+    return span if all(told[name] == text for name, text in clean.items()) else replace(span, **clean)
 
 
 def _error_text(execution: Execution) -> str:
@@ -130,56 +128,6 @@ def _error_text(execution: Execution) -> str:
         shown = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
         return cut(readable(f"{shown}{execution.damage}"), MAX_ERROR)
     return cut(readable(execution.error or ""), MAX_ERROR) if execution.status == FAILED else ""
-
-
-def _facts(execution: Execution) -> Iterable[str]:
-    if (held_up := execution.held_up) is not None:
-        yield held_up
-    started, ended = execution.started_at, execution.ended_at
-    if started:
-        yield f"started {local_time(started)}"
-    if started and ended:
-        yield f"took {seconds((ended - started).total_seconds())}"
-    usage = execution.usage
-    yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
-    yield from _budget(execution)
-
-
-def _questions(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    for asked in execution.interrupts[:MAX_VALUES]:
-        choices = (asked.data or {}).get("choices")
-        told = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
-        wanted = one_line(wanted_in_full(asked), MAX_ERROR)
-        until = "" if asked.expires_at is None else f", until {local_time(asked.expires_at)}"
-        question = f"{one_line(asked.question, MAX_ERROR)} ({asked.kind}: {wanted}{until})"
-        yield question, (answer_line(execution.id, asked), f"run.answer({asked.id!r}, {told})")
-
-
-def _signals(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    for awaited in [] if execution.state.is_over else awaited_signals(execution.state)[:MAX_VALUES]:
-        yield str(awaited), (signal_line(execution.id, awaited), f"run.signal({awaited.name!r})")
-
-
-def _answers(execution: Execution) -> Iterable[tuple[str, str]]:
-    """Yield the latest answers: the question, what was answered, and by whom."""
-    settled = [found for found in execution.asked.values() if not found.is_open]
-    latest = sorted(settled, key=lambda found: (found.settled_us or found.raised_us, found.id))[-MAX_VALUES:]
-    for found in latest:
-        what = answer_text(found.response) if found.response else "nothing"
-        by = "it expired" if found.status == EXPIRED else f"by {one_line(found.answered_by or 'somebody', 60)}"
-        yield one_line(found.question, MAX_CELL), f"{what} ({by})"
-
-
-def _budget(execution: Execution) -> Iterable[str]:
-    """Yield each bound with what is spent of it."""
-    for spent in spent_of(execution.state):
-        amount = round(spent.amount, 1) if isinstance(spent.amount, float) else spent.amount
-        yield f"{_amount(amount)} of {_amount(spent.limit)} {_UNITS.get(spent.unit, spent.name)}"
-
-
-def _amount(value: float | Decimal) -> str:
-    """Return a number as people write it: ``100,000``, ``3,600``, ``1.4``."""
-    return f"{value:,f}".rstrip("0").rstrip(".") if isinstance(value, float) else f"{value:,}"
 
 
 def _next(execution: Execution) -> str:
@@ -207,8 +155,9 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
     records = records_of(value)
     if records is None:
         return str(redactor.under(name, readable(value, indent=2)))
-    hidden = redactor.under(name, [{key: redactor.under(key, part) for key, part in each.items()} for each in records])
-    return as_table(hidden) if isinstance(hidden, list) else str(hidden)
+    first = [{key: redactor.under(key, part) for key, part in each.items()} for each in records[:MOST_ROWS]]
+    hidden = redactor.under(name, first)
+    return as_table(hidden, len(records)) if isinstance(hidden, list) else str(hidden)
 
 
 # --- text ----------------------------------------------------------------------------------------------------------
@@ -231,6 +180,9 @@ def as_text(report: Report) -> str:
         lines += ["", f"waits for {signal}", f"to send it: {' or '.join(ways)}"]
     if report.error:
         lines += ["", f"error: {report.error}"]
+    if report.failed.failure is None and report.failed.others:
+        lines += [""]
+    lines += text_lines(report.failed, report.clean)
     if report.next:
         lines += ["", f"{_purpose(report)}: {report.next}"]
     return "\n".join(line.rstrip() for line in lines)
@@ -241,9 +193,16 @@ def _turns_title(report: Report) -> str:
     return f"{plural(requests, 'request')} and {plural(len(report.turns) - requests, 'call')} of agents"
 
 
+def _told(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return a table without the columns in which no row says anything."""
+    last = len(columns) - 1
+    told = [index for index in range(len(columns)) if index in (0, last) or any(row[index] for row in rows)]
+    return [[row[index] for index in told] for row in (columns, *rows)]
+
+
 def _text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    table = [columns, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(columns) - 1)]
+    table = _told(columns, rows)
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]) - 1)]
     return [
         "  " + "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in table
@@ -277,9 +236,10 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 
 def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
-    parts = [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
+    parts = [card(report.failed, _hint(report) if report.failed.failure else "", report.clean)]
+    parts += [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
     parts += [_details(report)]
-    parts += [_asked(report), _error(report), _hint(report)]
+    parts += [_asked(report), *([] if report.failed.failure else [_error(report), _hint(report)])]
     return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
@@ -290,11 +250,12 @@ def _turns(report: Report) -> str:
     return _folded(_turns_title(report), table, is_open=len(report.turns) <= FIRST_ROWS)
 
 
-def _table(rows: Iterable[Sequence[str]], columns: Sequence[str] = COLUMNS, caption: str = "") -> str:
-    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in columns)
+def _table(rows: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS, caption: str = "") -> str:
+    names, *shown = _told(columns, rows)
+    head = "".join(f'<th scope="col" style="{_NARROW}">{name}</th>' for name in names)
     return (
         '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
-        f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, rows))}</tbody></table>"
+        f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, shown))}</tbody></table>"
     )
 
 
@@ -312,11 +273,10 @@ def _caption(report: Report) -> str:
 
 
 def _table_row(cells: Sequence[str]) -> str:
-    path, status, took = map(_safe, cells[1:-1])
+    between = "".join(f'<td style="{_NARROW}">{_safe(cell)}</td>' for cell in cells[1:-1])
     step, outcome = _breakable(cells[0], LONGEST_NAME), _breakable(cells[-1])
     return (
-        f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>'
-        f'<td style="{_NARROW}">{path}</td><td style="{_NARROW}">{status}</td><td style="{_NARROW}">{took}</td>'
+        f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>{between}'
         f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'
     )
 
@@ -349,11 +309,11 @@ def _details(report: Report) -> str:
 
 def _asked(report: Report) -> str:
     answered = "".join(
-        f'<p style="margin:6px 0"><strong>asked:</strong> {_safe(question)}<br>answered: {_safe(answer)}</p>'
+        f'<p style="margin:6px 0"><strong>Asked:</strong> {_safe(question)}<br>Answered: {_safe(answer)}</p>'
         for question, answer in report.answers
     )
-    asked = [("asks:", question, "to answer", ways) for question, ways in report.questions]
-    asked += [("waits for", signal, "to send it", ways) for signal, ways in report.signals]
+    asked = [("Asks:", question, "To answer", ways) for question, ways in report.questions]
+    asked += [("Waits for", signal, "To send it", ways) for signal, ways in report.signals]
     return answered + "".join(
         f'<p style="margin:6px 0"><strong>{lead}</strong> {_safe(what)}<br>'
         f"{act}: {' or '.join(f'<code>{_safe(way)}</code>' for way in ways)}</p>"
@@ -362,7 +322,7 @@ def _asked(report: Report) -> str:
 
 
 def _error(report: Report) -> str:
-    return _folded("error", f'<pre style="{_PRE}">{_safe(report.error)}</pre>', is_open=True) if report.error else ""
+    return _folded("Error", f'<pre style="{_PRE}">{_safe(report.error)}</pre>', is_open=True) if report.error else ""
 
 
 def _folded(title: str, body: str, *, is_open: bool) -> str:
@@ -374,7 +334,7 @@ def _folded(title: str, body: str, *, is_open: bool) -> str:
 def _hint(report: Report) -> str:
     if not report.next:
         return ""
-    return f'<p style="margin:6px 0">{_purpose(report)}: <code>{_safe(report.next)}</code></p>'
+    return f'<p style="margin:6px 0">{_purpose(report).capitalize()}: <code>{_safe(report.next)}</code></p>'
 
 
 def _safe(text: str) -> str:

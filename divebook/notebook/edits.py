@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 from IPython.core.error import UsageError
 
 from divebook.errors import EditedError
+from divebook.events.catalog import COMPLETED
 from divebook.execution.forks import calls_in, epochs_of, first_reached, quiet_before
 from divebook.steps.code import ChangedFunction, changed_since
 from divebook.text.shown import plural
@@ -39,14 +40,20 @@ class Edit:
     """How many events of the run hold for the functions of now; 0 if it is not worth while to copy them."""
     calls: int
     """How many calls have completed in them."""
+    done: int
+    """How many calls have completed in all."""
+    has_completed: bool
+    """Whether there is nothing to go on with."""
 
     def offer(self, begin: Callable[[str], Run]) -> EditedError:
         """Return what is wrong where a person must choose."""
-        reused = (
-            f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
-        )
+        anew = plural(self.done - self.calls, "completed call")
+        part = f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
+        kept = plural(self.done, "completed call")
+        keeping = "shows the old one as it is" if self.has_completed else f"goes on with the old one, with its {kept}"
         told = f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result."
-        return EditedError(told, {AGAIN: f"runs it {reused}", KEEP: "shows the old one as it is"}, begin)
+        ways = {AGAIN: f"runs it {part}; {anew} made anew", KEEP: f"{keeping}, and asks no more until the next edit"}
+        return EditedError(told, ways, begin)
 
     def note(self, new: str) -> str:
         """Return what is said beside the run that takes its place."""
@@ -80,11 +87,12 @@ def edit_of(environment: Environment, execution: Execution) -> Edit | None:
     events, name = execution.history(), execution.state.workflow_name
     changed = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
     functions = tuple({found.label: found for functions in changed.values() for found in functions}.values())
+    done, has_completed = calls_in(events), execution.status == COMPLETED
     if any(found.by_workflow for found in [*changed.values()][-1]):
-        return Edit(execution.id, functions, 0, 0)
+        return Edit(execution.id, functions, 0, 0, done, has_completed)
     reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})
     if reached is None:
         return None
     until = quiet_before(events, reached)
     calls = calls_in(events[:until])
-    return Edit(execution.id, functions, until if calls else 0, calls)
+    return Edit(execution.id, functions, until if calls else 0, calls, done, has_completed)

@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from divebook.notebook import completion
+from divebook.notebook import completion, inspection
 from divebook.notebook.awaiting import await_magics, help_for_commands, runs_inside
+from divebook.notebook.code_places import remember_cell
 from divebook.notebook.magics import DiveMagics
 from divebook.notebook.recovery import tell_on_load
 
@@ -34,6 +35,8 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
     completion.install(shell)
+    inspection.install(shell)
+    shell.events.register("pre_run_cell", remember_cell)
     tell_on_load()
 
 
@@ -49,6 +52,9 @@ def _take_away(shell: InteractiveShell) -> None:
     _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
     _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
     completion.remove(shell)
+    inspection.remove(shell)
+    if remember_cell in shell.events.callbacks["pre_run_cell"]:
+        shell.events.unregister("pre_run_cell", remember_cell)
     shell.configurables[:] = [found for found in shell.configurables if not isinstance(found, DiveMagics)]
     shell.magics_manager.registry.pop(DiveMagics.__name__, None)
     for kind in ("line", "cell"):

@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
+from divebook.events.catalog import CANCELLED, FAILED
 from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.printed import tell
 from divebook.questions import Question, Typed
+from divebook.questions.kinds import CLARIFICATION
 from divebook.questions.wording import wanted_answer
 
 if TYPE_CHECKING:  # loading the extension must be quick
@@ -22,16 +24,20 @@ PATIENCE = 10
 """Seconds that an interrupted run gets for coming to rest."""
 GREETING = 2.0
 """Seconds in which a view that is really shown says hello."""
+HOSTING, HOSTED = 0.5, 1.5
+"""Seconds that the first run of a kernel which ends at once gives its page to say hello, and once it has said that, to
+say whether it hosts views."""
 TICK = 0.1
 
 
 async def finish_awaited(run: Run, front_end: FrontEnd) -> Run:
-    """Await a run; an interrupt of the kernel pauses it and is raised as `ExecutionPausedError`."""
-    with _shown(run, front_end) as output:
+    """Await a run; an interrupt of the kernel pauses it, and a pause, by whatever, is an `ExecutionPausedError`."""
+    with _shown(run, front_end) as output, _stopping_where_paused(run):
         while True:
             if not _is_elsewhere(run):
                 await run
             if not _waits_for_people(run):
+                await _hosting_known(output)
                 return run
             if await greeted(output):
                 await _answered_in_view(run)
@@ -46,12 +52,14 @@ async def _answered_in_view(run: Run) -> None:
 
 
 def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
-    """Wait for a run; an interrupt pauses it and is raised as `ExecutionPausedError`."""
-    with _shown(run, front_end) as output:
+    """Wait for a run; as `finish_awaited`."""
+    with _shown(run, front_end) as output, _stopping_where_paused(run):
         while True:
             if not _is_elsewhere(run):
                 run.wait()
             if not _waits_for_people(run):
+                if output is not None and output.may_be_hosted:
+                    output.view.greeted.wait(HOSTING)
                 return run
             if output is not None and output.view.greeted.wait(GREETING):
                 while _rests(run):
@@ -63,11 +71,11 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
 @contextmanager
 def _shown(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
     """Show the live view while the block runs, and what lasts afterwards; an interrupt at any time pauses the run."""
-    has_ended = run.execution.state.is_over and not run.execution.is_live
+    may_go_on = run.execution.is_live or run.status in (FAILED, CANCELLED) or not run.execution.state.is_over
     output: LiveOutput | None = None
     try:
         with _pausing(run):
-            if front_end.shows_widgets and not has_ended:
+            if front_end.shows_widgets and may_go_on:
                 output = show_live(run, front_end)
             yield output
     finally:
@@ -97,6 +105,14 @@ def _rests(run: Run) -> bool:
     """Whether there is no answer yet, neither from here nor from another process."""
     execution = run.refresh().execution
     return not execution.is_live and not execution.state.is_over and execution.status == "waiting"
+
+
+async def _hosting_known(output: LiveOutput | None) -> None:
+    """Give the first page of a kernel a moment to say whether the view may stay."""
+    waited = 0.0
+    while output is not None and output.may_be_hosted and waited < (HOSTED if output.is_watched else HOSTING):
+        await asyncio.sleep(TICK / 2)
+        waited += TICK / 2
 
 
 class Watched(Protocol):
@@ -131,7 +147,7 @@ def _answered(run: Run, question: Question) -> bool:
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
     tell("\n".join(filter(None, told)))
-    while typed := input(f"{wanted_answer(question)} (empty: later): "):
+    while typed := input(f"Your answer{_wanted(question)} (Enter alone: later): "):
         try:
             run.answer(question.interrupt_id, Typed(typed))
         except InterruptError as error:
@@ -141,6 +157,11 @@ def _answered(run: Run, question: Question) -> bool:
     return False
 
 
+def _wanted(question: Question) -> str:
+    is_free = question.kind == CLARIFICATION and question.schema is None
+    return "" if is_free else f", {wanted_answer(question)}"
+
+
 def _shown_data(question: Question) -> str:
     from divebook.events.readable import readable
 
@@ -148,16 +169,17 @@ def _shown_data(question: Question) -> str:
     return readable(data, indent=2) if data else ""
 
 
-# --- interrupts of the kernel --------------------------------------------------------------------------------------
+# --- pauses ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _pausing(run: Run) -> Iterator[None]:
+    """Pause a run where the kernel is interrupted in the block."""
     try:
         yield
     except (asyncio.CancelledError, KeyboardInterrupt):
         _pause(run)
-        raise _interrupted(run) from None
+        raise _stopped(run, "interrupted: ") from None
 
 
 def _pause(run: Run) -> None:
@@ -168,20 +190,32 @@ def _pause(run: Run) -> None:
         return
 
 
-def _interrupted(run: Run) -> ExecutionPausedError:
+@contextmanager
+def _stopping_where_paused(run: Run) -> Iterator[None]:
+    """Fail the cell if the run is paused in the block, so that Run All stops as it does at an interrupt."""
+    was_paused = _is_paused(run)
+    yield
+    if _is_paused(run) and not was_paused:
+        raise _stopped(run, "")
+
+
+def _is_paused(run: Run) -> bool:
+    execution = run.execution
+    return execution.state.paused is not None and not execution.is_live and not execution.state.is_over
+
+
+def _stopped(run: Run, why: str) -> ExecutionPausedError:
     from divebook.notebook.cards import show_as
     from divebook.text.shown import plural
 
     error = ExecutionPausedError(run.id)
     done = sum(event.event_type == "operation_completed" for event in run.execution.history())
-    kept = plural(done, "completed call")
     if run.execution.is_live:
-        told = [f"interrupted: {run.id} waits for a call that may not be made twice"]
-        told += [f"to look again: %dive show {run.id}"]
+        told = [f"{why}{run.id} waits for a call that may not be made twice", f"To look again: %dive show {run.id}"]
     elif run.execution.state.is_over:
-        told = [f"interrupted, but {run.id} had {run.status} already", f"to see it: %dive show {run.id}"]
+        told = [f"{why}but {run.id} had {run.status} already", f"To see it: %dive show {run.id}"]
     else:
-        told = [f"interrupted: {run.id} is paused; {kept} kept", f"to go on: %dive resume {run.id}"]
-        told += ["or run the cell again"]
+        told = [f"{why}{run.id} is paused; {plural(done, 'completed call')} kept"]
+        told += [f"Run the cell again to continue, or: %dive resume {run.id}"]
     show_as(error, told)
     return error

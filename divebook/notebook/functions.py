@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from divebook.analysis.listings import Frames
+    from divebook.notebook.runs import Runs
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
@@ -114,17 +115,22 @@ def runs(
     limit: int = 0,
     *,
     store: str | None = None,
-    **filters: Any,
-) -> pd.DataFrame:
-    """Return the executions of the store, newest first, as a DataFrame.
+    **filters: str | None,
+) -> Runs:
+    """Return the executions of the store, newest first.
 
-    `divebook.analysis.listings.runs_frame` documents the columns; `limit` 0 returns all. The `filters` are those of
-    `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
+    As the last value of a cell they are shown as a list to browse: live, with filters, what each cost and why it
+    failed, and buttons that open, resume, cancel and tag them. ``.frame()`` is a DataFrame, ``runs()[0]`` the newest
+    run. `limit` 0 takes all. The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``,
+    ``notebook``, ``cell``.
     """
-    from divebook.analysis.listings import RunsTable, runs_frame
+    from divebook.notebook.runs import Runs
 
+    asked = {"status": status, "workflow": workflow, **filters}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     environment = current_session().over(store)
-    return RunsTable(runs_frame(environment.executions(status, workflow, limit, **filters), environment.store))
+    environment.executions(limit=1, **given)  # what no execution can be is refused here
+    return Runs(environment, given, limit, store)
 
 
 def inbox(*, store: str | None = None) -> pd.DataFrame:
@@ -172,7 +178,9 @@ def frames(
     return Frames(environment.store, environment.executions(status, workflow, limit, **filters))
 
 
-def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
+def answer(
+    interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
+) -> Run:
     """Answer a question; its run goes on at once, `wait` for the end.
 
     Parameters
@@ -181,6 +189,8 @@ def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: st
         Which question, as `inbox` names it.
     response
         What fits the kind of question; see `divebook.Environment.answer`.
+    alike
+        Whether all open questions like it get the same answer; see `divebook.Environment.answer_alike`.
     by
         Who answers; by default the user of this process.
 
@@ -191,7 +201,7 @@ def answer(interrupt_id: str, response: Any, *, by: str | None = None, store: st
     InterruptError
         It has an answer already, has expired, or this answer does not fit: it stays open then.
     """
-    return current_session().answer(interrupt_id, response, by=by, store=store)
+    return current_session().answer(interrupt_id, response, alike=alike, by=by, store=store)
 
 
 def show(execution_id: str, *, store: str | None = None) -> Run:

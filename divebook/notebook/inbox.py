@@ -1,7 +1,7 @@
 """The inbox in a notebook: cards where the front end shows widgets, and what is understood without them.
 
-The cards are one output. Below them, folded, stands the same as text: a notebook that is opened without its kernel
-shows no widget. Once all who asked have ended, text takes the place of both.
+Pages show the cards, and the same as text once their kernel is gone; where all who asked have ended, pages without
+divebook's extension show what became of the questions in their place.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.environment import Environment
 from divebook.notebook.frontend import present_front_end
-from divebook.notebook.listing import answer_text, question_lines, questions
-from divebook.notebook.output import NOTHING, WIDGET_VIEW, display_bundle
+from divebook.notebook.lasting import LastingOutput
+from divebook.notebook.listing import question_lines, questions, settled_text
 from divebook.text.cuts import one_line
 from divebook.text.shown import plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
@@ -22,7 +22,7 @@ from divebook.widgets.intents import Handlers
 
 if TYPE_CHECKING:
     from divebook.widgets.inbox_view import InboxView
-    from divebook.widgets.protocol import Asked
+    from divebook.widgets.protocol.questions import Asked
 
 _LINE = "margin:6px 0;overflow-wrap:anywhere"
 
@@ -35,27 +35,20 @@ class InboxOutput:
         self._lock, self._is_final = threading.Lock(), False
         with self._lock:  # the publisher may tell something before all is there
             self.view: InboxView = inbox_view(environment, self)
-            shown = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
-            self._live = display_bundle({**static_bundle(environment, store), WIDGET_VIEW: shown})
-            self._static = display_bundle(self._folded())
+            bundle = static_bundle(environment, store)
+            self._output = LastingOutput(self.view, bundle)
+            self._output.save(bundle)
 
     def look(self, feed: InboxFeed) -> None:
         """Bring what is understood without a kernel up to date; on the publisher's thread."""
         with self._lock:
             if self._is_final:
                 return
-            self._is_final = feed.is_over
-        if not self._is_final:
-            self._static.update(self._folded(), raw=True)
-            return
-        self._live.update(settled_bundle(feed.shown), raw=True)
-        self._static.update(NOTHING, raw=True)
-        self.view.retire()
-
-    def _folded(self) -> dict[str, Any]:
-        body = static_bundle(self._environment, self._store)["text/html"]
-        summary = '<summary style="cursor:pointer">The same as text, for when the kernel is gone</summary>'
-        return {**NOTHING, "text/html": f"<details>{summary}{body}</details>"}
+            if feed.is_over:
+                self._is_final = not self._output.end(settled_bundle(feed.shown))
+                return
+            bundle = static_bundle(self._environment, self._store)
+            self._output.save(bundle)
 
 
 class InboxDisplay:
@@ -120,8 +113,5 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 def _outcome(asked: Asked) -> tuple[str, str]:
     """Return a question and its answer with who gave it."""
     question, where = asked["question"], f"{one_line(asked['workflow'], 60)}, {asked['execution_id']}"
-    by = f" by {one_line(question['answered_by'], 60)}" if question["answered_by"] else ""
-    answer = "" if question["response"] is None else f": {answer_text(question['response'])}"
-    words = {"resolved": "answered", "expired": "expired", "cancelled": "withdrawn"}
-    told = words.get(question["status"], question["status"])
-    return one_line(question["question"], 200), f"{told}{by}{answer} ({where})"
+    told = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])
+    return one_line(question["question"], 200), f"{told} ({where})"

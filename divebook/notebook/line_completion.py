@@ -11,9 +11,10 @@ from IPython.core.error import UsageError
 from divebook.engine.lifecycle import STATUSES
 from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
-from divebook.notebook.cell_completion import NOTHING, Candidate, Found, matching
+from divebook.notebook.candidates import NOTHING, Candidate, Found, matching
 from divebook.questions.wording import address_of
 from divebook.text.commands import quoted
+from divebook.workflow.key_help import key_names
 from divebook.workflow.resources import DURABILITIES
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _behind(
         return matching(value, _input_values(name, arguments, names))
     offered = [*_WORDS.get(words[0], _no_words)(arguments, names)]
     if words[0] == "help" and not arguments.words:
-        offered = [*_commands(commands)]
+        offered = [*_commands(commands), *(Candidate(quoted(name), "key") for name in key_names())]
     return matching(fragment, offered or (_options(command, arguments) if not fragment else ()))
 
 

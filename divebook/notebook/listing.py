@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from divebook.engine.waiting import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment import Environment
-from divebook.events.readable import readable
+from divebook.events.event import to_datetime
 from divebook.execution.execution import Execution
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, wanted_in_full
@@ -63,11 +62,10 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
     return in_notebook("answer", words, [] if store is None else ["--store", store])
 
 
-def answer_text(response: Any) -> str:
-    """Return on one line what an answer says, without the form around it where it has one part only."""
-    if isinstance(response, Mapping) and len(response) == 1:
-        response = next(iter(response.values()))
-    return one_line(readable(response), 120)
+def settled_text(words: str, by: str | None, at_us: int | None) -> str:
+    """Return on one line what became of a question, who answered it, and when."""
+    at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
+    return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
 
 
 def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = None) -> str:
@@ -79,7 +77,8 @@ def waiting_lines(execution: Execution) -> list[str]:
     """Return a line for each thing that an execution waits for, with the magic that gives it."""
     state = execution.state
     if state.paused is not None:
-        return [f"{execution.id} is paused; to go on: {in_notebook('resume', [execution.id])}"]
+        resume = in_notebook("resume", [execution.id])
+        return [f"{execution.id} is paused. Run the cell again to continue, or: {resume}"]
     lines = [
         *(
             f"an answer to {one_line(asked.question, 80)!r}: {answer_line(execution.id, asked)}"

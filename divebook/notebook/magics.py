@@ -11,7 +11,7 @@ from IPython.core.magic import line_cell_magic, magics_class, needs_local_scope,
 from divebook.errors import EditedError
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
-from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called
+from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.printed import tell
 from divebook.notebook.run_magics import RunMagics, spared
@@ -49,7 +49,8 @@ class DiveMagics(RunMagics):
         if cell is not None:
             from divebook.notebook.defining import take_cell
 
-            take_cell(self._session, line, cell, self._lines_above(cell), self._names(local_ns))
+            lines_above, number = self._place(cell)
+            take_cell(self._session, line, cell, lines_above, self._names(local_ns), number=number)
             return None
         with short_errors(), located(line_in_cell(self.shell)):
             return self._command(line, self._names(local_ns))
@@ -62,13 +63,17 @@ class DiveMagics(RunMagics):
             return Names()
         return Names({**self.shell.user_ns, **(local or {})}, tuple(own_variables(self.shell)))
 
-    def _lines_above(self, text: str) -> int:
-        """Return how many lines of the cell as written come before its body: blank ones, and the magic's own."""
+    def _place(self, text: str) -> tuple[int, int]:
+        """Return how many lines of the cell as written come before its body, and the cell's number, 0 if unknown.
+
+        Some versions of IPython count a cell before it runs: the history tells which one it is.
+        """
         history = getattr(self.shell, "history_manager", None)
-        written = history.input_hist_raw[-1] if history is not None and history.input_hist_raw else ""
+        cells = [] if history is None else history.input_hist_raw
+        written = cells[-1] if cells else ""
         blank = len(written) - len(written.lstrip())
         is_this_cell = written.lstrip().startswith("%%dive") and written.rstrip().endswith(text.rstrip())
-        return 1 + (written.count("\n", 0, blank) if is_this_cell else 0)
+        return (1 + written.count("\n", 0, blank), len(cells) - 1) if is_this_cell else (1, 0)
 
     def _command(self, line: str, names: Names) -> Result:
         from divebook.notebook.arguments import split
@@ -104,21 +109,22 @@ class DiveMagics(RunMagics):
 
     @command("runs [--status STATUS]")
     def runs(self, arguments: Arguments) -> Result:
-        """List executions, newest first.
+        """Browse executions, newest first.
 
-        The list is a DataFrame.
+        The list shows what each cost and why it failed, opens, resumes, cancels and tags them, and has the inbox
+        beside it. `runs = %dive runs`, then `runs.frame()` is a DataFrame, and `runs[0]` the newest run.
 
         --status STATUS      only those that are running, completed, failed, cancelled ...
         --workflow NAME      only those of one workflow
         --tag TAG            only those with this tag
         --origin ORIGIN      only those of one origin: run, resume, fork, what-if, trial, child, import
         --notebook PATH      only those that this notebook began
-        -n, --limit N        at most N (20; 0 for all)
+        -n, --limit N        at most N in the frame (0: all, the default)
         --store PATH         where their logs are
         """
         from divebook.notebook.functions import runs
 
-        options, limit = arguments.options, arguments.options.get("limit", "20")
+        options, limit = arguments.options, arguments.options.get("limit", "0")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
         filters: dict[str, Any] = {
@@ -240,6 +246,7 @@ class DiveMagics(RunMagics):
                        calls like this one, {approved: true, data: {rule: {scope: always}}}
         --result JSON  with done: what the call returned
         --as text|json how ANSWER is read; else as data where the question asks for data, and as text where not
+        --alike        the same answer for all open questions that the step asks alike
         --by NAME      who answers
         -b, --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
@@ -257,7 +264,8 @@ class DiveMagics(RunMagics):
             given = typed_answer(given, options.get("as"), options.get("result"))
         elif "as" in options or "result" in options:
             raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
-        return self._session.answer(name, given, by=options.get("by"), store=options.get("store"))
+        alike, by, store = arguments.has("alike"), options.get("by"), options.get("store")
+        return self._session.answer(name, given, alike=alike, by=by, store=store)
 
     @command("signal ID NAME [PAYLOAD]", data_word=2)
     def signal(self, arguments: Arguments) -> Run:
@@ -320,14 +328,15 @@ class DiveMagics(RunMagics):
         width = max(len(line.key) for line in lines)
         tell("\n".join([label, *(f"  {line.key:{width}}  {line}" for line in lines)]))
 
-    @command("help [COMMAND]")
+    @command("help [WORD]")
     def help(self, arguments: Arguments) -> None:
-        """Explain a sub-command, or list all.
+        """Explain a sub-command or a key of definitions, or list all sub-commands.
 
-        COMMAND        the sub-command; `%dive COMMAND?` and `%dive COMMAND --help` do the same
+        WORD           the sub-command, as `%dive COMMAND?` and `%dive COMMAND --help` do; or a key, such as Ask, Retry
+                       or Each: what it means and holds, with an example
         """
         if arguments.words:
-            tell(command_called(arguments.words[0], COMMANDS).whole_help)
+            tell(help_with(arguments.words[0], COMMANDS))
             return
         width = max(len(entry.usage) for entry in COMMANDS.values())
         lines = [f"%dive {entry.usage:<{width}}  {entry.help.partition(chr(10))[0]}" for entry in COMMANDS.values()]

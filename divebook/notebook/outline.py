@@ -97,6 +97,10 @@ class Outline:
             return self._spot_in_flow(head, start)
         return self._spot_here(head[start:], after_key=key is not None, column=start)
 
+    def block_text(self, head: str) -> Place | None:
+        """Return the place of the block text that a line beginning with `head` belongs to; None if it does to none."""
+        return self._place if not self._in_flow and self._is_text(head, _indent(head)) else None
+
     # --- by indentation --------------------------------------------------------------------------------------------
 
     def _is_text(self, line: str, column: int) -> bool:

@@ -1,29 +1,24 @@
-"""The output of a run in a notebook: a live view while it runs, and what lasts once it has ended.
-
-The live view is one output, and is replaced by the static form (text, table, picture) as soon as the run has ended,
-wherever the kernel is by then: a saved notebook then shows the run to everyone, with no kernel and no trust. If its
-cell ends first, the static form of that moment is a second output below, brought up to date at the end.
-"""
+"""The live view of a run in one cell: what is saved of it is brought up to date while it goes on, and lasts."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from divebook.engine.lifecycle import TERMINAL
+from divebook.events.catalog import COMPLETED
 from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.lasting import PAGES, LastingOutput
+from divebook.notebook.run import Run
 from divebook.notebook.view import view_of
 from divebook.widgets.feed import Feed
-from divebook.widgets.protocol import Delta
+from divebook.widgets.protocol.run import Delta
 from divebook.widgets.publisher import Publisher, publisher_of
+from divebook.widgets.recording import MAX_EVENTS
 
-if TYPE_CHECKING:
-    from divebook.notebook.run import Run
-    from divebook.widgets.live import LiveView
-
-WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-NOTHING = {"text/plain": ""}
+REST = 20
+"""How many times as long as saving took nothing is saved again while a run goes on."""
 
 
 class LiveOutput:
@@ -32,52 +27,70 @@ class LiveOutput:
     def __init__(self, run: Run, front_end: FrontEnd) -> None:
         self.run, self.front_end = run, front_end
         self._publisher: Publisher[Feed] = publisher_of(run.execution)
-        self.view: LiveView = view_of(run)
-        self._lock = threading.Lock()
-        self._is_final = False
-        self._static: Any = None
-        self._live = display_bundle(self._live_bundle())
+        self.view = view_of(run)
+        self._lock, self._ended_with = threading.Lock(), 0
+        self._standing: tuple[str, bool] | None = None
+        self._rests_until = 0.0
+        self._output = LastingOutput(self.view, run.static_bundle(with_data=False))
         self._detach: Callable[[], None] = self._publisher.add(self._look)
+        self.view.when_moved(self._follow)
 
     @property
     def is_watched(self) -> bool:
         """Whether a browser shows the view, and its messages arrive."""
         return self.view.greeted.is_set()
 
-    def leave(self) -> None:
-        """End the cell: what it shows from now on must be understood without a kernel."""
-        if self.run.refresh().execution.state.is_over:
-            self._finish()
-            return
-        with self._lock:
-            if not self._is_final:
-                self._static = display_bundle(self.run.static_bundle())
+    @property
+    def may_be_hosted(self) -> bool:
+        """Whether it is still to be seen what the pages of this kernel do with views."""
+        return PAGES.host is None and not self.view.is_hosted
 
-    def _live_bundle(self) -> dict[str, Any]:
-        view = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
-        return {**self.run.static_bundle(with_data=False), WIDGET_VIEW: view}
+    def leave(self) -> None:
+        """End the cell: what it shows from now on must be understood without a kernel.
+
+        Of a long run that takes seconds: where a page shows the view, the cell does not wait for it
+        (``python -m benchmarks.ending``).
+        """
+        if PAGES.host is None and self.is_watched:
+            PAGES.host = self.view.is_hosted
+        state = self.run.refresh().execution.state
+        finish = self._end if state.is_over else self._save
+        may_wait = self._output.is_kept or (self.is_watched and state.is_over)
+        if may_wait and state.last_sequence > MAX_EVENTS:
+            self._publisher.post(finish, urgent=False)
+        else:
+            finish()
+
+    def _follow(self, publisher: Publisher[Feed]) -> None:
+        """Save what is shown in the same place from now on: another run, that the page has begun."""
+        self._detach()
+        self._publisher, self._standing, self._ended_with = publisher, None, 0
+        self._detach = publisher.add(self._look)
 
     def _look(self, delta: Delta) -> int:
         """Hear of every frame, on the publisher's thread."""
-        if delta["header"]["status"] in TERMINAL and not delta["header"]["live"]:
-            self._finish()
+        standing = delta["header"]["status"], delta["header"]["live"]
+        before, self._standing = self._standing, standing
+        if standing == before or standing[1]:
+            return 0
+        if standing[0] in TERMINAL:
+            self._end()
+        elif self._output.is_kept and time.monotonic() >= self._rests_until:
+            self._save()
         return 0
 
-    def _finish(self) -> None:
-        """Put what lasts in place of the live view, once."""
+    def _save(self) -> None:
+        began = time.monotonic()
+        self._output.save(self.run.refresh().static_bundle())
+        self._rests_until = time.monotonic() + REST * (time.monotonic() - began)
+
+    def _end(self) -> None:
+        """Show what lasts, once for each end: a failed run can be taken up from the page."""
         with self._lock:
-            if self._is_final:
+            last = self.run.refresh().execution.state.last_sequence
+            if last == self._ended_with:
                 return
-            self._is_final = True
-        self._live.update(self.run.refresh().static_bundle(), raw=True)
-        if self._static is not None:
-            self._static.update(NOTHING, raw=True)
-        self._detach()
-        self.view.retire()
-
-
-def display_bundle(bundle: dict[str, Any]) -> Any:
-    """Display data by its types; return the handle that changes it."""
-    from IPython.display import display
-
-    return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            stays = self._output.end(self.run.static_bundle())
+            self._ended_with = last
+        if not stays or self.run.status == COMPLETED:
+            self._detach()

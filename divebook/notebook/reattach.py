@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divebook.engine.lifecycle import TERMINAL
@@ -22,6 +23,7 @@ from divebook.errors import StoreError
 from divebook.events.catalog import ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.notebook.frontend import FrontEnd
+from divebook.starting import CELL
 from divebook.store import ExecutionRecord
 from divebook.workflow.definition import Workflow
 from divebook.workflow.inputs import bind_inputs
@@ -29,8 +31,6 @@ from divebook.workflow.inputs import bind_inputs
 if TYPE_CHECKING:
     from divebook.execution.execution import Execution
 
-CELL = "cell"
-"""Where an execution's identity keeps the cell that began it."""
 MOST_LOOKED_AT = 200
 
 
@@ -57,14 +57,25 @@ class CellPlace:
 
     def is_that_of(self, kept: Mapping[str, Any]) -> bool:
         """Return whether an earlier run was begun here; what a front end does not name is not compared."""
-        if kept.get("ordinal") != self.ordinal or not _agree(kept.get("notebook"), self.cell["notebook"]):
+        if kept.get("ordinal") != self.ordinal:
+            return False
+        if not _agree(kept.get("notebook"), self.cell["notebook"]) and not self._was_renamed_since(kept):
             return False
         names = kept.get("cell"), self.cell["cell"]
         return names[0] == names[1] if all(names) else bool(kept.get("source") == self.cell["source"])
 
     def is_surely_that_of(self, kept: Mapping[str, Any]) -> bool:
         """Return whether the notebook is known to be the same: by its name, or since one kernel runs one notebook."""
-        return any(kept.get(key) and kept[key] == self.cell.get(key) for key in ("notebook", "kernel"))
+        is_named = any(kept.get(key) and kept[key] == self.cell.get(key) for key in ("notebook", "kernel"))
+        return is_named or self._was_renamed_since(kept)
+
+    def _was_renamed_since(self, kept: Mapping[str, Any]) -> bool:
+        """Whether the notebook of an earlier run is no more where it was, and this cell bears the id of its cell.
+
+        A copy bears it as well, but of a copy the first one is still there.
+        """
+        old, cell = str(kept.get("notebook") or ""), kept.get("cell")
+        return bool(cell) and cell == self.cell["cell"] and Path(old).is_absolute() and not Path(old).exists()
 
 
 def _agree(one: str | None, other: str | None) -> bool:

@@ -26,18 +26,21 @@ def records_of(value: Any) -> list[Mapping[str, Any]] | None:
     return found if few and len(found) == len(items) else None
 
 
-def as_table(records: Sequence[Mapping[str, Any]]) -> str:
+def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> str:
     """Return records as lines of aligned columns, with what is left out said in the last one.
+
+    `total` says how many there are in all, where `records` are only the first of them.
 
     >>> print(as_table([{"bird": "owl", "seen": 2}, {"bird": "wren"}]))
     bird  seen
     owl   2
     wren
     """
-    names = list(dict.fromkeys(name for record in records for name in record))
-    rows = [[one_line(readable(record[name]), WIDTH) if name in record else "" for name in names] for record in records]
-    table = [[one_line(str(name), WIDTH) for name in names], *rows[:MOST_ROWS]]
+    shown = records[:MOST_ROWS]
+    names = list(dict.fromkeys(name for record in shown for name in record))
+    rows = [[one_line(readable(record[name]), WIDTH) if name in record else "" for name in names] for record in shown]
+    table = [[one_line(str(name), WIDTH) for name in names], *rows]
     widths = [max(len(row[column]) for row in table) for column in range(len(names))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-    left = len(records) - MOST_ROWS
+    left = (len(records) if total is None else total) - MOST_ROWS
     return "\n".join([*lines, f"... {left:,} more"] if left > 0 else lines)

@@ -29,7 +29,7 @@ def tell_on_load() -> None:
     try:
         lines = _lines_on_load()
     except DivebookError as error:
-        lines = [f"interrupted executions cannot be looked for: {error}"]
+        lines = [f"interrupted runs cannot be looked for: {error}"]
     for line in lines:
         tell(line)
 
@@ -64,7 +64,7 @@ def _lines_on_load() -> list[str]:
 
 
 def _interrupted(count: int) -> str:
-    return f"{'1 execution was' if count == 1 else f'{count} executions were'} interrupted: %dive recover"
+    return f"{'1 run was' if count == 1 else f'{count:,} runs were'} interrupted: %dive recover"
 
 
 def lines_after_defining(session: Session) -> list[str]:
@@ -81,11 +81,11 @@ def _taken_up(recovered: Recovered) -> list[str]:
     count = len(recovered.resumed)
     needy = [str(error) for _, error in recovered.refused if type(error) is NeedsPersonError]
     if count <= MOST_LINES:
-        many = f"{len(needy)} interrupted executions need a person: %dive recover"
+        many = f"{len(needy)} interrupted runs need a person: %dive recover"
         return [*resumed_lines(recovered), *(needy if len(needy) <= MOST_LINES else [many])]
     person = f", {len(needy)} of them need a person" if needy else ""
     left = f"; {recovered.waiting:,} are left{person}: %dive recover" if recovered.waiting else ""
-    return [f"resumed {count} executions: %dive runs{left}"]
+    return [f"resumed {count:,} runs: %dive runs{left}"]
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
@@ -127,5 +127,5 @@ def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
     if not lines:
         return f"there is no page {page}" if records else "nothing to recover"
     pages = -(-len(records) // MOST_LISTED)
-    more = [f"  page {page} of {pages}, {len(records):,} executions: %dive recover --page N"] if pages > 1 else []
+    more = [f"  page {page} of {pages}, {len(records):,} runs: %dive recover --page N"] if pages > 1 else []
     return "\n".join(["interrupted", *lines, *more, "to go on: %dive recover ID, or %dive recover --all"])

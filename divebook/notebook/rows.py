@@ -14,13 +14,13 @@ from divebook.history.tool_calls import UNKNOWN, ToolCallView, answered, output_
 from divebook.text.cuts import one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor
-from divebook.text.shown import plural
+from divebook.text.shown import branch_name, plural, price
 
 MAX_ROWS, FIRST_ROWS = 200, 24
 """Rows that a table shows when unfolded, and at once."""
 MAX_CELL = 120
 SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", "paused": "‖"}
-COLUMNS = ("step", "path", "status", "duration", "output")
+COLUMNS = ("step", "branch", "status", "duration", "output")
 TURN_COLUMNS = ("agent", "request", "status", "duration", "what")
 
 
@@ -54,12 +54,13 @@ def _cells(step: Span) -> tuple[str, ...]:
     notes = [f"visit {step.visit}"] if step.visit > 1 else []
     notes += [f"attempt {step.attempts}"] if step.attempts > 1 else []
     again = f" ({', '.join(notes)})" if notes else ""
-    return one_line(step.step, 60) + again, one_line(step.path, 40), _status(step.status), _took(step), _outcome(step)
+    branch = one_line(branch_name(step.path), 40)
+    return one_line(step.step, 60) + again, branch, _status(step.status), _took(step), _outcome(step)
 
 
 def _outcome(step: Span) -> str:
     told = [plural(step.items, "item")] if step.items else []
-    text = one_line(step.error or step.result or "", MAX_CELL)
+    text = one_line(step.headline or step.result or "", MAX_CELL)
     return ": ".join([*told, text] if text else told)
 
 
@@ -84,7 +85,7 @@ def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[
     said = [str(block["text"]) for block in blocks if block.get("type") == "text"]
     said += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
     cost = view.usage.get("cost", 0) / NANODOLLARS
-    facts = [f"${cost:.4f}" if cost else "", "from the cache" if view.cached else "", view.error or " ".join(said)]
+    facts = [price(cost) if cost else "", "from the cache" if view.cached else "", view.error or " ".join(said)]
     told = one_line(" ".join(filter(None, facts)), MAX_CELL)
     yield one_line(view.agent, 40), str(view.n), _status(view.status), _took(view.span), told
     for call in calls:

@@ -13,11 +13,12 @@ from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.bulk import collector_resting
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import WAITING, ExecutionStarted
 from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
+from divebook.starting import said_of
 from divebook.store.past import History
 from divebook.text.cuts import one_line
 
@@ -62,6 +63,11 @@ class Run(ReadExecution):
     def execution(self) -> Execution:
         """The execution itself."""
         return self._execution
+
+    @property
+    def environment(self) -> Environment:
+        """Where it runs."""
+        return self._environment
 
     @property
     def state(self) -> ExecutionState:
@@ -148,6 +154,18 @@ class Run(ReadExecution):
         self._execution = self._environment.resume(self.id)
         return self
 
+    def again(self) -> Self:
+        """Be a new run from now on: of the workflow as it is defined now, with the same inputs; returns at once.
+
+        It is started as this one was, so that the cell which began this one takes it for its own.
+        """
+        old = self._execution
+        opening = old.history()[0].data
+        assert isinstance(opening, ExecutionStarted)  # noqa: S101 - every log begins so
+        workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
+        self._execution = self._environment.start(workflow, old.inputs, **said_of(opening, old.workflow))
+        return self
+
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Self:
         """Answer one of its questions; it goes on at once, `wait` for the end."""
         self._execution = self._environment.answer(interrupt_id, response, self.id, by)
@@ -156,6 +174,21 @@ class Run(ReadExecution):
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Self:
         """Send it a signal; it goes on at once if it waited for that, `wait` for the end."""
         self._execution = self._environment.signal(self.id, name, payload, by)
+        return self
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The words that lists show it with and find it by."""
+        return self._environment.store.record(self.id).tags
+
+    def tag(self, *tags: str) -> Self:
+        """Give it tags, also once it has ended; `divebook.Environment.tag` says where they are kept."""
+        self._environment.tag(self.id, *tags)
+        return self
+
+    def untag(self, *tags: str) -> Self:
+        """Take tags away from it."""
+        self._environment.untag(self.id, *tags)
         return self
 
     # --- how it shows ----------------------------------------------------------------------------------------------
@@ -201,11 +234,12 @@ class Run(ReadExecution):
 
         `divebook.notebook.bundle` says what is in the data, what is left out, and how to do without.
         """
+        from divebook.history.read_log import ReadLog
         from divebook.notebook.bundle import data_of
         from divebook.notebook.display import as_html, as_text, report_of
 
         with collector_resting():
-            log = [*self._execution.history()]  # gone through several times
+            log = ReadLog.of(self._execution.history())
             report = report_of(self._execution, log)
             shown = {"text/plain": as_text(report), "text/html": as_html(report)}
             if not with_data:
@@ -215,8 +249,8 @@ class Run(ReadExecution):
 
     def replay(self) -> ReplayView:
         """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""
+        from divebook.notebook.lasting import ReplayOutput
         from divebook.widgets.positions import Positions
-        from divebook.widgets.replay import ReplayView
 
         positions = Positions(self.id)
 
@@ -224,7 +258,8 @@ class Run(ReadExecution):
             positions.extend(self._execution.history(positions.total))
             return positions
 
-        return ReplayView(read_on, f"{self._execution.workflow.name} {self.id}", moves=shows_widgets())
+        name = f"{self._execution.workflow.name} {self.id}"
+        return ReplayOutput(read_on, name, self.static_bundle, moves=shows_widgets())
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:

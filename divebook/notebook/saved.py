@@ -17,18 +17,20 @@ from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
 from divebook.events.readable import readable
+from divebook.history.course import times_told
 from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
-from divebook.notebook.listing import answer_text
-from divebook.questions.kinds import InterruptStatus
+from divebook.notebook.listing import settled_text
 from divebook.text.cuts import cut, one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
 from divebook.text.shown import plural, visible
 from divebook.text.times import local_time
-from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
-from divebook.widgets.recording import RecordedPositions
+from divebook.widgets.protocol.questions import QuestionView
+from divebook.widgets.protocol.recording import PackedRun, Recording
+from divebook.widgets.protocol.replay import StateView
+from divebook.widgets.recorded import RecordedPositions
 from divebook.widgets.saved import MIME, read_saved
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ class SavedRun(FramedLog):
     def _log(self) -> list[Event]:
         """Return the events that are here; raises SavedRunError."""
         block, names = self._recording["events"], self._recording["events"]["names"]
-        rows = zip(block["time"], block["type"], block["path"], block["step"], self._recording["data"], strict=True)
+        columns = block["sequence"], block["time"], block["type"], block["path"], block["step"]
         try:
             return [
                 Event(
@@ -111,16 +113,17 @@ class SavedRun(FramedLog):
                     names[path],
                     names[step],
                 )
-                for sequence, (time, kind, path, step, data) in enumerate(rows, block["first"])
+                for sequence, time, kind, path, step, data in zip(*columns, self._recording["data"], strict=True)
             ]
         except DivebookError as error:
             raise SavedRunError(f"the events of run {self.id} cannot be read: {one_line(str(error), 200)}") from None
 
     def replay(self) -> ReplayView:
         """Return a view that steps through it."""
-        from divebook.widgets.replay import ReplayView
+        from divebook.notebook.lasting import ReplayOutput
 
-        return ReplayView(lambda: self._positions, f"{self.workflow} {self.id}", moves=shows_widgets())
+        name = f"{self.workflow} {self.id}"
+        return ReplayOutput(lambda: self._positions, name, self._repr_mimebundle_, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 
@@ -162,9 +165,9 @@ class SavedRun(FramedLog):
 
     def _answers(self) -> Iterator[tuple[str, str]]:
         for asked in self.questions:
-            if asked["status"] == InterruptStatus.RESOLVED:
-                by = f" (by {one_line(asked['answered_by'], 60)})" if asked["answered_by"] else ""
-                yield one_line(asked["question"], 120), answer_text(asked["response"]) + by
+            if asked["became"]:
+                told = settled_text(asked["became"], asked["answered_by"], asked["answered_us"])
+                yield one_line(asked["question"], 120), told
 
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"
@@ -173,9 +176,11 @@ class SavedRun(FramedLog):
         if started is not None:
             yield f"started {local_time(_moment(started))}"
         if started is not None and ended is not None:
-            yield f"took {seconds(abs(ended - started) / 1e6)}"
-        if self._positions.first > 1:
-            yield f"events {self._positions.first:,} to {self._positions.total:,}; the others are in {self.store}"
+            is_timed = header["since_us"] is not None  # older ones do not say what was work
+            times = times_told(header["worked_us"], header["waited_us"], header["paused_us"])
+            yield from times if is_timed else [f"took {seconds(abs(ended - started) / 1e6)}"]
+        if self._recording["sample"]:
+            yield f"{one_line(self._recording['sample'], 200)}; its whole log is in {self.store}"
 
 
 def _moment(micros: int) -> datetime | None:
@@ -219,7 +224,7 @@ class SavedNotebook(Sequence[SavedRun]):
         lines = [f"{self.path.name}: {plural(len(self), 'run')}"]
         lines += [f"  [{place}] {run.workflow}  {run.status}  {run.id}" for place, run in enumerate(self._runs)]
         lines += [f"  cannot be opened: {problem}" for problem in self.problems]
-        return "\n".join([*lines, "to step through one: runs[0].replay(), with runs = %dive open FILE"])
+        return "\n".join([*lines, "to replay one: runs[0].replay(), with runs = %dive open FILE"])
 
 
 def open_notebook(path: Path | str) -> SavedNotebook:

@@ -5,7 +5,7 @@ There is one per process, made when first needed. Magics and the functions of `d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -18,13 +18,14 @@ from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by
 from divebook.dialects import OWN, Dialect
 from divebook.engine.waiting import kept_until_taken
 from divebook.environment import Environment
-from divebook.errors import ExecutionError, LeaseHeldError, SetupError
+from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.overview import Overview
 from divebook.notebook.edits import KEEP, WhenEdited, edit_of
+from divebook.notebook.line import open_line
 from divebook.notebook.printed import tell
 from divebook.notebook.reattach import (
-    CELL,
     CellPlace,
     Earlier,
     Ordinals,
@@ -35,7 +36,7 @@ from divebook.notebook.reattach import (
     whose,
 )
 from divebook.notebook.run import Run
-from divebook.starting import StartOptions
+from divebook.starting import CELL, StartOptions
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -83,10 +84,13 @@ class Session:
     def __init__(self, store: str | None = None) -> None:
         self._store = store
         self._environments: dict[str | None, Environment] = {}
+        self._close_line: Callable[[], None] = lambda: None
         self.last_workflow: str | None = None
         """The workflow that was defined last."""
         self.ordinals = Ordinals()
         """Of the runs of the present cell."""
+        self._kept: dict[str, Mapping[str, str]] = {}
+        """The functions of the moment in which a person kept a run that others had made, by its id."""
         self.streams_text = False
         """Whether models stream as soon as a run begins: a view of it comes up in a moment."""
 
@@ -114,13 +118,20 @@ class Session:
             documents = None if store is None else self.environment.documents
             found = Environment("notebook", store=store or self._store, documents=documents, printer=print_visibly)
             self._environments[store] = found
+            if store is None:
+                self._close_line = open_line(found)
         return found
 
     def close(self) -> None:
         """Close its environments; runs that have not ended stay in their stores as they are."""
+        self.leave()
         for environment in self._environments.values():
             environment.close()
         self._environments.clear()
+
+    def leave(self) -> None:
+        """Tell pages nothing any more; runs go on."""
+        self._close_line()
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
@@ -159,7 +170,7 @@ class Session:
         return Change(
             tuple(text for key, text in described if key not in old),
             tuple(text for key, text in described if key in old),
-            definitions.warnings,
+            (*definitions.warnings, *environment.not_yet(definitions)),
         )
 
     def _agent_text(self, name: str) -> str:
@@ -214,9 +225,12 @@ class Session:
         if earlier.changed:
             raise _changed_meanwhile(earlier)
         execution = environment.execution(earlier.record.execution_id)
-        edit = edit_of(environment, execution)
+        code = environment.code_of(workflow)
+        edit = None if self._kept.get(execution.id) == code else edit_of(environment, execution)
 
         def begin(chosen: str) -> Run:
+            if chosen == KEEP:
+                self._kept[execution.id] = code
             if edit is None or chosen == KEEP:
                 return self._go_on_with(Run(execution, environment, answers), earlier)
             begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
@@ -231,6 +245,7 @@ class Session:
     def _go_on_with(self, run: Run, earlier: Earlier) -> Run:
         """Show the run that a cell has begun, and resume it if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
+            (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
                 run.resume()
             except LeaseHeldError:
@@ -240,7 +255,7 @@ class Session:
                 if run.refresh().status != COMPLETED:  # another kernel has brought it to its end
                     raise
             else:
-                run.note = f"{whose(earlier)} was {earlier.record.status} and goes on; --new starts a new run"
+                run.note = f"{whose(earlier)} {line.way_on}; --new starts a new run"
         if not run.note and run.status == COMPLETED:
             run.note = note_of(run.execution, earlier)
         return run
@@ -252,6 +267,9 @@ class Session:
         name = workflow or self.last_workflow
         if name is None:
             raise SetupError("no workflow is defined yet; define one in a cell that begins with %%dive workflow NAME")
+        if not self.environment.workflows:
+            told = f"workflow not found: {name}. Run the cell that defines it first"
+            raise NotFoundError("workflow", name, message=told)
         return self.environment.workflow(name)
 
     def run_of(self, execution_id: str, *, store: str | None = None) -> Run:
@@ -284,10 +302,17 @@ class Session:
         """Resume interrupted executions automatically, as ``Recover: auto`` says."""
         return take_up_by_itself(self.environment, interrupted(self.environment))
 
-    def answer(self, interrupt_id: str, response: Any, *, by: str | None = None, store: str | None = None) -> Run:
-        """Answer a question; its run goes on."""
+    def answer(
+        self, interrupt_id: str, response: Any, *, alike: bool = False, by: str | None = None, store: str | None = None
+    ) -> Run:
+        """Answer a question, and all that are alike; its run goes on."""
         environment = self.over(store)
-        return Run(environment.answer(interrupt_id, response, by=by), environment)
+        if not alike:
+            return Run(environment.answer(interrupt_id, response, by=by), environment)
+        first, *others = environment.answer_alike(interrupt_id, response, by)
+        if others:
+            tell(f"the same answer lets {plural(len(others), 'other run')} go on")
+        return Run(first, environment)
 
     def signal(
         self, execution_id: str, name: str, payload: Any = None, *, by: str | None = None, store: str | None = None
@@ -353,4 +378,5 @@ def close_session() -> None:
 
 def reset_session() -> None:
     """Forget the session; runs that it started go on."""
-    _sessions.clear()
+    while _sessions:
+        _sessions.pop().leave()

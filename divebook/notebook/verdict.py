@@ -75,7 +75,7 @@ def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
         if run.status == "cancelled"
         else ExecutionFailedError(run.id, run.error or run.status)
     )
-    show_as(error, [*card(error), "to let the notebook go on all the same: --no-check"])
+    show_as(error, [*card(error), "To continue past failures: --no-check"])
     raise error
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from divebook.engine.waiting import awaited_signals
-from divebook.errors import ExecutionError
-from divebook.events.catalog import WAITING
+from divebook.errors import ExecutionError, LeaseHeldError
+from divebook.events.catalog import COMPLETED
+from divebook.widgets.commands import awaited_from_outside
 from divebook.widgets.intents import Handlers
-from divebook.widgets.publisher import publisher_of
+from divebook.widgets.publisher import Publisher, publisher_of
 
 if TYPE_CHECKING:
+    from divebook.environment import Environment
     from divebook.execution.execution import Execution
+    from divebook.widgets.feed import Feed
     from divebook.widgets.live import LiveView
 
 
@@ -34,28 +38,51 @@ class Steered(Protocol):
     def cancel(self) -> Any:
         """Stop it."""
 
+    def again(self) -> Any:
+        """Be a new run from now on."""
+
+    @property
+    def environment(self) -> Environment:
+        """Where it runs."""
+
 
 def view_of(run: Steered) -> LiveView:
     """Return a live view of a run, as a widget of its own."""
     from divebook.widgets.live import LiveView
 
-    return LiveView(publisher_of(run.execution), _handlers(run))
+    view = LiveView(follow_run(run), _handlers(run, lambda: view.follow(follow_run(run))))
+    return view
 
 
-def _handlers(run: Steered) -> Handlers:
+def follow_run(run: Steered) -> Publisher[Feed]:
+    """Return the publisher of a run as it is now."""
+    from divebook.notebook.ways import Ways
+
+    return publisher_of(run.execution, Ways(run.environment, lambda: run.execution).of)
+
+
+def _handlers(run: Steered, moved: Callable[[], None]) -> Handlers:
+    def again() -> None:
+        run.again()
+        moved()
+
     def resume() -> None:
-        _require_more_than_an_answer(run.execution)
+        if waits := awaited_from_outside(run.execution):
+            raise ExecutionError(waits)
         run.resume()
 
-    return Handlers(run.answer, run.pause, resume, run.cancel)
+    return Handlers(run.answer, run.pause, resume, run.cancel, fix=partial(_go_on, run), again=again)
 
 
-def _require_more_than_an_answer(execution: Execution) -> None:
-    """Refuse to take up what would come to rest at once: only an answer or a signal helps it on."""
-    state = execution.state
-    if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
-        return
-    signals = [str(awaited) for awaited in awaited_signals(state) if awaited.until_us is None]
-    waits = "an answer" if execution.interrupts else signals[0] if signals else ""
-    if waits:
-        raise ExecutionError(f"it waits for {waits}, and nothing else can go on before that has come")
+def _go_on(run: Steered) -> None:
+    """Take up a run that has failed, which somebody else may do at the same time: it is run once."""
+    try:
+        run.resume()
+    except LeaseHeldError as held:
+        who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
+        raise ExecutionError(
+            f"It goes on in {who} already, and is not run twice. Run the cell again to see it"
+        ) from held
+    except ExecutionError:
+        if run.execution.refresh().status != COMPLETED:  # another kernel has brought it to its end
+            raise

@@ -57,6 +57,7 @@ AGENT_CHANGED: Final = InterruptKind.AGENT_CHANGED.value
 PENDING: Final = InterruptStatus.PENDING.value
 RESOLVED: Final = InterruptStatus.RESOLVED.value
 EXPIRED: Final = InterruptStatus.EXPIRED.value
+CANCELLED: Final = InterruptStatus.CANCELLED.value
 
 RETRY, DONE, FAIL = "retry", "done", "fail"
 """Answers to a question about an unknown outcome: make the call again, take it as done, take it as failed."""

@@ -27,7 +27,8 @@ class Typed:
     It is data, in YAML, where it begins as YAML writes data or quoted text, or where the question asks for data that a
     text is not. Anything else is the text itself, so that ``1.10`` stays a version. A yes or no with its reason
     (``no: not today``) is a text as well, whatever data might come with it. ``done RESULT`` answers a question about an
-    unknown outcome in one text.
+    unknown outcome in one text. Data in quotes, as shells want it (``'{count: 2}'``), is that data where a text would
+    not fit.
     """
 
     text: str
@@ -44,7 +45,10 @@ class Typed:
             question.schema is None or not fitting.complaint(question.schema, self.text)
         ):
             return self.text
-        return _data_or_text(self.text, fitting)
+        given = _data_or_text(self.text, fitting)
+        if question.schema is None or question.kind in JUDGED or not isinstance(given, str):
+            return given
+        return _data_or_text(given, fitting) if fitting.complaint(question.schema, given) else given
 
 
 _OPENING = ("{", "[", "'", '"')

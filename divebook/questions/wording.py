@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from divebook.events.readable import readable
 from divebook.questions.example import ANY_TEXT, example_of
 from divebook.questions.kinds import (
+    ANEW,
+    APPROVE,
+    CANCELLED,
     CHECKPOINT,
     CLARIFICATION,
     CONFIRMATION,
+    DONE,
+    EXPIRED,
+    FAIL,
+    FINISH,
     JUDGED,
     KINDS,
     MODIFY,
+    PENDING,
+    RAISE,
     REJECT,
+    RETRY,
+    STOP,
     KindOfQuestion,
 )
 from divebook.questions.question import Question
@@ -88,6 +100,42 @@ def _type_in_words(schema: Any) -> str:
     return str(schema.get("type") or "anything")
 
 
+def answer_in_words(response: Any) -> str:
+    """Return an answer as people say it, however it is kept: ``denied: too dear``.
+
+    >>> answer_in_words({"approved": True, "data": {"rule": {"scope": "run"}}})
+    'approved, and calls like it in this run'
+    >>> answer_in_words({"choice": "done", "result": {"paid": 5}}), answer_in_words(None)
+    ('it went through: {"paid": 5}', 'nothing')
+    """
+    if not isinstance(response, Mapping):
+        return "nothing" if response in (None, "") else readable(response)
+    data = response.get("data")
+    judged = _JUDGED.get(str(response.get("decision", response.get("choice", response.get("approved")))), "")
+    rule = data.get("rule") if isinstance(data, Mapping) else None
+    more = _LASTING.get(str(rule.get("scope")), "") if isinstance(rule, Mapping) else ""
+    if response.get("approved") is True and isinstance(data, Mapping) and set(data) - {"rule"}:
+        more = f" with changes{more}"
+    said = response.get("text", response.get("result"))
+    if said is None and not isinstance(response.get("approved"), bool):
+        said = data["to"] if isinstance(data, Mapping) and set(data) == {"to"} else data
+    parts = [judged + more, "" if said is None else readable(said)]
+    return ": ".join(filter(None, parts)) or ("nothing" if not response else readable(response))
+
+
+def became(status: str, response: Any) -> str:
+    """Return what became of a question in words: its answer, that it expired or was withdrawn; empty while it is open.
+
+    >>> became("expired", None), became("resolved", {"approved": False, "text": "too dear"})
+    ('expired, default used: nothing', 'denied: too dear')
+    """
+    if status == PENDING:
+        return ""
+    if status == CANCELLED:
+        return "withdrawn"
+    return f"expired, default used: {answer_in_words(response)}" if status == EXPIRED else answer_in_words(response)
+
+
 def already_answered(by: str | None, response: Any) -> str:
     """Return why a second answer is refused; it shows the first."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
@@ -98,4 +146,20 @@ def address_of(execution_id: str, question: Question) -> str:
     return f"{question.id}@{execution_id}"
 
 
+_JUDGED: Final = {
+    "True": "approved",
+    "False": "denied",
+    APPROVE: "approved",
+    REJECT: "denied",
+    MODIFY: "changed",
+    "continue": "went on",
+    RAISE: "raised",
+    STOP: "stopped",
+    RETRY: "make the call again",
+    DONE: "it went through",
+    FAIL: "it did not go through",
+    FINISH: "finish as it began",
+    ANEW: "begin anew",
+}
+_LASTING: Final = {"run": ", and calls like it in this run", "always": ", and calls like it in every run"}
 EXPIRED_ALREADY = "it has expired; its execution went on without an answer"

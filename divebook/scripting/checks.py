@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from divebook.scripting.conditions import unwrapped
-from divebook.scripting.program import compile_expression, compile_script
+from divebook.scripting.conditions import LITERALS, unwrapped
+from divebook.scripting.program import Program, compile_expression, compile_script
 from divebook.scripting.template import expressions_of
 
 
-def check_script(text: str) -> None:
-    """Raise `ScriptSyntaxError` unless a script can be parsed and its context allows it."""
-    compile_script(text)
+def check_script(text: str) -> list[Program]:
+    """Return a script; raises `ScriptSyntaxError` unless it can be parsed and its context allows it."""
+    return [compile_script(text)]
 
 
-def check_condition(text: str) -> None:
-    """Raise `ScriptSyntaxError` unless a condition can be parsed."""
+def check_condition(text: str) -> list[Program]:
+    """Return the expression of a condition, if it has one; raises `ScriptSyntaxError` unless it can be parsed."""
     expression = unwrapped(text)
-    if expression.lower() not in ("true", "false"):
-        compile_expression(expression)
+    return [] if expression.lower() in LITERALS else [compile_expression(expression)]
 
 
-def check_expression(text: str) -> None:
-    """Raise `ScriptSyntaxError` unless ``$(...)`` can be parsed."""
-    compile_expression(unwrapped(text))
+def check_expression(text: str) -> list[Program]:
+    """Return what ``$(...)`` holds; raises `ScriptSyntaxError` unless it can be parsed."""
+    return [compile_expression(unwrapped(text))]
 
 
-def check_template(text: str) -> None:
-    """Raise `TemplateError` or `ScriptSyntaxError` unless all ``${...}`` of a text can be parsed."""
-    for expression in expressions_of(text):
-        compile_expression(expression)
+def check_template(text: str) -> list[Program]:
+    """Return the expressions of a text; raises `TemplateError` or `ScriptSyntaxError` unless all can be parsed."""
+    return [compile_expression(expression) for expression in expressions_of(text)]

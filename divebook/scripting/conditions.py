@@ -8,7 +8,7 @@ from typing import Any
 from divebook.scripting.contexts import Context
 from divebook.scripting.interpreter import Interpreter, default_interpreter
 
-_LITERALS = {"true": True, "false": False}
+LITERALS = {"true": True, "false": False}
 
 
 def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> bool:
@@ -27,11 +27,11 @@ def evaluate_conditions(
 ) -> list[bool]:
     """Return whether each condition holds, evaluating all of them together."""
     expressions = [unwrapped(text) for text in texts]
-    asked = [expression for expression in expressions if expression.lower() not in _LITERALS]
+    asked = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not asked:
-        return [_LITERALS[expression.lower()] for expression in expressions]
+        return [LITERALS[expression.lower()] for expression in expressions]
     values = iter((interpreter or default_interpreter()).evaluate(Context.CONDITION, asked, names))
-    literals = (_LITERALS.get(expression.lower()) for expression in expressions)
+    literals = (LITERALS.get(expression.lower()) for expression in expressions)
     return [truth(next(values)) if literal is None else literal for literal in literals]
 
 

@@ -69,13 +69,14 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
     return not isinstance(node, _DATA)
 
 
-def _is_change(node: ast.Call) -> bool:
-    """Whether a call is ``state.set(...)`` or ``state.delete(...)``."""
-    function = node.func
+def is_change(node: ast.AST, *changes: str) -> bool:
+    """Whether a node is a call ``state.set(...)`` or ``state.delete(...)``."""
+    function = node.func if isinstance(node, ast.Call) else None
     return (
         isinstance(function, ast.Attribute)
         and isinstance(function.value, ast.Name)
-        and (function.value.id, function.attr) in (("state", "set"), ("state", "delete"))
+        and function.value.id == "state"
+        and function.attr in (changes or ("set", "delete"))
     )
 
 
@@ -119,7 +120,7 @@ class _Editor(ast.NodeVisitor):
         self._edits.append(_Edit(end, end, "))"))
 
     def visit_Call(self, node: ast.Call) -> None:
-        if _is_change(node) and isinstance(node.func, ast.Attribute):
+        if is_change(node) and isinstance(node.func, ast.Attribute):
             start, end = self._span(node.func)
             opening = self._after(_SPACE, end)
             self._edits.append(_Edit(start, opening + 1, f"{CHANGE}(state, {node.func.attr!r}, "))
@@ -185,7 +186,7 @@ class _Lowering(ast.NodeTransformer):
         self.changed = False
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if _is_change(node) and isinstance(node.func, ast.Attribute):
+        if is_change(node) and isinstance(node.func, ast.Attribute):
             self.changed = True
             given = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
             return ast.Call(ast.Name(CHANGE, ast.Load()), given, [self.visit(word) for word in node.keywords])

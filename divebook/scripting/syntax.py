@@ -22,8 +22,8 @@ _FOREIGN = (
     (re.compile(r"!(?!=)"), "write 'not x' instead of '!x'"),
     (re.compile(r"\?.*:"), "write 'a if c else b' instead of 'c ? a : b'"),
     (re.compile(r"\$\("), "'$(' may only open the whole text"),
-    (re.compile(r"^[\w.\[\]\"']+\s*=[^=]"), "write '==' to compare"),
 )
+_ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
@@ -39,7 +39,7 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
     except SyntaxError as error:
         spanning = _parse_spanning(source, wrapped)
         if spanning is None:
-            raise _syntax_error(error, source) from error
+            raise _syntax_error(error, source, "write '==' to compare" if _is_comparison(source) else None) from error
         return wrapped, spanning
 
 
@@ -99,8 +99,19 @@ def _balanced(source: str) -> bool:
     return depth == 0
 
 
-def _syntax_error(error: SyntaxError, source: str) -> ScriptSyntaxError:
-    hint = next((advice for pattern, advice in _FOREIGN if pattern.search(source)), None)
+def _is_comparison(source: str) -> bool:
+    """Whether all that is wrong is an ``=`` that compares: ``y = x`` and not ``y = x +``."""
+    meant, count = _ASSIGNS.subn(r"\1=", source)
+    try:
+        with _parser(meant):
+            ast.parse(meant, mode="eval")
+    except SyntaxError:
+        return False
+    return count > 0
+
+
+def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> ScriptSyntaxError:
+    hint = hint or next((advice for pattern, advice in _FOREIGN if pattern.search(source)), None)
     message = error.msg if error.lineno is None or "\n" not in source else f"{error.msg} (line {error.lineno})"
     return ScriptSyntaxError(f"{message}; {hint}" if hint else message, error.lineno)
 

@@ -86,6 +86,7 @@ def _blame(
         try:
             rendered(interpreter.evaluate(Context.TEMPLATE, [slot], names)[0])
         except ScriptError as own:
+            error.code = slot
             return TemplateError(f'failed to evaluate template expression "{slot}": {own}')
     return TemplateError(f"failed to evaluate template expressions: {error}")
 
@@ -94,8 +95,10 @@ def _check(slot: str, names: Mapping[str, Any]) -> None:
     try:
         compile_expression(slot).require(names, SAFE_NAMES)
     except ScriptSyntaxError as error:
+        error.code = slot
         raise TemplateError(f'failed to parse template expression "{slot}": {error}') from error
     except UndefinedVariableError as error:
+        error.code = slot
         raise TemplateError(f"{error} in template expression ${{{slot}}}") from error
 
 

@@ -35,6 +35,6 @@ class ActionStep:
             raise
         except Exception as error:
             told = clean_text(error) if keeps_text else clean_failure(error)
-            raise StepError(f"action execution operation failed: {told}") from error
+            raise StepError(f"action {name} failed: {told}") from error
         text = value_text(result)
         return Outcome(text, text if keeps_text else result)

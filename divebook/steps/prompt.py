@@ -78,4 +78,4 @@ class PromptStep:
         except ToolError as error:
             raise ToolError(error.agent, error.tool, error.cause) from error
         except Exception as error:
-            raise StepError(f"agent response operation failed: {clean_failure(error)}") from error
+            raise StepError(f"agent {agent.name} failed: {clean_failure(error)}") from error

@@ -15,6 +15,7 @@ from divebook.engine.operations import DOCUMENT_READ, SCRIPT_EXECUTION
 from divebook.errors import ScriptError, ScriptSyntaxError, StepError, UndefinedVariableError
 from divebook.events import catalog
 from divebook.execution.context import StepContext
+from divebook.execution.definition_places import code_place
 from divebook.execution.iterations import Outcome
 from divebook.scripting import Interpreter, value_text
 from divebook.scripting.contexts import DEFAULT_LIMITS
@@ -100,7 +101,11 @@ class ScriptStep:
 
         async def call() -> Any:
             host.mutations = [] if manner.writes_state else None
-            result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
+            try:
+                result = await anyio.to_thread.run_sync(self._interpreter.run_script, source, names, host, limits)
+            except ScriptError as error:
+                error.raised_at = code_place(context.workflow, context.step, source, error.line or 1)
+                raise
             kept = context.storable(result, "result")
             context.mutate(host.mutations or ())  # in one commit with the result: both are there, or none
             return kept
@@ -108,7 +113,7 @@ class ScriptStep:
         try:
             result = await context.operation(SCRIPT_EXECUTION, {"script": source}, call, key="script", repeatable=True)
         except Exception as error:
-            raise StepError(f"script execution operation failed: {_explained(error)}") from error
+            raise StepError(_explained(error)) from error
         if result is None:
             return Outcome(manner.null_text, None)
         return Outcome(value_text(result), result)
@@ -116,7 +121,7 @@ class ScriptStep:
 
 def _explained(error: Exception) -> str:
     if isinstance(error, ScriptSyntaxError | UndefinedVariableError):
-        return f"failed to compile script: {error}"
+        return f"the script cannot be read: {error}"
     if isinstance(error, ScriptError):
-        return f"failed to execute script: {error}"
-    return str(error) or type(error).__name__
+        return f"the script failed: {error}"
+    return f"the script failed: {str(error) or type(error).__name__}"

@@ -1,8 +1,8 @@
 """What an event store promises; every implementation passes ``tests/store/conformance.py``.
 
-`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints, large values) and
-of what its keeper needs. They do what all stores share: check and encode, keep one writer at a time, tell listeners
-after the commit. An implementation writes the rows.
+`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints, large values,
+what lists show) and of what its keeper needs. They do what all stores share: check and encode, keep one writer at a
+time, tell listeners after the commit. An implementation writes the rows.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from divebook.store.messages import Arrivals, Mailbox
 from divebook.store.news import News, NewsListener
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
+from divebook.store.summaries import Listing
 from divebook.store.upkeep import Upkeep
 
 
-class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Upkeep):
+class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Listing, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples

@@ -6,7 +6,7 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,6 +27,7 @@ from divebook.store.log import Refusal, first_sorted
 from divebook.store.memory_log import MemoryLog, head_of
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, RecordFilter
+from divebook.store.summaries import StoredSummary, tags_after
 from divebook.store.upkeep import StoredLog, StoredRecord
 
 
@@ -251,6 +252,22 @@ class MemoryStore(EventStore):
         for log in logs:
             log.checkpoint = None
         return len(logs)
+
+    # --- what lists show ---------------------------------------------------------------------------------------------
+
+    def _put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
+        for execution_id in summaries.keys() & self._logs.keys():
+            self._logs[execution_id].summary = summaries[execution_id]
+
+    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+        with self._lock:
+            found = {name: self._logs[name].summary for name in execution_ids if name in self._logs}
+        return {name: summary for name, summary in found.items() if summary is not None}
+
+    def _retag(self, execution_id: str, added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
+        log = self._find(execution_id)
+        log.beginning = log.beginning._replace(tags=tags_after(log.beginning.tags, added, removed))
+        return log.beginning.tags
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from divebook.store.facts import width_of
 from divebook.store.known_ids import Ids, KnownIds
 from divebook.store.leases import Lease, Moment
 from divebook.store.records import Beginning, ExecutionRecord
+from divebook.store.summaries import StoredSummary
 from divebook.store.upkeep import StoredRecord
 
 Head: TypeAlias = tuple[int, int, str, str, str, str]
@@ -43,6 +44,7 @@ class MemoryLog:
     token: int = 0
     lease: Lease | None = None
     checkpoint: tuple[int, bytes] | None = None
+    summary: StoredSummary | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     wake_at: int | None = None
     taken: int = 0

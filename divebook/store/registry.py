@@ -50,6 +50,8 @@ def register_store(scheme: str, factory: Factory) -> None:
 def open_store(location: str | Path | None = None) -> EventStore:
     """Return the store at a location.
 
+    With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
+
     Parameters
     ----------
     location
@@ -57,8 +59,6 @@ def open_store(location: str | Path | None = None) -> EventStore:
         `register_store`; None for what the environment variable ``DIVEBOOK_STORE`` says, or else
         ``.divebook/executions.db`` in the current directory. What is open already is shared: closing it closes it for
         everybody in this process. Once a file was deleted or replaced, it is opened anew.
-
-    With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
 
     Raises
     ------

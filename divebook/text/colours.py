@@ -38,8 +38,9 @@ _FILLS: Final = {
     "running": _fill("#e69f00"),
     "failed": _fill("#b42318", _LIGHT_TEXT),
     "cancelled": _fill("#667080", _LIGHT_TEXT),
+    "primary": _fill("#0069a6", _LIGHT_TEXT),
 }
-"""What a bar stands for, or how it stands, with what is written on it."""
+"""What a bar stands for, or how it stands, with what is written on it; and the one button that is filled."""
 
 COLOURS: Final[dict[str, Colour]] = {
     "paper": Colour("#ffffff", "#1b1e22", "--jp-layout-color1"),
@@ -49,7 +50,18 @@ COLOURS: Final[dict[str, Colour]] = {
     "edge": Colour("#868e98", "#8b939d"),
     "accent": Colour("#0b62a0", "#85c8f5"),
     "bad": Colour("#b42318", "#ffa397"),
-    "fold": Colour("#eceef1", "#2a2f35"),
+    "bad-wash": Colour("#fdf3f1", "#2f2220"),
+    "bad-line": Colour("#efb9b1", "#7c443c"),
+    "warn": Colour("#855000", "#f2c266"),
+    "warn-wash": Colour("#fff7e5", "#332a18"),
+    "warn-line": Colour("#e8c477", "#6f5a2a"),
+    "added": Colour("#0b5a94", "#93cdf7"),
+    "added-wash": Colour("#e6f2fb", "#172c3d"),
+    "removed": Colour("#8a4200", "#f6b877"),
+    "removed-wash": Colour("#fdf0e3", "#38281a"),
+    "wait": Colour("#8a929c", "#9aa3ad"),
+    "outline": Colour("#00000033", "#ffffff55"),
+    "shade": Colour("#16304f", "#ffffff"),
     "dim": Colour("#e6e8eb", "#33393f"),
     "focus": Colour("#1b1f24", "#ffffff"),
     "hatch": Colour("#ffffffbf", "#ffffffbf"),
@@ -57,6 +69,8 @@ COLOURS: Final[dict[str, Colour]] = {
     **{name: fill for name, (fill, _) in _FILLS.items()},
     **{f"{name}-text": text for name, (_, text) in _FILLS.items()},
 }
-"""Grounds, texts and fills by name; ``rule`` is for pages whose theme is not known."""
+"""Grounds, texts and fills by name. A ``-wash`` and a ``-line`` are a card's ground and border, the name alone what is
+written on it; ``shade`` is mixed into the paper of what is raised or pointed at, ``wait`` is the hatch of waiting,
+and ``rule`` is for pages whose theme is not known."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
 """Those of pictures, which are light cards in every page."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from divebook.text.redaction import shared
 from divebook.text.shown import visible
 
-_TEXT_BEHIND_CUT = 400
+TEXT_BEHIND_CUT = 400
 """Characters after a cut that are looked at: what ends behind it may begin before it."""
 
 
@@ -20,7 +20,7 @@ def cut(text: str, limit: int) -> str:
     missing = len(text) - limit
     if missing <= 0:
         return text
-    kept = shared().text(text[: limit + _TEXT_BEHIND_CUT])[:limit]
+    kept = shared().text(text[: limit + TEXT_BEHIND_CUT])[:limit]
     return f"{kept}… ({missing:,} more character{'s' if missing > 1 else ''})"
 
 
@@ -33,8 +33,8 @@ def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> st
     if len(text) <= most:
         return text
     half = most // 2
-    head = clean(text[: half + _TEXT_BEHIND_CUT])[:half]
-    tail = clean(text[-half - _TEXT_BEHIND_CUT :])[-half:]
+    head = clean(text[: half + TEXT_BEHIND_CUT])[:half]
+    tail = clean(text[-half - TEXT_BEHIND_CUT :])[-half:]
     return f"{head}\n... {len(text) - 2 * half:,} characters left out; the whole is in the log ...\n{tail}"
 
 
@@ -44,6 +44,6 @@ def one_line(text: str, width: int) -> str:
     >>> one_line("first line\nsecond", 14)
     'first line se…'
     """
-    flat = " ".join(text[: width + _TEXT_BEHIND_CUT].split())
+    flat = " ".join(text[: width + TEXT_BEHIND_CUT].split())
     flat = flat if len(flat) <= width else shared().text(flat)
     return visible(flat if len(flat) <= width else f"{flat[: width - 1]}…")

@@ -51,11 +51,11 @@ def between(started: datetime | None, ended: datetime | None) -> str:
 def in_parts(whole: int) -> str:
     """Return whole seconds in days, hours, minutes and seconds, without those of which there are none.
 
-    >>> in_parts(3600), in_parts(86_461)
-    ('1 h', '1 d 1 min 1 s')
+    >>> in_parts(3600), in_parts(86_461), in_parts(0)
+    ('1 h', '1 d 1 min 1 s', '0 s')
     """
     parts = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         count, whole = divmod(whole, size)
         parts += [f"{count} {unit}"] if count else []
-    return " ".join(parts)
+    return " ".join(parts) or "0 s"

@@ -27,6 +27,14 @@ def clean_libraries(*names: str) -> None:
                 logger(below)
 
 
+def silence(library: str) -> None:
+    """Have a library log nothing that anybody hears: what it names is secret as a whole."""
+    found = logging.getLogger(library)
+    found.propagate = False
+    if not found.handlers:
+        found.addHandler(logging.NullHandler())
+
+
 def hand_on(record: logging.LogRecord) -> None:
     """Log here what a logger of another process was told; it was cleaned there if it is one of ours."""
     found = logging.getLogger(record.name)

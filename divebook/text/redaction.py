@@ -6,8 +6,8 @@ looks like a credential by its form (`divebook.text.secret_forms`, tokens after 
 Known are the values of environment variables whose names look secret, what a configuration sends under such names, and
 whatever the same log holds under them.
 
-Plain words are not taken for secrets unless a name says that they are, so that prose, code, hashes and identifiers stay
-as they are.
+A path is no secret: it says where something is. Plain words are not taken for secrets unless a name says that they
+are, so that prose, code, hashes and identifiers stay as they are.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from divebook.text.known_secrets import (
     secrets_in,
     secrets_of_environment,
 )
-from divebook.text.secret_forms import MARKED, SHAPED
+from divebook.text.secret_forms import ESCAPED, MARKED, SHAPED
 from divebook.text.secret_names import is_password, looks_secret
-from divebook.text.secret_values import HIDDEN, assigned, is_plain, is_telling, is_word, named_at
+from divebook.text.secret_values import HIDDEN, assigned, is_path, is_plain, is_telling, is_word, named_at
 
 MAX_SEEN = 2_000
 """Forms of secrets that are kept of runs which were shown; those that are named are all kept."""
@@ -80,7 +80,7 @@ class Redactor:
         if secret in self._said:  # each call that uses it says so again
             return
         for part in (secret.strip(), *parts_of(secret)):
-            if len(part) >= LEAST_SECRET and not is_word(part):
+            if len(part) >= LEAST_SECRET and not is_word(part) and not is_path(part):
                 self._named.add(forms_of(part) | encoded_forms_of(part))
         self._said.add(secret)
 
@@ -139,6 +139,8 @@ class Redactor:
         """Return plain data that stands under a name, without the secrets in it."""
         if value is None or isinstance(value, bool | float) or not looks_secret(name):
             return self.value(value)
+        if isinstance(value, str) and is_path(value):
+            return self.text(value)
         if isinstance(value, int):
             return HIDDEN if is_password(name) and value >= 1000 else value
         return HIDDEN
@@ -228,7 +230,9 @@ def _signs() -> re.Pattern[str]:
         first = re.match(r"\w", sign)
         alike.setdefault(first[0] if first else "", []).append(sign[1:] if first else sign)
     return re.compile(
-        "[^A-Za-z0-9](?:" + "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in alike.items()) + ")"
+        r"(?:[^A-Za-z0-9]|\\[bfnrt])(?:"
+        + "|".join(f"{first}(?:{'|'.join(rest)})" for first, rest in alike.items())
+        + ")"
     )
 
 
@@ -237,7 +241,7 @@ def _table() -> Iterator[_Rule]:
         yield _Rule(hints, (sign,), re.compile(pattern), HIDDEN)
     for marks, follows, least in MARKED:
         starts = [re.escape(mark) for mark in marks.split()]
-        pattern = rf"(?<![A-Za-z0-9])({'|'.join(starts)})({follows}{{{least},}}+)"
+        pattern = rf"(?:(?<![A-Za-z0-9])|{ESCAPED})({'|'.join(starts)})({follows}{{{least},}}+)"
         signs = tuple(f"{start}{follows}{{{least}}}" for start in starts)
         yield _Rule(tuple(marks.lower().split()), signs, re.compile(pattern), _marked)
     for hints, sign, pattern, replacement in _IN_CONTEXT:

@@ -13,6 +13,9 @@ _MORE = r"[A-Za-z0-9_.=+/%-]"
 """Base64 in all its forms, with dots."""
 _HEX = "[A-Fa-f0-9]"
 
+ESCAPED = r"(?<=\\[bfnrt])"
+"""Behind the last letter of an escape: in ``'a\\nghp_...'``, as `repr` and JSON write it, the mark begins a line."""
+
 MARKED: tuple[tuple[str, str, int], ...] = (
     # marks, the characters that follow them, and how many of those at least
     # clouds and hosts
@@ -73,14 +76,14 @@ MARKED: tuple[tuple[str, str, int], ...] = (
 SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # one of these, in lower case, is in the text, and this after no letter or digit; or the pattern is not
     # tried; what the pattern meets is hidden
-    (("eyj",), r"eyJ[\w-]{8}", r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){1,3}"),
+    (("eyj",), r"eyJ[\w-]{8}", rf"(?:(?<![\w-])|{ESCAPED})eyJ[\w-]{{8,}}+\.[\w-]{{8,}}+(?:\.[\w-]*+){{1,3}}"),
     (
         ("private key",),
         "-BEGIN ",
         r"(?s)-----BEGIN [A-Z0-9 ]{0,40}+(?:(?<=PRIVATE KEY)|(?<=KEY BLOCK))-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)",
     ),
     (("private-lines",), "Lines: ", r"(?<=Private-Lines: )\d{1,3}(?:(?:\\r|\r)?(?:\\n|\n)[\w+/=]++){1,99}"),
-    (("q~",), r"[\w~.-]{3}[78]Q~", r"(?<![\w~.-])[\w~.-]{3}[78]Q~[\w~.-]{30,}+"),
+    (("q~",), r"[\w~.-]{3}[78]Q~", rf"(?:(?<![\w~.-])|{ESCAPED})[\w~.-]{{3}}[78]Q~[\w~.-]{{30,}}+"),
     (
         ("hooks.slack.com",),
         r"slack\.com/",
@@ -90,9 +93,13 @@ SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("webhook.office.com",), r"office\.com/", r"(?<=webhook\.office\.com/)[\w@/-]{30,}+"),
     (("hooks.zapier.com",), r"zapier\.com/", r"(?<=hooks\.zapier\.com/)[\w/-]{10,}+"),
     ((":aa",), "(?<=:)AA", r"(?<!\d)\d{8,11}:AA[\w-]{30,}+"),
-    (("-us",), "[a-f0-9]{32}-us", r"(?<!\w)[a-f0-9]{32}-us\d{1,2}(?!\w)"),
-    (("pat",), r"pat[A-Za-z0-9]{14}\.", r"(?<!\w)pat[A-Za-z0-9]{14}\.[a-f0-9]{60,}+"),
-    ((".",), r"[MNO][A-Za-z\d_-]{22,27}\.", r"(?<![\w.-])[MNO][A-Za-z\d_-]{22,27}\.[\w-]{6}\.[\w-]{27,}+"),
+    (("-us",), "[a-f0-9]{32}-us", rf"(?:(?<!\w)|{ESCAPED})[a-f0-9]{{32}}-us\d{{1,2}}(?!\w)"),
+    (("pat",), r"pat[A-Za-z0-9]{14}\.", rf"(?:(?<!\w)|{ESCAPED})pat[A-Za-z0-9]{{14}}\.[a-f0-9]{{60,}}+"),
+    (
+        (".",),
+        r"[MNO][A-Za-z\d_-]{22,27}\.",
+        rf"(?:(?<![\w.-])|{ESCAPED})[MNO][A-Za-z\d_-]{{22,27}}\.[\w-]{{6}}\.[\w-]{{27,}}+",
+    ),
     (("$",), r"(?<=\$)[a-z0-9]{1,8}\$", r"\$(?:2[aby]|apr1|1|5|6|y|argon2(?:id|i|d))\$[\w$./,=+]{20,}+"),
 )
 """Credentials with a shape of their own."""

@@ -42,6 +42,16 @@ _PLACEHOLDER = re.compile(
     r"\$(?:[{(]|[A-Za-z_]+(?![\w@!#%^&*]))|%(?:\w+%|\()|[<{\[(]|[xX]{3,}"
     r"|\.{2,}|…|your[-_ ]|YOUR[-_ ]|-?$|[*•.xX-]+$|\\[nrt]"
 )
+_ROOTS = """
+    home Users root tmp private var etc usr opt run mnt media srv data work workspace workspaces Workspace app apps proc
+    dev lib bin sbin sys content kaggle nix snap scratch project projects builds Volumes Library Applications dbfs
+"""
+_AT_HOME = re.compile(rf"/(?:{'|'.join(_ROOTS.split())})(?:/|$)|~[\w.-]*[/\\]|[A-Za-z]:[\\/][\w. $-]|\\\\[\w.-]+\\\w")
+"""How paths begin that are none of anything else."""
+_LOCAL = re.compile(r"(?:\.{1,2})?/[\w.@+-]")
+"""How paths begin that base64 may begin as well."""
+_FILE = re.compile(r"^(?:FILE|file|DIR):(?://)?(?=/|~)")
+_LONGEST_PATH = 1_000
 _TELLING = frozenset(
     listed(
         """
@@ -77,9 +87,23 @@ def is_plain(text: str) -> bool:
 
 @lru_cache(4096)
 def is_telling(value: str) -> bool:
-    """Tell whether a value says that there is a secret, or of what type, and is none itself."""
+    """Tell whether a value says that there is a secret, of what type or where, and is none itself."""
     bare = value.strip(" .,;:!?")
-    return bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or HIDDEN in value
+    is_said = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or HIDDEN in value
+    return is_said or is_path(value)
+
+
+def is_path(value: str) -> bool:
+    r"""Tell whether a value is the path of a file or folder, or several: where something is, and no secret.
+
+    >>> paths = ["/home/ann/key7.json", "~/.aws/x", "/srv/a:/srv/b", "C:\\Users\\ann", "./token.txt", "/nb/a.csv"]
+    >>> all(map(is_path, paths)), is_path("/9j4AAQSkZJRgABAQ"), is_path("/wJalr7U/K7MDENG/bPxRfi")
+    (True, False, False)
+    """
+    bare = _FILE.sub("", value.strip().rstrip(".,;:!?)'\""))
+    if _AT_HOME.match(bare):
+        return len(bare) < _LONGEST_PATH and (is_plain(bare) or not re.search(r"\s", bare))
+    return _LOCAL.match(bare) is not None and bare.count("/") + bare.count(".") > 1 and is_plain(bare)
 
 
 def is_word(value: str) -> bool:

@@ -9,6 +9,7 @@ import re
 
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
+_TEN_CENTS = 0.1
 UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 
@@ -37,6 +38,25 @@ def size(count: int) -> str:
     while value >= 999.95 and len(units) > 1:
         value, units = value / 1000, units[1:]
     return f"{value:.1f} {units[0]}"
+
+
+def branch_name(path_id: str) -> str:
+    """Return what people call a path: nothing for the one that a run begins with.
+
+    >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2")
+    ('', 'branch 1', 'branch 1.2')
+    """
+    _, _, numbers = path_id.partition("-")
+    return f"branch {numbers.replace('-', '.')}" if numbers else ""
+
+
+def price(dollars: float) -> str:
+    """Return a cost: cents where they tell enough.
+
+    >>> price(0.00412), price(1.956), price(0)
+    ('$0.0041', '$1.96', '$0.00')
+    """
+    return f"${dollars:.4f}" if 0 < dollars < _TEN_CENTS else f"${dollars:,.2f}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -6,8 +6,18 @@ from datetime import datetime
 
 
 def local_time(moment: datetime | None) -> str:
-    """Return a time as people read it, on their own clock."""
-    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+    """Return a time as people read it, on their own clock, with its zone; empty for none.
+
+    >>> from datetime import UTC
+    >>> local_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).count(":"), local_time(None)
+    (2, '')
+    """
+    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}"
+
+
+def local_zone(moment: datetime) -> str:
+    """Return the zone of the reader's clock at a moment."""
+    return f"{moment.astimezone():%Z}"
 
 
 def local_clock(moment: datetime) -> str:

@@ -23,6 +23,11 @@ class Audience:
         """Tell whether anybody looks."""
         return bool(self._heard)
 
+    @property
+    def views(self) -> list[str]:
+        """Those that are there."""
+        return list(self._heard)
+
     def hear(self, view: str) -> bool:
         """Note that a view is there; return whether that is news."""
         is_new = view not in self._heard

@@ -18,7 +18,12 @@ from divebook.history.tool_calls import ToolCallView, answered, output_names, to
 from divebook.text.cuts import cut, head_and_tail, one_line
 from divebook.text.redaction import shared
 from divebook.widgets.positions import Budget
-from divebook.widgets.protocol import Conversation, ConversationCall, ConversationPart, ConversationRequest
+from divebook.widgets.protocol.conversations import (
+    Conversation,
+    ConversationCall,
+    ConversationPart,
+    ConversationRequest,
+)
 from divebook.widgets.source import encodable, shown
 
 CONVERSATIONS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)

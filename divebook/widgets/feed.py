@@ -13,25 +13,25 @@ from collections.abc import Callable, Sequence
 
 from divebook.events import Event
 from divebook.execution.streaming import TextDelta
+from divebook.history.course import Course
 from divebook.history.requests import requests_in
 from divebook.history.spans import Span, Spans, spans_of
 from divebook.widgets.conversations import CONVERSATIONS, conversation_of, no_conversation, sent_with
+from divebook.widgets.failing import Failing
+from divebook.widgets.pace import paced
 from divebook.widgets.positions import Budget, detail_of
-from divebook.widgets.protocol import (
-    Conversation,
-    Delta,
-    Detail,
-    DetailEvent,
-    Header,
-    QuestionView,
-    RangeAnswer,
-    Sent,
-    Welcome,
-)
-from divebook.widgets.rows import block_of, label_of
+from divebook.widgets.previews import came_of
+from divebook.widgets.protocol.conversations import Conversation, Sent
+from divebook.widgets.protocol.failures import FailureReport, Way
+from divebook.widgets.protocol.questions import QuestionView
+from divebook.widgets.protocol.run import Delta, Header, Welcome
+from divebook.widgets.protocol.spans import Detail, DetailEvent, RangeAnswer
+from divebook.widgets.protocol.variables import Variables, VariableView
+from divebook.widgets.rows import Labels, block_of, labels_of
 from divebook.widgets.source import Source, shown
 from divebook.widgets.spending import Spending
 from divebook.widgets.streams import Streams
+from divebook.widgets.variables import Setters
 
 EVENTS_PER_FRAME = 2000
 """So that a long history neither holds up the first frame nor makes a large one."""
@@ -52,7 +52,7 @@ class Feed:
         self.source = source
         self._inbox: deque[Event] = deque()
         self._reader = Spans()
-        self._told: list[tuple[Span, str]] = []
+        self._told: list[tuple[Span, Labels]] = []
         """All spans with their labels, by index."""
         self._streams = Streams(self._reader)
         self._last = self._framed = 0
@@ -61,7 +61,12 @@ class Feed:
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
-        self._spending = Spending()
+        self._spending, self._course, self._failing = Spending(), Course(), Failing(source.names)
+        self._ways: list[Way] = []
+        self._asks_ways = True
+        self._setters = Setters()
+        self._variables: tuple[int, list[VariableView]] = 0, []
+        """Those that were told last, and how often they were others."""
 
     # --- from the engine -------------------------------------------------------------------------------------------
 
@@ -112,10 +117,11 @@ class Feed:
         changed, questions, header = (
             self._changed_spans(),
             self._changed_questions(),
-            self._spending.of(self.source.header()),
+            self._present_header(),
         )
-        streamed = self._streams.pieces()
-        if not (changed or questions or streamed or self._last > self._framed or _differ(header, self._header)):
+        streamed, failures = self._streams.pieces(), self._report() if self._failing.has_changed else None
+        news = changed or questions or streamed or failures
+        if not (news or self._last > self._framed or _differ(header, self._header)):
             return None
         after, self._framed, self._header = self._framed, self._last, header
         return Delta(
@@ -126,6 +132,7 @@ class Feed:
             total=len(self._told),
             spans=block_of(changed, self._origin or 0),
             header=header,
+            failures=failures,
             questions=questions,
             streamed=streamed,
         )
@@ -138,6 +145,7 @@ class Feed:
             elif event.sequence > self._last:
                 self._behind = True  # what is missing lies in the store, and so does this one
         if self._behind:
+            self._asks_ways = True
             events = self.source.read(self._last, EVENTS_PER_FRAME)
             for event in events:
                 self._take(event)
@@ -148,16 +156,32 @@ class Feed:
         if self._origin is None:
             self._origin = event.recorded_at
         self._reader.take(event)
+        self._course.take(event)
+        self._setters.take(event)
 
-    def _changed_spans(self) -> list[tuple[Span, str]]:
+    def _changed_spans(self) -> list[tuple[Span, Labels]]:
         changed, self._reader.changed = sorted(self._reader.changed.items()), {}
         for index, span in changed:
             self._spending.take(span)
+            self._failing.take(span)
             if index == len(self._told):
-                self._told.append((span, label_of(span)))
-            span.parameters = span.setting = span.item = None
+                self._told.append((span, labels_of(span, self.source.names.place_of)))
+            if span.kind == "operation" and span.result is not None and span.result is not _KEPT_IN_STORE:
+                self._told[index] = (span, self._told[index][1]._replace(came=came_of(span.type, span.result)))
+            span.parameters = span.setting = None
+            if span.kind != "item" or span.ended_us is not None:
+                span.item = None  # of an item that runs it names the calls that are still to begin in it
             span.result = None if span.result is None else _KEPT_IN_STORE
         return [self._told[index] for index, _ in changed]
+
+    def _report(self) -> FailureReport:
+        return self._failing.report([span for span, _ in self._told], self.source.read)
+
+    def _present_header(self) -> Header:
+        header = paced(self._failing.of(self._spending.of(self.source.header())), self._course)
+        if self._asks_ways:
+            self._asks_ways, self._ways = False, self.source.ways(header, self._failing.kept)
+        return {**header, "ways": self._ways}
 
     def _changed_questions(self) -> list[QuestionView]:
         present = {asked["interrupt_id"]: asked for asked in self.source.questions()}
@@ -181,13 +205,14 @@ class Feed:
             origin_us=self._origin or 0,
             total=len(self._told),
             spans=block_of(spans, self._origin or 0),
-            header=self._spending.of(self.source.header()),
+            header=self._present_header(),
+            failures=self._report(),
             questions=list(self._questions.values())[-MAX_QUESTIONS:],
             graph=self.source.graph,
             streamed=self._streams.so_far(),
         )
 
-    def _spans_since(self, sequence: int) -> list[tuple[Span, str]]:
+    def _spans_since(self, sequence: int) -> list[tuple[Span, Labels]]:
         told = self._told
         if sequence:
             return [(span, label) for span, label in told if span.sequences[-1] > sequence]
@@ -205,7 +230,7 @@ class Feed:
     def detail(self, view: str, index: int) -> Detail:
         """Return the events of one span, long texts cut."""
         if not 0 <= index < len(self._told):
-            return Detail(type="detail", view=view, id=index, events=[], error=f"there is no span {index}")
+            return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
         sequences = self._told[index][0].sequences
         shown = [*sequences[:1], *sequences[1:][-(MAX_DETAIL_EVENTS - 1) :]]
         budget = Budget(MAX_DETAIL, MAX_TEXT)
@@ -218,7 +243,7 @@ class Feed:
         """Return what was said in an agent's turn, or with a single request, as far as it changed after an event."""
         turn, *inside = self._with_data(index) or (None,)
         if turn is None or turn.type not in CONVERSATIONS:
-            return no_conversation(view, index, self._framed, f"there is no conversation of span {index}")
+            return no_conversation(view, index, self._framed, f"call {index} has no conversation")
         places = {str(span.operation_id): span.index for span, _ in self._told if span.operation_id is not None}
         said = conversation_of(turn, inside, places, self.source.question_id, since=since)
         return {**said, "view": view, "last": self._framed}
@@ -230,8 +255,16 @@ class Feed:
         wanted = self._told[index][0].operation_id if spans else None
         found = next((one for one in requests_in(spans) if one.span.operation_id == wanted), None)
         if found is None:
-            return Sent(type="sent", view=view, id=index, parts=[], error=f"span {index} is no request")
+            return Sent(type="sent", view=view, id=index, parts=[], error=f"call {index} is no request")
         return Sent(type="sent", view=view, id=index, parts=sent_with(found), error="")
+
+    def variables(self, view: str, version: int) -> Variables:
+        """Return the variables as they are now, unless a view has them already."""
+        present = self.source.variables(self._setters)
+        if present != self._variables[1]:
+            self._variables = self._variables[0] + 1, present
+        number, told = self._variables
+        return Variables(type="variables", view=view, version=number, variables=None if number == version else told)
 
     def _with_data(self, index: int) -> list[Span]:
         """Return a span and those that it holds, each with what it was given and what came of it."""

@@ -1,26 +1,19 @@
-"""What the widgets that follow a publisher have in common: bundle, who looks, what is sent, what a person wants.
-
-All thinking is done elsewhere: frames come from `publisher`, what a person wants goes to `intents`.
-"""
+"""Widgets that send no secrets, and those of them that follow a publisher."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import anywidget
 
 from divebook.errors import SetupError
 from divebook.text.redaction import shared
-from divebook.widgets.audience import Audience
-from divebook.widgets.checking import refusal, refused
-from divebook.widgets.intents import Handlers, Intents
-from divebook.widgets.protocol import AnswerGiven, InboxToBrowser, OfferToBrowser, Steering, ToBrowser, ToKernel
-from divebook.widgets.publisher import Publisher
+from divebook.widgets.follower import Follower
 
+HOSTED_VIEW = "application/vnd.divebook.view+json"
+"""The form of an output with a view that JupyterLab's extension shows: the view, or once its model is gone another form
+of the same output (``widgets/src/lab/host.ts``)."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -32,15 +25,6 @@ def built(name: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def answer_while_busy(comm: object) -> None:
-    """Have messages delivered while a cell blocks the main thread, where ipykernel 7.4 would hold them back.
-
-    It routes them to the shell that sent last, the busy one; without that memory they go to the front end's subshell.
-    """
-    if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
-
-
 class CleanWidget(anywidget.AnyWidget):
     """A widget that sends no secrets: nothing but our own code gets to the browser another way."""
 
@@ -50,26 +34,11 @@ class CleanWidget(anywidget.AnyWidget):
         super().send(content if is_code else shared().value(content), buffers)
 
 
-class FollowingView(CleanWidget):
-    """A widget that shows what a publisher sends; handlers are called when somebody answers or presses a button."""
+class FollowingView(Follower, CleanWidget):
+    """A widget that shows what a publisher sends."""
 
     bundle: ClassVar[str]
     """What its files are called."""
-
-    def __init__(
-        self, publisher: Publisher[Any], handlers: Handlers, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._publisher = publisher
-        self._detach: Callable[[], None] = lambda: None
-        self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
-        self._audience = Audience(clock)
-        self._is_retired = False
-        self.greeted = threading.Event()
-        """Set once a browser shows the view and its messages arrive."""
-        super().__init__()
-        answer_while_busy(self.comm)
-        self.on_msg(self._receive)
-        self._attach()
 
     @property
     def _esm(self) -> str:
@@ -79,70 +48,8 @@ class FollowingView(CleanWidget):
     def _css(self) -> str:
         return built(f"{self.bundle}.css")
 
-    def retire(self) -> None:
-        """Close as soon as no page shows it: pages that were loaded later do not hear that their output is replaced."""
-        self._is_retired = True
-        if not self._audience:
-            self.close()
-
     def close(self) -> None:
         """Stop following, and take the view off the page."""
-        self._detach()
         layout = self.layout  # a widget of its own, with a comm of its own
         super().close()
         layout.close()
-
-    def _attach(self) -> None:
-        self._detach = self._publisher.add(self._tell, self._look_round, self.close)
-
-    # --- to the browser, on the publisher's thread -------------------------------------------------------------------
-
-    def _tell(self, frame: Any) -> int:
-        """Send a frame if anybody looks; return how many messages that took."""
-        if not self._audience:
-            return 0
-        self.send(frame)
-        return 1
-
-    def _look_round(self) -> None:
-        """Forget views that went without a word; now and then."""
-        self._audience.expire()
-        if self._is_retired:
-            self.retire()
-
-    def _reply(self, make: Callable[[], ToBrowser | InboxToBrowser | OfferToBrowser], *, urgent: bool) -> None:
-        self._publisher.post(lambda: self.send(make()), urgent=urgent)
-
-    # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
-
-    def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        wrong = refusal(message, ToKernel)
-        if wrong is not None:
-            self._refuse(message, wrong)
-            return
-        match message:
-            case {"type": "hello", "view": view, "since": since}:
-                self._greet(view, since)
-            case {"type": "alive", "view": view, "since": since}:
-                if self._audience.hear(view):
-                    self._greet(view, since)
-            case {"type": "bye", "view": view}:
-                self._audience.leave(view)
-                if self._is_retired:
-                    self.retire()
-            case {"type": "answer" | "control"} as intent:
-                self._intents.take(cast("AnswerGiven | Steering", intent))
-            case request:
-                self._look_up(request)
-
-    def _refuse(self, message: Any, why: str) -> None:
-        self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
-
-    def _greet(self, view: str, since: int) -> None:
-        self._audience.hear(view)
-        self.greeted.set()
-        self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
-
-    def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a question of one view; there are none that all widgets understand."""
-        self._refuse(request, f"this view takes no messages of the type {request['type']!r}")

@@ -23,10 +23,11 @@ from divebook.events.catalog import (
     InterruptResolved,
 )
 from divebook.execution.execution import Execution
-from divebook.questions.kinds import PENDING, InterruptStatus
-from divebook.questions.wording import address_of
+from divebook.questions.kinds import CANCELLED, PENDING, InterruptStatus
+from divebook.questions.wording import address_of, became
+from divebook.starting import CELL
 from divebook.text.cuts import one_line
-from divebook.widgets.protocol import Asked, Inbox, InboxDelta, QuestionView
+from divebook.widgets.protocol.questions import Asked, Inbox, InboxDelta, QuestionView
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import question_of
 
@@ -123,8 +124,9 @@ class InboxFeed:
         del self._followed[execution.id]
         for name, asked in self._known.items():
             if asked["execution_id"] == execution.id and _is_open(asked):
-                question = QuestionView(**{**asked["question"], "status": InterruptStatus.CANCELLED})
-                self._known[name] = Asked(**{**asked, "question": question})
+                withdrawn = QuestionView(**asked["question"])
+                withdrawn["status"], withdrawn["became"] = InterruptStatus.CANCELLED, became(CANCELLED, None)
+                self._known[name] = Asked(**{**asked, "question": withdrawn})
 
     def _take(self, execution: Execution) -> None:
         workflow = one_line(execution.workflow.name, 120)
@@ -133,7 +135,8 @@ class InboxFeed:
             if not asked.is_open and address not in self._known:
                 continue  # settled before anybody looked here
             question = question_of(asked._replace(id=address))
-            self._known[address] = Asked(execution_id=execution.id, workflow=workflow, question=question)
+            cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
+            self._known[address] = Asked(execution_id=execution.id, workflow=workflow, question=question, cell=cell)
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
         """Return what is shown, and how many open questions are not; forget what was settled long ago."""

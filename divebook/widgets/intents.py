@@ -10,18 +10,27 @@ import contextvars
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from divebook.errors import DivebookError, KeptError, SetupError
-from divebook.widgets.protocol import Ack, AnswerGiven, Steering
+from divebook.widgets.protocol.questions import AnswerGiven
+from divebook.widgets.protocol.runs import RunsWish
+from divebook.widgets.protocol.views import Ack, Steering
 
 REMEMBERED = 1000
 """Intents whose outcome is still known."""
 
 
+Intent: TypeAlias = AnswerGiven | Steering | RunsWish
+
+
 def _refuse() -> None:
     raise SetupError("this view takes answers only")
+
+
+def _refuse_wish(wish: RunsWish) -> None:
+    raise SetupError(f"this view shows no list of executions, of which it could {wish['command']} some")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,11 @@ class Handlers:
     pause: Callable[[], object] = _refuse
     resume: Callable[[], object] = _refuse
     cancel: Callable[[], object] = _refuse
+    fix: Callable[[], object] = field(default=_refuse, kw_only=True)
+    """Goes on after a failure, with the functions as they are now."""
+    again: Callable[[], object] = field(default=_refuse, kw_only=True)
+    """Begins a new run like one that has failed."""
+    wish: Callable[[RunsWish], object] = field(default=_refuse_wish, kw_only=True)
 
 
 class Intents:
@@ -45,7 +59,7 @@ class Intents:
         self._executor = executor or ThreadPoolExecutor(1, "divebook-intents")
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
-    def take(self, intent: AnswerGiven | Steering) -> None:
+    def take(self, intent: Intent) -> None:
         """Carry out an intent that is new; acknowledge again one that is done."""
         identity = intent["id"]
         if identity not in self._outcomes:
@@ -62,7 +76,7 @@ class Intents:
         while len(self._outcomes) > REMEMBERED:
             self._outcomes.popitem(last=False)
 
-    def _carry_out(self, intent: AnswerGiven | Steering) -> None:
+    def _carry_out(self, intent: Intent) -> None:
         try:
             self._call(intent)
         except KeptError as kept:
@@ -75,9 +89,11 @@ class Intents:
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
-    def _call(self, intent: AnswerGiven | Steering) -> None:
+    def _call(self, intent: Intent) -> None:
         if intent["type"] == "answer":
             self._handlers.answer(intent["interrupt_id"], intent["response"])
             return
-        commands = {"pause": self._handlers.pause, "resume": self._handlers.resume, "cancel": self._handlers.cancel}
-        commands[intent["command"]]()
+        if intent["type"] == "wish":
+            self._handlers.wish(intent)
+            return
+        getattr(self._handlers, intent["command"])()

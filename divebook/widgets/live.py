@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import traitlets
 
@@ -16,9 +16,14 @@ from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.following import FollowingView, built
 from divebook.widgets.intents import Handlers
-from divebook.widgets.protocol import Bundle, Delta, Header, QuestionView
+from divebook.widgets.positions import Positions, reply_of
+from divebook.widgets.protocol.messages import ReplayToBrowser
+from divebook.widgets.protocol.questions import QuestionView
+from divebook.widgets.protocol.run import Delta, Header
+from divebook.widgets.protocol.views import Bundle
 from divebook.widgets.publisher import Publisher
 
+EVENTS_READ = 5000
 MAX_PENDING = 20
 """Questions that the snapshot holds."""
 
@@ -35,7 +40,19 @@ class LiveView(FollowingView):
     ) -> None:
         self._feed = publisher.feed
         self._asked: dict[str, QuestionView] = {}
+        self._moved: Callable[[Publisher[Feed]], None] = lambda _: None
+        self._stepped: Positions | None = None
         super().__init__(publisher, handlers, clock)
+
+    def follow(self, publisher: Publisher[Feed]) -> None:
+        """Show another execution from now on."""
+        self._feed, self._asked = publisher.feed, {}
+        super().follow(publisher)
+        self._moved(publisher)
+
+    def when_moved(self, told: Callable[[Publisher[Feed]], None]) -> None:
+        """Call `told` when it shows another execution."""
+        self._moved = told
 
     def _tell(self, delta: Delta) -> int:
         sent = super()._tell(delta)
@@ -57,6 +74,8 @@ class LiveView(FollowingView):
                 self._reply(lambda: feed.conversation(view, index, since), urgent=False)
             case {"type": "sent", "view": view, "id": index}:
                 self._reply(lambda: feed.sent(view, index), urgent=False)
+            case {"type": "variables", "view": view, "version": version}:
+                self._reply(lambda: feed.variables(view, version), urgent=False)
             case {"type": "bundle", "view": view, "name": name}:
                 self._reply(
                     lambda: Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js")), urgent=True
@@ -65,3 +84,16 @@ class LiveView(FollowingView):
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
             case {"type": "detail", "view": view, "id": index}:
                 self._reply(lambda: feed.detail(view, index), urgent=True)
+            case {"type": "state" | "event" | "events"}:
+                self._reply(lambda: self._step(request), urgent=True)
+
+    def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
+        """Answer a replay that stands in the view, about the run that it shows now."""
+        source = self._feed.source
+        name = source.header()["execution_id"]
+        if self._stepped is None or self._stepped.execution_id != name:
+            self._stepped = Positions(name)
+        log = self._stepped
+        while events := source.read(log.total, EVENTS_READ):
+            log.extend(events)
+        return cast("ReplayToBrowser", reply_of(log, request))

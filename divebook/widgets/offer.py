@@ -7,7 +7,7 @@ from collections.abc import Callable
 from divebook.errors import SetupError
 from divebook.widgets.following import FollowingView
 from divebook.widgets.intents import Handlers
-from divebook.widgets.protocol import Offer
+from divebook.widgets.protocol.questions import Offer
 from divebook.widgets.publisher import Publisher
 
 

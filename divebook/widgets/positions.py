@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from divebook.engine.evolve import evolve
@@ -19,17 +20,17 @@ from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
 from divebook.questions import Question
 from divebook.text.cuts import cut
-from divebook.widgets.protocol import (
-    DetailEvent,
+from divebook.widgets.protocol.messages import ReplayToBrowser
+from divebook.widgets.protocol.replay import (
     EventAnswer,
     EventBlock,
     EventsAnswer,
     PathView,
     PendingView,
-    ReplayToBrowser,
     StateAnswer,
     StateView,
 )
+from divebook.widgets.protocol.spans import DetailEvent
 from divebook.widgets.rows import BlockNames
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class Positions:
     """
 
     def __init__(self, execution_id: str, events: Iterable[Event] = (), *, kept_every: int = KEPT_EVERY) -> None:
+        self.execution_id = execution_id
         self._events: list[Event] = []
         self._kept_every = kept_every
         self._kept = [ExecutionState(execution_id)]
@@ -119,7 +121,12 @@ class Positions:
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
-        """Return the events that follow `after`, up to and with `stop`, as columns of short texts."""
+        """Return the events that follow `after`, up to and with `stop`, as columns of short texts.
+
+        States are kept as far as that, so that wherever a page can go to then, one is near.
+        """
+        with suppress(DivebookError):  # it is told where such a state is asked for
+            self._state(self.total if stop is None else max(0, min(stop, self.total)))
         events, origin_us = self._events[after:stop], self._events[0].recorded_at if self._events else 0
         return block_of(events, map(summary_of, events), origin_us, after + 1)
 
@@ -214,6 +221,7 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
     place = names.place
     block = EventBlock(
         first=first,
+        sequence=[event.sequence for event in events],
         origin_us=origin_us,
         names=[],
         time=[event.recorded_at - origin_us for event in events],

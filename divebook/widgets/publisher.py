@@ -13,6 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
@@ -20,6 +21,8 @@ from divebook.execution.engine_thread import STOP_SECONDS
 from divebook.execution.execution import Execution
 from divebook.text.logs import logger
 from divebook.widgets.feed import Feed
+from divebook.widgets.protocol.failures import Way
+from divebook.widgets.protocol.run import Header
 from divebook.widgets.source import source_of
 
 INTERVAL = 1 / 30
@@ -37,6 +40,8 @@ Reply: TypeAlias = Callable[[], None]
 
 
 Ending: TypeAlias = Callable[[], None]
+Ways: TypeAlias = Callable[[Header, str], list[Way]]
+"""Says what can be done about a failure, by the header and what is kept."""
 
 
 def _nothing() -> None:
@@ -213,16 +218,23 @@ _publishers: weakref.WeakValueDictionary[tuple[int, str], Publisher[Feed]] = wea
 _publishers_lock = threading.Lock()
 
 
-def publisher_of(execution: Execution) -> Publisher[Feed]:
+def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Feed]:
     """Return the publisher of an execution: one for all its views, so that each event is looked at once.
+
+    `ways` says what can be done about a failure, where that can be done.
 
     An execution that was resumed is another object for the same log: the views then follow the new one.
     """
     key = (id(execution.store), execution.id)
     with _publishers_lock:
         publisher = _publishers.get(key)
+        source = source_of(execution)
+        if ways is None and publisher is not None:
+            ways = publisher.feed.source.ways
+        if ways is not None:
+            source = replace(source, ways=ways)
         if publisher is None:
-            publisher = _publishers[key] = Publisher(Feed(source_of(execution)))
+            publisher = _publishers[key] = Publisher(Feed(source))
         else:
-            publisher.feed.source = source_of(execution)
+            publisher.feed.source = source
         return publisher

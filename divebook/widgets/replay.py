@@ -7,9 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.widgets.checking import refusal, refused
-from divebook.widgets.following import CleanWidget, answer_while_busy, built
+from divebook.widgets.follower import answer_while_busy
+from divebook.widgets.following import HOSTED_VIEW, CleanWidget, built
 from divebook.widgets.positions import Steppable, reply_of
-from divebook.widgets.protocol import ReplayToKernel
+from divebook.widgets.protocol.messages import ReplayToKernel
+
+LONG = 5_000
+"""Events from which on a page gets its log before the cell goes on (``python -m benchmarks.replaying``)."""
+GREETING, PATIENCE = 1.0, 10.0
+"""Seconds in which a page that is there asks for the first events, and has got the last ones."""
 
 
 class ReplayView(CleanWidget):
@@ -21,13 +27,18 @@ class ReplayView(CleanWidget):
         Returns the log as far as it is known by now; called for every question, on the thread it arrives on.
     name
         Of what it steps through.
+    saved
+        Returns what is shown of the log where the view has no kernel any more, by type.
     moves
         Whether there is a page that shows widgets; elsewhere a live view would only leave a message that it is missing.
     """
 
-    def __init__(self, read: Callable[[], Steppable], name: str, *, moves: bool = True) -> None:
-        self._read, self._name, self._moves = read, name, moves
+    def __init__(
+        self, read: Callable[[], Steppable], name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
+    ) -> None:
+        self._read, self._name, self._saved, self._moves = read, name, saved, moves
         self._lock = threading.Lock()
+        self._asked, self._filled = threading.Event(), threading.Event()
         super().__init__()
         answer_while_busy(self.comm)
         self.on_msg(self._receive)
@@ -41,18 +52,40 @@ class ReplayView(CleanWidget):
         return built("replay.css")
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
-        return super()._repr_mimebundle_(**options) if self._moves else ({"text/plain": repr(self)}, {})
+        if not self._moves:
+            return {"text/plain": repr(self)}, {}
+        shown: Any = super()._repr_mimebundle_(**options)
+        data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+        return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
+
+    def lasting_bundle(self) -> dict[str, Any]:
+        """Return what is shown where the view has no kernel any more, by type."""
+        return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
-        found = f"Replay of {self._name}: {self._read().total} events"
-        return found if self._moves else f"{found}; run this cell in JupyterLab to step through them"
+        found = f"Replay of {self._name}: {self._log().total} events"
+        return found if self._moves else f"{found}; run this cell in JupyterLab to replay them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
         wrong = refusal(message, ReplayToKernel)
         if wrong is not None:
             self.send(refused(message, wrong))
             return
+        self._asked.set()
+        log = self._log()
         with self._lock:
-            reply = reply_of(self._read(), message)
+            reply = reply_of(log, message)
         if reply is not None:
             self.send(reply)
+        if message["type"] == "events" and message["stop"] >= log.total:
+            self._filled.set()
+
+    def _log(self) -> Steppable:
+        """Return the log as far as it is known by now; a cell and its page ask at the same time."""
+        with self._lock:
+            return self._read()
+
+    def _let_page_first(self) -> None:
+        """Give a page that asks for a long log its events before the processor is taken for what is saved of it."""
+        if self._log().total > LONG and self._asked.wait(GREETING):
+            self._filled.wait(PATIENCE)

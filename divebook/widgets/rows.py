@@ -1,28 +1,43 @@
-"""Spans as columns for the browser: short texts only; what a span was given and what came out is asked for singly."""
+"""Spans as columns for the browser: short texts only; what a span was given and what came out is asked for in full."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple, cast
 
-from divebook.events.readable import readable
+from divebook.history.names import PlaceOf, item_name, sleep_name
 from divebook.history.spans import Span
 from divebook.text.cuts import one_line
-from divebook.widgets.protocol import SpanBlock
+from divebook.widgets.previews import given_of
+from divebook.widgets.protocol.spans import SpanBlock
 
 NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160
 _TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
 """Parameters that tell an operation from its neighbours, the most telling first."""
-_TEXT_LOOKED_AT = 500
 
 
-def label_of(span: Span) -> str:
-    """Return what tells a span from its neighbours: the item, the action, the agent ..."""
+class Labels(NamedTuple):
+    """The names of a span."""
+
+    label: str
+    """What tells it from its neighbours: the item, the action, the agent, the time that it lets pass ..."""
+    item: str
+    """The item that it belongs to; empty outside `Each`."""
+    given: str = ""
+    """What an operation was given, and what came of it: the beginnings, on one line."""
+    came: str = ""
+
+
+def labels_of(span: Span, place_of: PlaceOf) -> Labels:
+    """Return the names of a span."""
+    item = item_name(span, place_of)
+    return Labels(item if span.kind == "item" else _label_of(span), item, given_of(span))
+
+
+def _label_of(span: Span) -> str:
     given = span.parameters or {}
-    if span.kind == "item":
-        item = span.item if span.item_key is None else span.item_key
-        text = item[:_TEXT_LOOKED_AT] if isinstance(item, str) else readable(item)
-        return one_line(text, LABEL_WIDTH)
+    if (slept := sleep_name(span)) is not None:
+        return one_line(slept, LABEL_WIDTH)
     if span.kind == "event":
         return one_line(span.called or "", LABEL_WIDTH)
     if span.within is not None and isinstance(given.get("request"), int):
@@ -51,20 +66,23 @@ class BlockNames:
         return list(self._places)
 
 
-def block_of(spans: Iterable[tuple[Span, str]], origin_us: int) -> SpanBlock:
+def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
     """Return spans, each with its label, as columns; times count from `origin_us`."""
     names = BlockNames()
     place = names.place
     block = cast("SpanBlock", {name: [] for name in SpanBlock.__annotations__})
-    for span, label in spans:
+    for span, (label, item, given, came) in spans:
         block["id"].append(span.index)
         block["kind"].append(place(span.kind))
         block["path"].append(place(span.path))
         block["step"].append(place(span.step))
         block["type"].append(place(span.type))
         block["label"].append(place(label))
+        block["item"].append(place(item))
+        block["given"].append(place(given))
+        block["came"].append(place(came))
         block["status"].append(place(span.status))
-        block["note"].append(place(span.error or "", NOTE_WIDTH))
+        block["note"].append(place(span.headline, NOTE_WIDTH))
         block["start"].append(span.started_us - origin_us)
         block["end"].append(-1 if span.ended_us is None else span.ended_us - origin_us)
         block["iteration"].append(-1 if span.iteration is None else span.iteration)

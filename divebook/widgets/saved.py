@@ -18,20 +18,24 @@ from divebook.errors import SavedRunError
 from divebook.events import Event
 from divebook.execution.execution import Execution
 from divebook.questions import InterruptStatus
-from divebook.text.cuts import one_line
+from divebook.questions.wording import became
+from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import size
 from divebook.widgets.checking import checked
-from divebook.widgets.protocol import PackedRun, Recording, SpanBlock
-from divebook.widgets.recording import MAX_EVENTS, PARTS, WHOLE, CleanRun
+from divebook.widgets.protocol.recording import PackedRun, Recording
+from divebook.widgets.protocol.spans import SpanBlock
+from divebook.widgets.recording import PARTS, WHOLE, CleanRun
+from divebook.widgets.source import MAX_ANSWER
 
 MIME = "application/vnd.divebook.run+json"
-FORMAT = 1
+FORMAT, WHOLE_FORMAT = 2, 1
+"""Of a sample, and of a whole run, which divebooks read that knew no samples."""
 MAX_BYTES = 256_000
 """What one run may add to a notebook."""
 MAX_UNPACKED = 32_000_000
 TEXTS = (20_000, 2_000, 300)
-"""Longest texts, tried one after the other until it fits; after the last one older events are left out."""
+"""Longest texts, tried one after the other until it fits; after the last one the sample becomes smaller."""
 LEAST_EVENTS = 10
 MAX_FIRST = 5_000_000
 """Larger numbers of events are not believed."""
@@ -46,25 +50,27 @@ def saved_run(
     next_step: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> PackedRun:
-    """Return a run as a notebook holds it: as much as fits into `max_bytes`, the newest events first to stay.
+    """Return a run as a notebook holds it: as much as fits into `max_bytes`.
 
     Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
-    (to 20,000, 2,000, then 300 characters), then the oldest events, then everything but ids and the store's path.
+    (to 20,000, 2,000, then 300 characters), then events of which a sample is left, then everything but ids and the
+    store's path.
     """
     redactor, events = shared().fresh(known_secrets), execution.history() if log is None else log
     saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
-    for texts, count in _attempts(execution.state.last_sequence):
+    for texts, count in _attempts(run.length):
         recording = run.recording(events=count, texts=texts)
         if recording == before:  # no text was so long: what was too large still is
             continue
         packed, before = pack(recording), recording
         if packed is not None and len(packed) + NAME * 5 <= max_bytes:
-            return {**saved, "first": recording["events"]["first"], "texts": texts, "recording": packed}
+            form = FORMAT if recording["sample"] else WHOLE_FORMAT
+            first = recording["events"]["first"]
+            return {**saved, "format": form, "first": first, "texts": texts, "recording": packed}
     return saved
 
 
-def _attempts(total: int) -> Iterator[tuple[int, int]]:
-    events = min(total, MAX_EVENTS)
+def _attempts(events: int) -> Iterator[tuple[int, int]]:
     for texts in TEXTS:
         yield texts, events
     while events > LEAST_EVENTS:
@@ -74,7 +80,7 @@ def _attempts(total: int) -> Iterator[tuple[int, int]]:
 
 def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
     return PackedRun(
-        format=FORMAT,
+        format=WHOLE_FORMAT,
         execution_id=execution.id,
         workflow=one_line(redactor.text(execution.workflow.name), NAME),
         status=execution.status,
@@ -127,6 +133,18 @@ def unpack(text: str) -> Any:
         raise SavedRunError(f"its data cannot be unpacked: {error}") from None
 
 
+_UNTIMED: dict[str, Any] = {
+    "doing": "stopped",
+    "since_us": None,
+    "worked_us": 0,
+    "waited_us": 0,
+    "paused_us": 0,
+    "stretches": [],
+    "progress": [],
+}
+"""What headers of older recordings do not say of the course of a run."""
+
+
 def _in_present_words(data: Any) -> Any:
     """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
 
@@ -134,19 +152,60 @@ def _in_present_words(data: Any) -> Any:
     tools.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
-        data["header"] = {"waits": "", "tool_calls": 0, "spenders": [], **data["header"]}
+        data["header"] = {
+            "waits": "",
+            "tool_calls": 0,
+            "spenders": [],
+            "failed": 0,
+            "ways": [],
+            **_UNTIMED,
+            **data["header"],
+        }
     if isinstance(data, dict):
         data.setdefault("conversations", [])
+        data.setdefault("variables", [])
+        data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
+        _explain(data["failures"])
+        _name_events(data)
         spans = data.get("spans")
         if isinstance(spans, dict) and isinstance(spans.get("id"), list):
             spans.setdefault("within", [-1] * len(spans["id"]))
+            for name in ("item", "given", "came"):
+                spans.setdefault(name, [0] * len(spans["id"]))
     questions = data.get("questions") if isinstance(data, dict) else None
     for asked in questions if isinstance(questions, list) else ():
         if isinstance(asked, dict):
-            asked.setdefault("answered_us", None)
-        if isinstance(asked, dict) and asked.get("status") == "completed":
-            asked["status"] = InterruptStatus.RESOLVED.value
+            _put_into_words(asked)
     return data
+
+
+def _explain(failures: Any) -> None:
+    """Let failures of older recordings say nothing of what they mean."""
+    shown = failures.get("shown") if isinstance(failures, dict) else None
+    for failure in shown if isinstance(shown, list) else ():
+        if isinstance(failure, dict):
+            failure.setdefault("means", "")
+
+
+def _put_into_words(asked: dict[str, Any]) -> None:
+    if asked.get("status") == "completed":
+        asked["status"] = InterruptStatus.RESOLVED.value
+    asked.setdefault("answered_us", None)
+    asked.setdefault("fallback", "")
+    if "became" not in asked:
+        asked["became"] = cut(became(str(asked.get("status")), asked.get("response")), MAX_ANSWER)
+
+
+def _name_events(data: dict[str, Any]) -> None:
+    """Give the events of an older recording their numbers: it held the newest ones, without gaps."""
+    events = data.get("events")
+    if not isinstance(events, dict) or "sequence" in events:
+        return
+    first, kinds = events.get("first"), events.get("type")
+    if isinstance(first, int) and isinstance(kinds, list) and first <= MAX_FIRST:
+        events["sequence"] = [*range(first, first + len(kinds))]
+        told = f"The last {len(kinds):,} of {first - 1 + len(kinds):,} events"
+        data.setdefault("sample", told if first > 1 else "")
 
 
 def _check_sizes(recording: Recording) -> None:
@@ -154,15 +213,18 @@ def _check_sizes(recording: Recording) -> None:
     spans, events = recording["spans"], recording["events"]
     count, rows = len(spans["id"]), len(events["type"])
     lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
-    lengths |= {len(cast("Any", events)[name]) == rows for name in ("time", "path", "step", "text")}
+    lengths |= {len(cast("Any", events)[name]) == rows for name in ("sequence", "time", "path", "step", "text")}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
     if lengths != {True}:
         raise SavedRunError("its columns are not of the same length")
-    words = [(spans, name) for name in ("kind", "path", "step", "type", "label", "status", "note")]
+    words = [
+        (spans, name) for name in ("kind", "path", "step", "type", "label", "item", "given", "came", "status", "note")
+    ]
     places = [place for block, name in words for place in cast("Any", block)[name]]
     is_sound = all(0 <= place < len(spans["names"]) for place in places)
     named = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
-    is_sound &= all(0 <= place < len(events["names"]) for place in named) and 1 <= events["first"] <= MAX_FIRST
+    is_sound &= all(0 <= place < len(events["names"]) for place in named)
+    is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))
     is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
     if not is_sound:
         raise SavedRunError("its parts contradict each other")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 
 from divebook.agents.limits import TURNSTILES
@@ -16,33 +17,37 @@ from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
-from divebook.events.catalog import RUNNING, WAITING
 from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
 from divebook.execution.streaming import TextListener
+from divebook.history.failures import ItemNames
 from divebook.questions import InterruptKind, InterruptStatus, Question
+from divebook.questions.wording import answer_in_words, became
 from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
-from divebook.text.cuts import one_line
-from divebook.widgets.protocol import (
-    Command,
-    Durability,
-    Gauge,
-    Graph,
-    GraphEdge,
-    GraphStep,
-    Header,
-    QuestionView,
-)
+from divebook.text.cuts import cut, one_line
+from divebook.text.redaction import shared
+from divebook.widgets.commands import commands_of
+from divebook.widgets.protocol.failures import Way
+from divebook.widgets.protocol.questions import QuestionView
+from divebook.widgets.protocol.run import Durability, Gauge, Graph, GraphEdge, GraphStep, Header
+from divebook.widgets.protocol.variables import VariableView
+from divebook.widgets.variables import Setters, VariableReader
 from divebook.workflow.definition import Workflow
+from divebook.workflow.json_schemas import load
 
 MAX_ERROR = 2000
+MAX_ANSWER = 400
 MAX_EXACT = 2**53
 """Larger whole numbers are not exact in browsers, and are sent as texts."""
 MAX_DIGITS = 17
 """A sign and the digits of such a number; longer ones are not read."""
 NO_QUESTION = "The engine asks how to go on."
+
+
+def _no_ways(_header: Header, _kept: str) -> list[Way]:
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +61,14 @@ class Source:
     """Events after a sequence number, at most so many."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
+    variables: Callable[[Setters], list[VariableView]]
     question_id: Callable[..., str]
     """What the id of a question about something is."""
+    names: ItemNames
+    """What items are called."""
+    ways: Callable[[Header, str], list[Way]] = _no_ways
+    """What can be done about a failure, by the header and what is kept; asked for now and then, for no event tells of
+    edits."""
 
 
 def source_of(execution: Execution) -> Source:
@@ -69,6 +80,8 @@ def source_of(execution: Execution) -> Source:
         except ExecutionNotFoundError:  # its first event is still to come
             return []
 
+    variables = VariableReader(execution.workflow, shared())
+
     def question_id(*about: object) -> str:
         return execution.state.question_id(*about)
 
@@ -79,7 +92,9 @@ def source_of(execution: Execution) -> Source:
         read=read,
         subscribe=execution.subscribe,
         subscribe_text=partial(execution.subscribe_text, parts=True),
+        variables=lambda setters: variables.of(execution.state, setters),
         question_id=question_id,
+        names=ItemNames.of_workflow(execution.workflow),
     )
 
 
@@ -102,8 +117,17 @@ def header_of(execution: Execution) -> Header:
         tool_calls=0,
         spenders=[],
         gauges=gauges_of(state),
+        doing="worked",
+        since_us=None,
+        worked_us=0,
+        waited_us=0,
+        paused_us=0,
+        stretches=[],
+        progress=[],
         durability=durability_of(execution),
         commands=commands_of(execution),
+        failed=0,
+        ways=[],
         waits=waits_of(execution),
     )
 
@@ -134,17 +158,16 @@ def gauges_of(state: ExecutionState) -> list[Gauge]:
     ]
 
 
-def commands_of(execution: Execution) -> list[Command]:
-    """Return what a person can ask of an execution now."""
-    if execution.is_live:
-        return ["pause", "cancel"]
-    if execution.status == "completed":
-        return []
-    return ["resume", "cancel"] if execution.status in (RUNNING, WAITING) else ["resume"]
+@cache
+def load_soon() -> None:
+    """Load what checks answers on a thread of its own, so that the first answer does not wait for that."""
+    threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
 def question_of(asked: Question) -> QuestionView:
     """Return a question of the engine as views know it."""
+    if asked.is_open and asked.schema is not None:
+        load_soon()  # somebody is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads)
     return QuestionView(
         interrupt_id=asked.interrupt_id,
         kind=cast("InterruptKind", asked.kind),
@@ -161,7 +184,13 @@ def question_of(asked: Question) -> QuestionView:
         response=shown(asked.response),
         answered_by=asked.answered_by,
         answered_us=asked.settled_us,
+        became=_said(became(asked.status, asked.response)),
+        fallback="" if asked.default is None else _said(answer_in_words(asked.default)),
     )
+
+
+def _said(words: str) -> str:
+    return encodable(cut(words, MAX_ANSWER))
 
 
 def graph_of(workflow: Workflow) -> Graph:

@@ -9,7 +9,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.history.spans import Span
 from divebook.history.tool_calls import call_of
 from divebook.text.cuts import one_line
-from divebook.widgets.protocol import Header, Spender
+from divebook.widgets.protocol.run import Header, Spender
 
 MOST_SPENDERS = 50
 NAME = 120

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Spans
 from divebook.text.redaction import Redactor, shared
-from divebook.widgets.protocol import Streamed
+from divebook.widgets.protocol.run import Streamed
 from divebook.widgets.source import encodable
 
 KEPT = 16_000

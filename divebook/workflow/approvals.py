@@ -44,18 +44,28 @@ class ApprovalRule(Definition):
     'allow'
     """
 
-    tool: Annotated[str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.")] = "*"
-    agent: Annotated[str | None, Key("Only calls of this agent; `*` stands for any characters.")] = None
-    server: Annotated[str | None, Key("Only tools of this MCP server; `*` stands for any characters.")] = None
+    tool: Annotated[
+        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
+    ] = "*"
+    agent: Annotated[
+        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
+    ] = None
+    server: Annotated[
+        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
+    ] = None
     arguments: Annotated[
         Mapping[str, Any] | None,
-        Key("What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything."),
+        Key(
+            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
+            example="{url: 'https://docs.python.org/*'}",
+        ),
     ] = None
     when: Annotated[
         str | None,
         Key(
             "Only tools that say this of themselves.",
             kind=kinds.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
+            example="destructive",
         ),
     ] = None
     outcome: Annotated[
@@ -63,10 +73,15 @@ class ApprovalRule(Definition):
         Key(
             "What becomes of such a call.",
             kind=kinds.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
+            example="ask",
         ),
     ] = ALLOW
-    reason: Annotated[str, Key("Why, for the person and the model that hear of it.")] = ""
-    expires: Annotated[str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.")] = None
+    reason: Annotated[
+        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
+    ] = ""
+    expires: Annotated[
+        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
+    ] = None
 
     def __post_init__(self) -> None:
         for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):

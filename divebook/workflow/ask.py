@@ -25,19 +25,28 @@ class Ask(Definition):
     """
 
     short = (str,)
-    question: Annotated[str, Key("What is asked; a template.", required="Ask needs a Question")]
-    kind: Annotated[str, Key("What is asked for, such as an approval or a text.")] = "clarification"
-    """One of `divebook.questions.kinds.DEFINABLE`."""
-    message: Annotated[str | None, Key("More about it; a template.")] = None
-    data: Annotated[Mapping[str, Any], Key("What the person looks at; texts are templates, `$(...)` a value.")] = field(
-        default_factory=dict
+    question: Annotated[
+        str, Key("What is asked; a template.", required="Ask needs a Question", example="Publish ${state.title}?")
+    ]
+    kind: Annotated[str, Key("What is asked for, such as an approval or a text.", example="confirmation")] = (
+        "clarification"
     )
-    schema: Annotated[Mapping[str, Any] | None, Key("The JSON schema that an answer fits.")] = None
+    """One of `divebook.questions.kinds.DEFINABLE`."""
+    message: Annotated[str | None, Key("More about it; a template.", example="It goes to ${inputs.list}.")] = None
+    data: Annotated[
+        Mapping[str, Any],
+        Key("What the person looks at; texts are templates, `$(...)` a value.", example="{draft: $(state.draft)}"),
+    ] = field(default_factory=dict)
+    schema: Annotated[
+        Mapping[str, Any] | None,
+        Key("The JSON schema that an answer fits.", example="{type: object, properties: {score: {type: integer}}}"),
+    ] = None
     expires_in: Annotated[
-        float | None, Key("Seconds after which the Default answers, or the step fails.", kind=kinds.Seconds())
+        float | None,
+        Key("Seconds after which the Default answers, or the step fails.", kind=kinds.Seconds(), example="2h"),
     ] = None
     """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
-    default: Annotated[Any, Key("The answer after that time.")] = None
+    default: Annotated[Any, Key("The answer after that time.", example="false")] = None
     has_default: bool = False
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
 

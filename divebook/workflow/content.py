@@ -32,15 +32,26 @@ class ContentEntry(Definition):
     """
 
     short = (str,)
-    text: Annotated[str | None, Key("A text.")] = None
+    text: Annotated[str | None, Key("A text.", example="Answer in French.")] = None
     path: Annotated[
-        str | None, Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.")
+        str | None,
+        Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.", example="notes/*.md"),
     ] = None
-    url: Annotated[str | None, Key("The page at an address, fetched when the definition is read.")] = None
-    document: Annotated[str | None, Key("A document by name.")] = None
-    dynamic: Annotated[str | None, Key("A script that gives the content when the step runs.")] = None
+    url: Annotated[
+        str | None,
+        Key("The page at an address, fetched when the definition is read.", example="https://example.org/guide.html"),
+    ] = None
+    document: Annotated[str | None, Key("A document by name.", example="style-guide")] = None
+    dynamic: Annotated[
+        str | None,
+        Key("A script that gives the content when the step runs.", example="f'There are {len(state.rows)} rows'"),
+    ] = None
     dynamic_from: Annotated[
-        str | None, Key("A program that prints the content, as a JSON list of blocks, when the step runs.")
+        str | None,
+        Key(
+            "A program that prints the content, as a JSON list of blocks, when the step runs.",
+            example="tools/context.sh",
+        ),
     ] = None
     blocks: tuple[Mapping[str, Any], ...] | None = None
     """What the source held when the definitions were made ready; None as long as it is not read."""

@@ -38,6 +38,7 @@ from divebook.workflow.servers import (
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
 from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text
 from divebook.workflow.table import Key
+from divebook.workflow.written import UNWRITTEN, Written
 
 __all__ = [
     "AgentDefinition",
@@ -74,11 +75,15 @@ class InputDefinition(Definition):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
     short = (str,)
-    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required")]
-    type: Annotated[str | None, Key("The type of its value; without it any value fits.", kind=kinds.InputType())] = None
-    description: Annotated[str, Key("A description for people; the error for a missing input shows it.")] = ""
+    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
+    type: Annotated[
+        str | None, Key("The type of its value; without it any value fits.", kind=kinds.InputType(), example="string")
+    ] = None
+    description: Annotated[
+        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
+    ] = ""
     required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
-    default: Annotated[Any, Key("Its value if none is given.")] = None
+    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
@@ -92,11 +97,11 @@ class OutputDefinition(Definition):
     """An output of a workflow: the variable of that name when the execution ends."""
 
     short = (str,)
-    name: Annotated[str, Key("The variable it shows.")]
-    type: Annotated[str | None, Key("Its type, for people.")] = None
-    description: Annotated[str, Key("A description for people.")] = ""
-    format: Annotated[str | None, Key("How it is written, for people.")] = None
-    default: Annotated[Any, Key("Its value where the variable does not exist.")] = None
+    name: Annotated[str, Key("The variable it shows.", example="report")]
+    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
+    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
+    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
+    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
     has_default: bool = False
     document: Annotated[
         str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
@@ -120,8 +125,8 @@ class Workflow(Definition):
     'ask'
     """
 
-    name: Annotated[str, Key("The name to run it by.")]
-    description: Annotated[str, Key("A description for people.")] = ""
+    name: Annotated[str, Key("The name to run it by.", example="audit")]
+    description: Annotated[str, Key("A description for people.", example="Checks the licences of a project")] = ""
     inputs: Annotated[tuple[InputDefinition, ...], Key("What it is given.")] = ()
     outputs: Annotated[
         tuple[OutputDefinition, ...], Key("Its results: the variables of these names.", extension=True)
@@ -135,12 +140,19 @@ class Workflow(Definition):
         False
     )
     bounds: Annotated[
-        Mapping[str, Any] | None, Key("What a run may spend: tokens, calls, dollars, seconds.", extension=True)
+        Mapping[str, Any] | None,
+        Key(
+            "What a run may spend: tokens, calls, dollars, seconds.",
+            extension=True,
+            example="{MaxLLMCalls: 20, MaxCost: 1.5}",
+        ),
     ] = None
     """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
     """The text it was read from, empty if Python code made it."""
+    written: Written = field(default=UNWRITTEN, compare=False, repr=False, metadata={"transient": True})
+    """Where its parts stand in that text; a log does not hold it."""
     _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
     _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
     _fingerprint: str = field(init=False, compare=False, repr=False)
@@ -160,26 +172,28 @@ class Workflow(Definition):
         bounds: Bounds | Mapping[str, Any] | None = None,
         dialect: Dialect = OWN,
         source: str = "",
+        written: Written = UNWRITTEN,
     ) -> None:
         require_text(name, "the name of a workflow", 'write Workflow("name", [Step("name", ...)])')
         if isinstance(steps, str | Step) or not isinstance(steps, Iterable):
             hint = 'write Workflow("name", [Step("name", ...)])'
             raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
-        written = tuple(require_step(step) for step in steps)
+        listed = tuple(require_step(step) for step in steps)
         self._fill(
             name=name,
             description=description,
             inputs=tuple(InputDefinition.of(value) for value in inputs),
             outputs=tuple(OutputDefinition.of(value) for value in outputs),
-            steps=chained(written),
+            steps=chained(listed),
             triggers=tuple(triggers),
             continue_on_failure=continue_on_failure,
             bounds=_plain_bounds(bounds),
             dialect=dialect,
             source=source,
+            written=written,
         )
         names = {"inputs": [entry.name for entry in self.inputs], "outputs": [entry.name for entry in self.outputs]}
-        problems = check_workflow(name, written, self.steps, self.manner, **names)
+        problems = check_workflow(name, listed, self.steps, self.manner, **names)
         errors = [found for found in problems if found.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
@@ -197,7 +211,7 @@ class Workflow(Definition):
         name = data.get("name")
         data = walked(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
         workflow = object.__new__(cls)
-        workflow._fill(**{**defaults(cls), **arguments(cls, data)})
+        workflow._fill(written=UNWRITTEN, **{**defaults(cls), **arguments(cls, data)})
         return workflow
 
     def to_dict(self) -> dict[str, Any]:
@@ -262,9 +276,9 @@ def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] |
 class Definitions(Definition):
     """Everything one cell, file or folder defines."""
 
-    name: Annotated[str, Key("The name of the environment.")] = ""
-    description: Annotated[str, Key("A description for people.")] = ""
-    version: Annotated[str, Key("Its version, for people.")] = ""
+    name: Annotated[str, Key("The name of the environment.", example="research")] = ""
+    description: Annotated[str, Key("A description for people.", example="Agents and workflows of the team")] = ""
+    version: Annotated[str, Key("Its version, for people.", example="'1.2'")] = ""
     config: Annotated[Config, Key("Settings of the whole environment.")] = field(default_factory=Config)
     tools: Annotated[tuple[ToolDefinition, ...], Key("Options and limits of tools that agents name.")] = ()
     documents: Annotated[tuple[DocumentDefinition, ...], Key("Files that steps name without their paths.")] = ()

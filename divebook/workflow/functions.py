@@ -272,7 +272,18 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
     if not parameters:
         hint = "write `async def " + name + "(ctx, ...)`"
         raise DefinitionError([Problem(f"workflow {name!r} takes no context", hint=hint)])
+    if not _takes_context(parameters[0]):
+        given = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
+        message = f"the first parameter of workflow {name!r} is its context, and {parameters[0].name!r} is an input"
+        raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({given})`")])
     return [_input(parameter, name) for parameter in parameters[1:]]
+
+
+def _takes_context(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter can be meant for the context: it has no default and no type of inputs."""
+    if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
+        return False
+    return not (_TYPES.get(parameter.annotation) or _TYPES_BY_NAME.get(parameter.annotation))
 
 
 def _input(parameter: inspect.Parameter, name: str) -> InputDefinition:

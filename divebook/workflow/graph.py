@@ -13,6 +13,8 @@ from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.rules import bare_names, step_problems
 from divebook.workflow.step import Step
 
+MOST_NAMES = 10
+"""Of steps that an error lists."""
 NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of Python"
 
 
@@ -41,17 +43,17 @@ def check_workflow(
     """Return everything wrong or doubtful about the parts of a workflow, of `steps` as written, and `linked`."""
     problems = [] if name.strip() else [Problem("workflow name required", key="Name", place=("Name",))]
     given = tuple(inputs)
-    problems += duplicate_names("input", given, ("Inputs",))
-    problems += duplicate_names("output", outputs, ("Outputs",))
+    problems += duplicate_names("input", given, ("Inputs",), manner=manner)
+    problems += duplicate_names("output", outputs, ("Outputs",), manner=manner)
     if manner.is_strict:
         problems += [*_no_names("input", given, ("Inputs",)), *_stores(steps)]
     if not steps:
         return [*problems, Problem("no steps found", key="Steps", place=("Steps",), hint="add at least one step")]
-    problems += duplicate_names("step", (step.name for step in steps), ("Steps",))
+    problems += duplicate_names("step", (step.name for step in steps), ("Steps",), manner=manner)
     for index, step in enumerate(steps):
         problems += [found.below("Steps", index) for found in step_problems(step, manner)]
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
-    return [*problems, *_dangling(linked), *doubts]
+    return [*problems, *_dangling(linked, manner), *doubts]
 
 
 def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem]:
@@ -81,33 +83,35 @@ def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
-def duplicate_names(kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error") -> list[Problem]:
+def duplicate_names(
+    kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, manner: Manner
+) -> list[Problem]:
     """Return a problem for every name that an earlier item of the same list has."""
-    seen: set[str] = set()
+    first: dict[str, int] = {}
     problems = []
     for index, name in enumerate(names):
-        if name and name in seen:
-            message, where = f"{kind} already registered: {name}", (*place, index, "Name")
-            problems.append(Problem(message, key="Name", severity=severity, place=where))
-        seen.add(name)
+        if name and name in first:
+            message = f"two {kind}s are called {name!r}" if manner.is_strict else f"{kind} already registered: {name}"
+            twin = (*place, first[name], "Name") if manner.is_strict else ()
+            where = (*place, index, "Name")
+            problems.append(Problem(message, key="Name", severity=severity, place=where, twin=twin))
+        first.setdefault(name, index)
     return problems
 
 
-def _dangling(steps: Sequence[Step]) -> Iterable[Problem]:
-    names = {step.name for step in steps}
+def _dangling(steps: Sequence[Step], manner: Manner) -> Iterable[Problem]:
+    names = dict.fromkeys(step.name for step in steps)
     for index, step in enumerate(steps):
-        for number, edge in enumerate(step.edges):
-            if edge.step not in names:
-                place: Place = ("Steps", index, "Next", number, "Step")
-                hint = did_you_mean(edge.step, names)
-                yield Problem(f'edge to step "{edge.step}" not found', key="Step", place=place, hint=hint)
-        for number, policy in enumerate(step.catch):
-            if policy.step not in names:
-                place = ("Steps", index, "Catch", number, "Step")
-                hint = did_you_mean(policy.step, names)
-                yield Problem(
-                    f'Catch goes to step "{policy.step}", which does not exist', key="Step", place=place, hint=hint
-                )
+        targets = [("Next", number, edge.step) for number, edge in enumerate(step.edges)]
+        targets += [("Catch", number, policy.step) for number, policy in enumerate(step.catch)]
+        for key, number, target in targets:
+            if target not in names:
+                known = f"steps: {', '.join(names)}" if len(names) <= MOST_NAMES else None
+                message = f"{key}: there is no step {target!r}"
+                if not manner.is_strict and key == "Next":
+                    message = f'edge to step "{target}" not found'
+                place: Place = ("Steps", index, key, number, "Step")
+                yield Problem(message, key="Step", place=place, hint=did_you_mean(target, names) or known)
 
 
 def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:

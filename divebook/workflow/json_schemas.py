@@ -22,6 +22,11 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
     return f"{where.lstrip('.')}: {found.message}" if where else found.message
 
 
+def load() -> None:
+    """Import jsonschema ahead of its use: with all its optional parts that takes a second."""
+    import jsonschema  # noqa: F401
+
+
 def _written(text: str) -> Any:
     return yaml_of(text, "the answer")
 

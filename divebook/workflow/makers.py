@@ -24,6 +24,7 @@ from divebook.workflow.reading import Reading
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Step, chained
 from divebook.workflow.table import Made
+from divebook.workflow.written import Written
 
 PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 LISTS = {
@@ -96,7 +97,9 @@ def workflow(made: Made, reading: Reading) -> Any:
         reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
     if reading.errors:
         return INVALID
-    return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=reading.source_of(made.node))
+    written = Written(reading.source_name, reading.positions, made.place, reading.text, reading.line_offset)
+    source = reading.source_of(made.node)
+    return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
 
 
 def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
@@ -163,5 +166,5 @@ def definitions(made: Made, reading: Reading) -> Any:
     for name, (key, label) in LISTS.items():
         names = [item.name for item in made.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
-        reading.add_found(duplicate_names(label, names, (*made.place, key), severity))
+        reading.add_found(duplicate_names(label, names, (*made.place, key), severity, manner=reading.manner))
     return INVALID if reading.errors else Definitions(**made.values)

@@ -24,15 +24,27 @@ class Retry(Definition):
     """
 
     short = (int,)
-    attempts: Annotated[int, Key("How often it is tried at most, the first time included; 3 by default.")] = 3
-    seconds: Annotated[float, Key("The pause before the second attempt.")] = 1.0
-    factor: Annotated[float, Key("By how much each further pause grows.")] = 2.0
-    max_seconds: Annotated[float, Key("The longest pause.")] = 60.0
+    attempts: Annotated[
+        int, Key("How often it is tried at most, the first time included; 3 by default.", example="5")
+    ] = 3
+    seconds: Annotated[float, Key("The pause before the second attempt.", example="0.5")] = 1.0
+    factor: Annotated[float, Key("By how much each further pause grows.", example="3")] = 2.0
+    max_seconds: Annotated[float, Key("The longest pause.", example="30")] = 60.0
     jitter: Annotated[
-        float, Key("The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.")
+        float,
+        Key(
+            "The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.",
+            example="0.2",
+        ),
     ] = 0.1
     errors: Annotated[
-        tuple[str, ...], Key("Exceptions, or parts of messages, after which it is tried again; all by default.")
+        tuple[str, ...],
+        Key(
+            "Exceptions, or parts of messages, after which it is tried again; all by default. Where a connection broke "
+            "or a time ran out the call may have gone through: it is made again if its function says "
+            "``idempotent=True``, and else you are asked.",
+            example="[TimeoutError, overloaded]",
+        ),
     ] = ()
 
     def __post_init__(self) -> None:
@@ -55,9 +67,14 @@ class Catch(Definition):
     """
 
     short = (str,)
-    step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to")]
-    errors: Annotated[tuple[str, ...], Key("Exceptions, or parts of messages, that are caught; all by default.")] = ()
-    store: Annotated[str | None, Key("The variable that takes the error: its type, message, step and attempts.")] = None
+    step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to", example="clean-up")]
+    errors: Annotated[
+        tuple[str, ...],
+        Key("Exceptions, or parts of messages, that are caught; all by default.", example="[ToolError]"),
+    ] = ()
+    store: Annotated[
+        str | None, Key("The variable that takes the error: its type, message, step and attempts.", example="failure")
+    ] = None
 
     def __post_init__(self) -> None:
         self._put(errors=tuple(self.errors))

@@ -77,7 +77,9 @@ class Reading:
     def add_found(self, found: Iterable[Problem]) -> None:
         """Note problems that know only their place; the nearest known position above it is filled in."""
         for problem in found:
-            self.problems.append(problem.at(*nearest_position(problem.place, self.positions)))
+            located = problem.at(*nearest_position(problem.place, self.positions))
+            twin = nearest_position(problem.twin, self.positions)[0] if problem.twin else 0
+            self.problems.append(located.beside(twin))
 
     def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
         """Note every key that its mapping has already; lax JSON lets the last one win."""

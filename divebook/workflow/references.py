@@ -1,8 +1,8 @@
-"""Agents that the steps of a workflow name but that are not defined."""
+"""Agents and actions that the steps of a workflow name but that are not defined."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from divebook.errors import Problem, did_you_mean
 from divebook.workflow.definition import Workflow
@@ -19,6 +19,28 @@ def missing_agents(workflow: Workflow, known: Iterable[str], among: Container[st
         for index, step in enumerate(workflow.steps)
         if step.agent is not None and step.agent not in names and (among is None or step.name in among)
     ]
+
+
+def missing_actions(
+    workflow: Workflow, known: Collection[str], among: Container[str] | None = None
+) -> Iterator[tuple[Problem, str]]:
+    """Yield the steps that name an action which is not `known`, and its name; with `among` only those steps."""
+    for index, step in enumerate(workflow.steps):
+        if step.type == "action" and step.action and step.action not in known and (among is None or step.name in among):
+            message = f'action "{step.action}" of step "{step.name}" not found'
+            hint = did_you_mean(step.action, known)
+            yield Problem(message, key="Action", hint=hint, place=("Steps", index, "Action")), step.action
+
+
+def missing_workflows(
+    workflow: Workflow, known: Collection[str], among: Container[str] | None = None
+) -> Iterator[tuple[Problem, str]]:
+    """Yield the steps that name a workflow which is not `known`, and its name; with `among` only those steps."""
+    for index, step in enumerate(workflow.steps):
+        name = step.workflow if among is None or step.name in among else None
+        if name and "${" not in name and name not in known:
+            hint, place = did_you_mean(name, known), ("Steps", index, "Workflow")
+            yield Problem(f"workflow not found: {name}", key="Workflow", hint=hint, place=place), name
 
 
 def _no_agent(name: str, known: Iterable[str]) -> Problem:

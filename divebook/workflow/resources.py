@@ -34,21 +34,26 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 class ModelSettings(Definition):
     """How an agent's model is to answer; None leaves it to the provider."""
 
-    temperature: Annotated[float | None, Key("How freely words are chosen.")] = None
-    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.")] = None
-    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.")] = None
+    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
+    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
+    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
     reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
-    reasoning_effort: Annotated[str | None, Key("How much it thinks, in the words of its provider.")] = None
-    max_tokens: Annotated[int | None, Key("The most tokens of an answer.")] = None
+    reasoning_effort: Annotated[
+        str | None, Key("How much it thinks, in the words of its provider.", example="high")
+    ] = None
+    max_tokens: Annotated[int | None, Key("The most tokens of an answer.", example="4096")] = None
     tool_choice: Annotated[
         Mapping[str, Any] | None,
-        Key("Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`."),
+        Key(
+            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
+            example="{Mode: auto}",
+        ),
     ] = None
     parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
     features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
-    request_headers: Annotated[Mapping[str, Sequence[str]], Key("HTTP headers of each request.")] = field(
-        default_factory=dict
-    )
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
+    ] = field(default_factory=dict)
     caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
 
     def __post_init__(self) -> None:
@@ -67,11 +72,14 @@ class ModelSettings(Definition):
 class ProviderSettings(Definition):
     """What holds for every agent of one provider; an agent's own settings win."""
 
-    name: Annotated[str, Key("The provider that these settings are for.", required="provider name is required")]
+    name: Annotated[
+        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
+    ]
     caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
     features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
     request_headers: Annotated[
-        Mapping[str, Sequence[str]], Key("HTTP headers of each request; those of an agent are added.")
+        Mapping[str, Sequence[str]],
+        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
     ] = field(default_factory=dict)
 
 
@@ -79,14 +87,15 @@ class ProviderSettings(Definition):
 class Config(Definition):
     """Settings that hold for a whole environment; an empty text means that nothing was said."""
 
-    default_provider: Annotated[str, Key("The provider of agents that name none.")] = ""
-    default_model: Annotated[str, Key("The model of agents that name none.")] = ""
-    default_workflow: Annotated[str, Key("The workflow of a run that names none.")] = ""
+    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
+    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
+    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
     confirmation_mode: Annotated[
         str,
         Key(
             "Which tools ask before they run.",
             kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            example="if-destructive",
         ),
     ] = ""
     approvals: Annotated[
@@ -113,6 +122,7 @@ class Config(Definition):
         Key(
             "What happens to executions whose process has died, when a notebook loads.",
             kind=kinds.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+            example="auto",
         ),
     ] = ""
     notebook_data: Annotated[
@@ -135,38 +145,55 @@ class AgentDefinition(Definition):
     16
     """
 
-    name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED)]
-    goal: Annotated[str, Key("What it is to achieve; part of its instructions.", kind=_TRIMMED)] = ""
-    instructions: Annotated[str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED)] = ""
+    name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED, example="editor")]
+    goal: Annotated[
+        str,
+        Key(
+            "What it is to achieve; part of its instructions.", kind=_TRIMMED, example="You make texts short and clear."
+        ),
+    ] = ""
+    instructions: Annotated[
+        str, Key("Its instructions, sent before each prompt.", kind=_TRIMMED, example="Keep quotations as they are.")
+    ] = ""
     is_supervisor: Annotated[
         bool, Key("Whether it answers prompts that name no agent, and may give work to others.")
     ] = False
     subordinates: Annotated[
         tuple[str, ...],
-        Key("Agents it may give work to; by default all others, if it is the only supervisor."),
+        Key("Agents it may give work to; by default all others, if it is the only supervisor.", example="[researcher]"),
     ] = ()
-    provider: Annotated[str | None, Key("The service that runs its model.")] = None
+    provider: Annotated[str | None, Key("The service that runs its model.", example="anthropic")] = None
     model: Annotated[
-        str | None, Key("Its model: `provider:model`, a name of its provider, or `scripted` (offline).")
+        str | None,
+        Key(
+            "Its model: `provider:model`, a name of its provider, or `scripted` (offline).",
+            example="anthropic:claude-sonnet-5-5",
+        ),
     ] = None
-    tools: Annotated[tuple[str, ...], Key("Tools it may call.")] = ()
+    tools: Annotated[tuple[str, ...], Key("Tools it may call.", example="[read_file, fetch]")] = ()
     tool_config: Annotated[
-        Mapping[str, Any], Key("Options of its tools, by name; they win over a tool's Parameters.")
+        Mapping[str, Any],
+        Key("Options of its tools, by name; they win over a tool's Parameters.", example="{read_file: {}}"),
     ] = field(default_factory=dict)
     servers: Annotated[
-        tuple[str, ...], Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True)
+        tuple[str, ...],
+        Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True, example="[files]"),
     ] = ()
-    response_timeout: Annotated[float, Key("How long one request may take.", kind=kinds.ResponseTimeout())] = (
-        DEFAULT_RESPONSE_TIMEOUT
-    )
+    response_timeout: Annotated[
+        float, Key("How long one request may take.", kind=kinds.ResponseTimeout(), example="90s")
+    ] = DEFAULT_RESPONSE_TIMEOUT
     """Seconds that one request to the model may take."""
     retry: Annotated[
         Retry | None,
         Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
     ] = None
-    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.")] = DEFAULT_TOOL_ITERATIONS
+    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", example="30")] = (
+        DEFAULT_TOOL_ITERATIONS
+    )
     date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
-    system_prompt: Annotated[str | None, Key("Its whole instructions, as a template over `agent`.")] = None
+    system_prompt: Annotated[
+        str | None, Key("Its whole instructions, as a template over `agent`.", example="You are an editor.")
+    ] = None
     model_settings: Annotated[ModelSettings | None, Key("Settings of its model.")] = None
     context: Annotated[tuple[ContentEntry, ...], Key("What every prompt begins with.")] = ()
     approvals: Annotated[tuple[ApprovalRule, ...], Key("Rules for its calls of tools.", extension=True)] = ()
@@ -176,6 +203,7 @@ class AgentDefinition(Definition):
             "How long its model's responses are used again, in any run, for the same request: `7d`.",
             kind=kinds.Anything(),
             extension=True,
+            example="true",
         ),
     ] = None
     script: Annotated[
@@ -184,19 +212,32 @@ class AgentDefinition(Definition):
             "What it answers while its model is `scripted`: a list of replies, `turns` with a list for each, a file.",
             kind=kinds.Anything(),
             extension=True,
+            example="[First answer, Second answer]",
         ),
     ] = None
     output: Annotated[
         Any,
-        Key("What it answers with, in place of text: a JSON schema, or the name of an allowed class.", extension=True),
+        Key(
+            "What it answers with, in place of text: a JSON schema, or the name of an allowed class.",
+            extension=True,
+            example="{type: object, properties: {score: {type: integer}}}",
+        ),
     ] = None
     api_key: Annotated[
         str | None,
-        Key("Where the key of its provider is: `env://NAME` or `file://PATH`; looked up at each call.", extension=True),
+        Key(
+            "Where the key of its provider is: `env://NAME` or `file://PATH`; looked up at each call.",
+            extension=True,
+            example="env://EDITOR_KEY",
+        ),
     ] = None
     bounds: Annotated[
         Mapping[str, Any] | None,
-        Key("What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.", extension=True),
+        Key(
+            "What it may spend for one prompt: MaxCost, MaxTokens, MaxLLMCalls, OnExhausted.",
+            extension=True,
+            example="{MaxLLMCalls: 20}",
+        ),
     ] = None
     dialect: Dialect = OWN
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
@@ -212,20 +253,29 @@ class AgentDefinition(Definition):
 class ToolDefinition(Definition):
     """A tool with its options."""
 
-    name: Annotated[str, Key("Its name.", required="tool name is required")]
+    name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
     enabled: Annotated[bool, Key("Whether it may be used.")] = True
     parameters: Annotated[
         Mapping[str, Any],
-        Key("Its options; of a function made with `@tool`, arguments that no model gives. `env://NAME` is looked up."),
+        Key(
+            "Its options; of a function made with `@tool`, arguments that no model gives. `env://NAME` is looked up.",
+            example="{folder: docs}",
+        ),
     ] = field(default_factory=dict)
     approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
-    timeout: Annotated[float | None, Key("Seconds that a call may take.", extension=True)] = None
+    timeout: Annotated[float | None, Key("Seconds that a call may take.", extension=True, example="60")] = None
     retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
-    limit: Annotated[int | None, Key("How often it may be called for one prompt.", extension=True)] = None
-    concurrency: Annotated[int | None, Key("How many of its calls may run at once.", extension=True)] = None
+    limit: Annotated[int | None, Key("How often it may be called for one prompt.", extension=True, example="5")] = None
+    concurrency: Annotated[int | None, Key("How many of its calls may run at once.", extension=True, example="2")] = (
+        None
+    )
     most: Annotated[
         int | None,
-        Key("Characters of a result that the model gets, head and tail; the log has the whole.", extension=True),
+        Key(
+            "Characters of a result that the model gets, head and tail; the log has the whole.",
+            extension=True,
+            example="4000",
+        ),
     ] = None
 
 
@@ -233,11 +283,14 @@ class ToolDefinition(Definition):
 class DocumentDefinition(Definition):
     """A document that steps can name."""
 
-    name: Annotated[str, Key("The name that steps use.", required="document name is required")]
+    name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
     id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
-    description: Annotated[str, Key("A description for people.")] = ""
-    path: Annotated[str | None, Key("The file.")] = None
-    content: Annotated[str | None, Key("Its text.", ignored="write it into a file, and the file's Path here")] = None
+    description: Annotated[str, Key("A description for people.", example="How we write")] = ""
+    path: Annotated[str | None, Key("The file.", example="guides/style.md")] = None
+    content: Annotated[
+        str | None,
+        Key("Its text.", ignored="write it into a file, and the file's Path here"),
+    ] = None
     content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
 
 
@@ -245,7 +298,7 @@ class DocumentDefinition(Definition):
 class TriggerDefinition(Definition):
     """What may start workflows."""
 
-    name: Annotated[str, Key("The name it is fired by.")]
+    name: Annotated[str, Key("The name it is fired by.", example="nightly")]
     type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
     config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
         default_factory=dict
@@ -256,7 +309,11 @@ class TriggerDefinition(Definition):
 class ScheduleDefinition(Definition):
     """When to start a workflow."""
 
-    name: Annotated[str, Key("Its name; part of the key of each start.", required="schedule name is required")]
-    cron: Annotated[str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.")] = None
-    workflow: Annotated[str | None, Key("What is started.")] = None
+    name: Annotated[
+        str, Key("Its name; part of the key of each start.", required="schedule name is required", example="nightly")
+    ]
+    cron: Annotated[
+        str | None, Key("When, in five fields: minute, hour, day of month, month, day of week.", example="'0 3 * * *'")
+    ] = None
+    workflow: Annotated[str | None, Key("What is started.", example="audit")] = None
     enabled: Annotated[bool, Key("Whether it is active.")] = True

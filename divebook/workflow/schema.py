@@ -79,7 +79,7 @@ WORKFLOW = Table(
     "workflow",
     Workflow,
     makers.workflow,
-    example="{Name: main, Steps: [...]}",
+    example="{Name: main, Steps: [{Name: first, Prompt: ...}]}",
     advice={
         "Retry": "write it into a step",
         "Catch": "write it into a step",
@@ -114,7 +114,12 @@ TOKEN_STORE = Table("TokenStore", TokenStoreDefinition)
 OAUTH = Table("OAuth", OAuthDefinition)
 APPROVAL_FILTER = Table("ApprovalFilter", ApprovalFilterDefinition)
 TOOL_CONFIGURATION = Table("ToolConfiguration", ToolConfigurationDefinition)
-MCP_SERVER = Table("MCP server", MCPServerDefinition, makers.mcp_server)
+MCP_SERVER = Table(
+    "MCP server",
+    MCPServerDefinition,
+    makers.mcp_server,
+    example="{Name: files, Type: stdio, Command: mcp-server-git}",
+)
 PROVIDER = Table("provider", ProviderSettings)
 CONFIG = Table("Config", Config, makers.config)
 DEFINITIONS = Table(

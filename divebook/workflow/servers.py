@@ -30,9 +30,10 @@ class TokenStoreDefinition(Definition):
         Key(
             "`memory` or `file`.",
             kind=kinds.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
+            example="memory",
         ),
     ] = None
-    path: Annotated[str | None, Key("The file.")] = None
+    path: Annotated[str | None, Key("The file.", example="tokens.json")] = None
 
     def __post_init__(self) -> None:
         if self.type == KEYCHAIN:
@@ -46,10 +47,16 @@ class TokenStoreDefinition(Definition):
 class OAuthDefinition(Definition):
     """How to obtain a token for an MCP server."""
 
-    client_id: Annotated[str | None, Key("The id of the OAuth client; without it, the server is asked for one.")] = None
-    client_secret: Annotated[str | None, Key("The secret of the OAuth client.")] = field(default=None, repr=False)
-    redirect_uri: Annotated[str | None, Key("The address that the browser is sent back to.")] = None
-    scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.")] = ()
+    client_id: Annotated[
+        str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
+    ] = None
+    client_secret: Annotated[str | None, Key("The secret of the OAuth client.", example="env://OAUTH_SECRET")] = field(
+        default=None, repr=False
+    )
+    redirect_uri: Annotated[
+        str | None, Key("The address that the browser is sent back to.", example="http://127.0.0.1:8765/callback")
+    ] = None
+    scopes: Annotated[tuple[str, ...], Key("The permissions that are asked for.", example="[read]")] = ()
     pkce_enabled: Annotated[bool | None, Key("Whether the exchange is protected by PKCE; it always is.")] = None
     token_store: Annotated[TokenStoreDefinition | None, Key("Where tokens are kept.")] = None
     extra_params: Annotated[Mapping[str, str], Key("More parameters.", ignored=_NO_PARAMETERS)] = field(
@@ -66,8 +73,8 @@ class OAuthDefinition(Definition):
 class ApprovalFilterDefinition(Definition):
     """Tools that always, or never, ask before they run."""
 
-    always: Annotated[tuple[str, ...], Key("Tools that always ask.")] = ()
-    never: Annotated[tuple[str, ...], Key("Tools that never ask.")] = ()
+    always: Annotated[tuple[str, ...], Key("Tools that always ask.", example="[delete_file]")] = ()
+    never: Annotated[tuple[str, ...], Key("Tools that never ask.", example="[read_file]")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +82,13 @@ class ToolConfigurationDefinition(Definition):
     """Which tools of an MCP server may be used, and when they ask."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
-    allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.")] = ()
+    allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
     approval_mode: Annotated[
         str | None,
         Key(
             "When a person is asked.",
             kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
+            example="if-destructive",
         ),
     ] = None
     approval_filter: Annotated[ApprovalFilterDefinition | None, Key("Which tools ask.")] = None
@@ -99,22 +107,30 @@ class MCPServerDefinition(Definition):
     True
     """
 
-    name: Annotated[str, Key("Its name.", required="mcp server name is required")]
-    type: Annotated[str, Key("`stdio` or `http`.")] = ""
-    command: Annotated[str | None, Key("The program to start.")] = None
-    url: Annotated[str | None, Key("Its address.")] = None
-    args: Annotated[tuple[str, ...], Key("Arguments of the program.")] = ()
-    env: Annotated[Mapping[str, str], Key("Variables of the program.")] = field(default_factory=dict, repr=False)
-    authorization_token: Annotated[str | None, Key("A token that each request carries.")] = field(
-        default=None, repr=False
+    name: Annotated[str, Key("Its name.", required="mcp server name is required", example="files")]
+    type: Annotated[str, Key("`stdio` or `http`.", example="stdio")] = ""
+    command: Annotated[str | None, Key("The program to start.", example="mcp-server-git")] = None
+    url: Annotated[str | None, Key("Its address.", example="https://mcp.example.org")] = None
+    args: Annotated[tuple[str, ...], Key("Arguments of the program.", example="[--repository, .]")] = ()
+    env: Annotated[Mapping[str, str], Key("Variables of the program.", example="{GIT_PAGER: cat}")] = field(
+        default_factory=dict, repr=False
     )
-    headers: Annotated[Mapping[str, str], Key("HTTP headers of each request.")] = field(
+    authorization_token: Annotated[
+        str | None, Key("A token that each request carries.", example="env://FILES_TOKEN")
+    ] = field(default=None, repr=False)
+    headers: Annotated[Mapping[str, str], Key("HTTP headers of each request.", example="{X-Team: docs}")] = field(
         default_factory=dict, repr=False
     )
     oauth: Annotated[OAuthDefinition | None, Key("How to get a token.")] = None
     tool_configuration: Annotated[ToolConfigurationDefinition | None, Key("Which of its tools may be used.")] = None
     timeout: Annotated[
-        float, Key("How long one call may take; 5 minutes by default.", kind=kinds.ResponseTimeout(), extension=True)
+        float,
+        Key(
+            "How long one call may take; 5 minutes by default.",
+            kind=kinds.ResponseTimeout(),
+            extension=True,
+            example="60s",
+        ),
     ] = CALL_TIMEOUT
     trusted: Annotated[
         bool, Key("Whether it is believed what it says of its tools, such as that one changes nothing.", extension=True)
@@ -125,6 +141,7 @@ class MCPServerDefinition(Definition):
             "The agent whose model answers what it asks of a model: one without tools. Without it such requests are "
             "refused.",
             extension=True,
+            example="editor",
         ),
     ] = None
     asks_within_calls: Annotated[

@@ -6,6 +6,7 @@ leads to the step listed after it (unless `end` is set); the workflow that takes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -50,6 +51,8 @@ INFERRED_TYPES = ("action", "prompt", "script")
 
 FAIL, KEEP, SKIP = "fail", "keep", "skip"
 ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
+_REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
+"""An expression that only refers to a value: its name."""
 """What may follow when an item of `Each` has failed for good."""
 
 
@@ -58,8 +61,10 @@ class Edge(Definition):
     """A way to another step, taken whenever it has no condition or its condition is true."""
 
     short = (str,)
-    step: Annotated[str, Key("The step to go to.", required="Next entry without a step")]
-    condition: Annotated[str | None, Key("Python; without it the edge is always taken.")] = None
+    step: Annotated[str, Key("The step to go to.", required="Next entry without a step", example="publish")]
+    condition: Annotated[
+        str | None, Key("Python; without it the edge is always taken.", example="state.score >= 5")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.condition is not None and not self.condition:
@@ -89,15 +94,16 @@ class Each(Definition):
     """
 
     short = (str, int, float, list)
-    items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.")] = None
-    as_: Annotated[str | None, Key("The name of the item, as in `state.name`.")] = None
-    parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True)] = 1
+    items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.", example="$(state.files)")] = None
+    as_: Annotated[str | None, Key("The name of the item, as in `state.name`.", example="file")] = None
+    parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True, example="4")] = 1
     on_item_error: Annotated[
         str,
         Key(
             "What an item that fails does: `fail` the step, `keep` its error as data, or be `skip`ped.",
             kind=kinds.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
             extension=True,
+            example="keep",
         ),
     ] = FAIL
 
@@ -109,6 +115,15 @@ class Each(Definition):
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
+
+    def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
+        """Return what an item is called by its place, or its key: by the variable of all, else by the step.
+
+        >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
+        ('rows[3]', 'try[0]')
+        """
+        referred = _REFERRED.search(self.items) if isinstance(self.items, str) else None
+        return f"{referred[1] if referred else step}[{index if key is None else repr(key)}]"
 
 
 PROMPT = kinds.Text(
@@ -138,53 +153,75 @@ class Step(Definition):
     ('prompt', '$(state.done)')
     """
 
-    name: Annotated[str, Key("Its name, unique in the workflow.")]
-    type: Annotated[str, Key("What it does; follows from its other keys.")] = ""
-    agent: Annotated[str | None, Key("Who answers its prompt.")] = None
-    prompt: Annotated[str | None, Key("What a model is asked; a template.", kind=PROMPT)] = None
-    script: Annotated[str | None, Key("Python that runs in a sandbox; its last expression is the result.")] = None
-    action: Annotated[str | None, Key("The name of a function to call.")] = None
+    name: Annotated[str, Key("Its name, unique in the workflow.", example="summarise")]
+    type: Annotated[str, Key("What it does; follows from its other keys.", example="prompt")] = ""
+    agent: Annotated[str | None, Key("Who answers its prompt.", example="editor")] = None
+    prompt: Annotated[
+        str | None, Key("What a model is asked; a template.", kind=PROMPT, example="Summarise ${state.text}")
+    ] = None
+    script: Annotated[
+        str | None,
+        Key(
+            "Python that runs in a sandbox; its last expression is the result.",
+            example="sum(row.price for row in state.rows)",
+        ),
+    ] = None
+    action: Annotated[str | None, Key("The name of a function to call.", example="Document.Read")] = None
     parameters: Annotated[
-        Mapping[str, Any], Key("What the action is given; texts are templates, `$(...)` a value.")
+        Mapping[str, Any],
+        Key(
+            "What the action is given; texts are templates, `$(...)` a value.",
+            example="{Path: 'report-${inputs.day}.md'}",
+        ),
     ] = field(default_factory=dict)
-    store: Annotated[str | None, Key("The variable that takes its result, as in `state.name`.")] = None
+    store: Annotated[str | None, Key("The variable that takes its result, as in `state.name`.", example="summary")] = (
+        None
+    )
     each: Annotated[Each | None, Key("Repeats it for each item.")] = None
     edges: Annotated[
         tuple[Edge, ...],
         Key("The steps that follow: along every edge whose condition holds, in parallel if several.", name="Next"),
     ] = field(default=UNDECIDED, metadata={"always": True})
     end: Annotated[bool, Key("Whether the path ends here.")] = False
-    seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds())] = None
+    seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds(), example="30")] = None
     content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and pictures that come before the prompt.")] = ()
     output: Annotated[
         Any,
         Key(
             "What the agent is to answer with, in place of text: a JSON schema, or the name of an allowed class.",
             extension=True,
+            example="{type: object, properties: {score: {type: integer}}}",
         ),
     ] = None
-    thread: Annotated[str | None, Key("The conversation, over runs, that it goes on with.", extension=True)] = None
+    thread: Annotated[
+        str | None,
+        Key("The conversation, over runs, that it goes on with.", extension=True, example="support-${inputs.customer}"),
+    ] = None
     join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
     ask: Annotated[Ask | None, Key("A question to a person; the step waits for the answer.", extension=True)] = None
-    signal: Annotated[str | None, Key("The name of a message from outside that it waits for.", extension=True)] = None
+    signal: Annotated[
+        str | None, Key("The name of a message from outside that it waits for.", extension=True, example="approved")
+    ] = None
     timeout: Annotated[
-        float | None, Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True)
+        float | None,
+        Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True, example="60"),
     ] = None
     executor: Annotated[
         str | None,
         Key(
             "Where the function of its action runs: `thread`, `process`, or a name that the environment knows.",
             extension=True,
+            example="process",
         ),
     ] = None
-    workflow: Annotated[str | None, Key("Another workflow, which runs as an execution of its own.", extension=True)] = (
-        None
-    )
-    inputs: Annotated[Mapping[str, Any], Key("What that workflow is given.", extension=True)] = field(
-        default_factory=dict
-    )
+    workflow: Annotated[
+        str | None, Key("Another workflow, which runs as an execution of its own.", extension=True, example="audit")
+    ] = None
+    inputs: Annotated[
+        Mapping[str, Any], Key("What that workflow is given.", extension=True, example="{topic: $(state.topic)}")
+    ] = field(default_factory=dict)
 
     def __init__(
         self,

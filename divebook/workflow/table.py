@@ -53,6 +53,8 @@ class Key:
     """Why it has no effect: an error, in the dialect ``dive`` a warning."""
     extension: bool = False
     """Unknown to the dialect ``dive``."""
+    example: str = ""
+    """A value as it may be written, where its kind does not give one."""
     formerly: tuple[str, ...] = ()
     """Names that it had once: still read, with a warning that says what to write."""
 

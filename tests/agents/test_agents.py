@@ -88,7 +88,7 @@ def test_a_resumed_execution_does_not_ask_the_model_again():
 
 def test_a_failing_model_fails_the_step():
     execution = run(ASK, {"who": "x"}, agents=[Agent("a", model=ScriptedModel(error="overloaded"))])
-    assert execution.error == 'step "ask": agent response operation failed: RuntimeError: overloaded'
+    assert execution.error == "RuntimeError: overloaded (step ask)"
     assert event_types(execution)[-4:] == ["operation_failed", "step_failed", "path_failed", "execution_failed"]
 
 

@@ -260,5 +260,6 @@ def test_an_approved_call_that_was_cut_is_asked_about_and_not_approved_again():
     world = other.world([{"call": {"send": {"to": "ann"}}}, "done"], store=cut(execution.store, execution, call))
     resumed = world.resume(execution.id).wait(20)
     (unknown,) = resumed.interrupts
-    assert unknown.question.startswith('It is not known whether the call of the tool \'send\' with {"to":"carl"}')
+    assert unknown.question.startswith("Did the call to send")
+    assert 'It was called with to = "carl".' in unknown.message
     assert other.sent == []

@@ -162,7 +162,8 @@ def test_what_a_tool_raises_is_said_with_its_class_once_its_tool_and_its_agent(e
     world = environment(agents=agents)
     execution = failed(world)
     named = "b" if way == "handed on" else "a"
-    assert execution.error.startswith(f'step "ask": tool look_up of agent {named} failed: {cause}')
+    assert execution.error.startswith(cause)
+    assert f"(step ask, tool look_up of agent {named}, tests/agents/test_clear_errors.py:" in execution.error
     assert execution.error.count(type(error).__name__) == 1
     assert "pydantic_ai.ModelRetry" in execution.error
     words.error = None
@@ -210,7 +211,7 @@ def test_a_key_error_of_a_model_is_said_with_its_class_once():
     definition = AgentDefinition("a", retry=Retry(attempts=1))
     agent = Agent(definition, model=FunctionModel(answer), tools=[Words(None).look_up])
     execution = failed(environment(agents=[agent]))
-    assert execution.error == "step \"ask\": agent response operation failed: KeyError: 'x'"
+    assert execution.error == "KeyError: 'x' (step ask)"
 
 
 def test_a_result_of_ten_megabytes_is_kept_whole_and_sent_in_part():

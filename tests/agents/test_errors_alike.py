@@ -125,6 +125,4 @@ def test_an_error_of_a_class_that_is_gone_is_of_the_nearest_that_is_there(caught
 
 def test_a_failed_request_ends_the_step_with_what_the_provider_said():
     execution = world(limited).start("w").wait(20)
-    assert execution.error.startswith(
-        'step "s": agent response operation failed: ModelRateLimitError: status_code: 429, model_name: m'
-    )
+    assert execution.error.startswith("ModelRateLimitError: status_code: 429, model_name: m")

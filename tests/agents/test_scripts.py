@@ -101,7 +101,7 @@ def test_a_script_that_ends_with_a_failure_fails_again_and_again():
     script = ScriptedModel(["fine", {"error": "gone"}])
     world = environment(agents=[Agent("a", model=script)])
     ends = [world.start(ASK).wait(20).error for _ in range(3)]
-    assert ends == [None, *['step "ask": agent response operation failed: RuntimeError: gone'] * 2]
+    assert ends == [None, *["RuntimeError: gone (step ask)"] * 2]
 
 
 def test_an_agent_without_tools_takes_one_reply_after_the_other():

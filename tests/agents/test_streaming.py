@@ -265,7 +265,7 @@ def test_a_model_that_cannot_stream_is_asked_plainly():
 
 def test_a_stream_that_breaks_off_fails_as_a_request_does():
     execution, deltas = heard(Poet("Roses ", RuntimeError("the line is cut")).model)
-    assert execution.error == 'step "ask": agent response operation failed: RuntimeError: the line is cut'
+    assert execution.error.startswith("RuntimeError: the line is cut (step ask, tests/agents/test_streaming.py:")
     assert [delta.text for delta in deltas] == ["Roses "]
     assert event_types(execution)[-4:] == ["operation_failed", "step_failed", "path_failed", "execution_failed"]
 
@@ -293,7 +293,7 @@ def test_a_stream_that_takes_too_long_is_closed(held):
 
 def test_a_scripted_failure_is_the_same_while_somebody_listens():
     execution, deltas = heard(ScriptedModel(error="overloaded"))
-    assert (execution.error, deltas) == ('step "ask": agent response operation failed: RuntimeError: overloaded', [])
+    assert (execution.error, deltas) == ("RuntimeError: overloaded (step ask)", [])
 
 
 def test_the_text_of_a_retried_call_replaces_that_of_the_failed_one():

@@ -234,6 +234,23 @@ def test_runs_tell_what_went_in_what_came_out_and_what_it_cost(retried):
     assert (row.input_tokens, row.output_tokens, row.cost) == (20, 6, 0.5)
 
 
+def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
+    def divide(a):
+        return 1 // a
+
+    world = Environment(store="memory:", actions=[Action("divide", divide)])
+    for value in (0, 1):
+        world.start(Workflow("w", [Step("s", action="divide", parameters={"a": value})])).wait(20)
+    good, bad = (row for _, row in listings.runs_frame(world.executions(), world.store).iterrows())
+    assert (bad.error_type, bad.error.partition(" (")[0]) == (
+        "ZeroDivisionError",
+        "ZeroDivisionError: integer division or modulo by zero",
+    )
+    assert "in divide\n    return 1 // a" in bad.traceback
+    assert pd.isna(good.error_type)
+    assert pd.isna(good.traceback)
+
+
 def test_frames_of_all_runs_of_a_workflow_come_together(retried):
     environment = Environment(store=retried.store, workflows=[Workflow("other", [Step("s", script="1")])])
     environment.start("other").wait()

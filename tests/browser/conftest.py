@@ -1,18 +1,21 @@
-"""A browser and a JupyterLab, started once, and a tab with a notebook for each test."""
+"""A browser and servers, each started once, and tabs that show the notebook of one test after another."""
 
+import contextlib
 import os
 import re
 import shutil
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-from tests.browser.lab import Lab, write_notebook
+from tests.browser.lab import VIEWPORT, Lab, write_notebook
 from tests.browser.looks import AXE, Looks
 from tests.browser.server import ROOT, JupyterServer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SHOTS = ROOT / ".artefacts" / "browser"
+PASSED = pytest.StashKey[bool]()
 OPTIONS = ["--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update"]
 
 PRELUDE = """\
@@ -53,35 +56,64 @@ def browser(require):
 
 
 @pytest.fixture(scope="package")
-def server(browser, tmp_path_factory):
-    with JupyterServer(tmp_path_factory.mktemp("jupyter")) as running:
-        yield running
+def servers(browser, tmp_path_factory):
+    """Return ``servers(program, **options)``: a server as `JupyterServer` makes it, the same one to all who ask."""
+    running = {}
+    with contextlib.ExitStack() as stack:
+
+        def server_of(program="jupyterlab", settings=None, **options):
+            kind = repr((program, settings, options))
+            if kind not in running:
+                place = tmp_path_factory.mktemp(program)
+                running[kind] = stack.enter_context(JupyterServer(place, settings, program=program, **options))
+            return running[kind]
+
+        yield server_of
+
+
+@pytest.fixture(scope="package")
+def server(servers):
+    """Return a JupyterLab without the extension; a module that needs another one says so."""
+    return servers()
+
+
+@pytest.fixture(scope="package")
+def extended(servers):
+    """Return a JupyterLab with the extension."""
+    return servers(extended=True)
 
 
 @pytest.fixture(scope="package")
 def tabs(browser):
     """Return what tabs share: cookies and a cache."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1000}, accept_downloads=False)
+    context = browser.new_context(viewport=VIEWPORT, accept_downloads=False)
     yield context
     context.close()
+
+
+@pytest.fixture(scope="package")
+def left():
+    """Return the tabs that tests have left as they found them, by server."""
+    return defaultdict(list)
 
 
 @pytest.fixture
 def folder(server, request):
     """Return a folder for the notebook of one test, with a store of its own."""
-    path = server.folder / re.sub(r"\W+", "-", request.node.name).strip("-")
-    path.mkdir()
+    module = request.module.__name__.rpartition(".")[2]
+    path = server.folder / module / re.sub(r"\W+", "-", request.node.name).strip("-")
+    path.mkdir(parents=True)
     return path
 
 
 @pytest.fixture
-def tab(server, tabs):
+def tab(server, tabs, left, request):
     """Return ``tab(path)``, which opens a notebook in a tab of its own; all are closed in the end, kernels too."""
     SHOTS.mkdir(parents=True, exist_ok=True)
     opened = []
 
     def open_tab(path):
-        lab = Lab(tabs.new_page(), server, SHOTS)
+        lab = left[server].pop() if left[server] else Lab(tabs.new_page(), server, SHOTS)
         opened.append(lab)
         lab.open(path)
         lab.be("Light")  # the server remembers what the last test chose
@@ -90,9 +122,11 @@ def tab(server, tabs):
     open_tab.opened = opened
     yield open_tab
     for lab in opened:
-        lab.page.close()
-    for session in server.ask("/api/sessions"):
-        server.ask(f"/api/sessions/{session['id']}", "DELETE")
+        if not left[server] and request.node.stash.get(PASSED, False) and lab.is_lab and lab.clear():
+            left[server].append(lab)
+        else:  # what comes next must not suffer from what went wrong here
+            lab.page.close()
+    server.end_kernels(wait=False)
 
 
 @pytest.fixture
@@ -124,10 +158,14 @@ def looks(require):
 def pytest_runtest_makereport(item, call):
     """Take a picture of what a failing test saw last."""
     report = yield
+    if report.when == "call":
+        item.stash[PASSED] = report.passed
     tab = item.funcargs.get("tab") if hasattr(item, "funcargs") else None
     if report.when == "call" and report.failed and tab is not None:
         name = re.sub(r"\W+", "-", item.name)
         for number, lab in enumerate(tab.opened):
+            if lab.page.is_closed():
+                continue
             path = lab.shot(f"failed-{name}-{number}")
             report.sections.append((f"page {number}", f"{path}\n{lab.errors}\n{lab.server.log()}"))
     return report
@@ -136,8 +174,9 @@ def pytest_runtest_makereport(item, call):
 def pytest_terminal_summary(terminalreporter):
     """Say what was seen, and where the pictures are."""
     for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
-        for _, seen in report.user_properties if report.when == "call" else ():
-            terminalreporter.write_line(str(seen))
+        for name, seen in report.user_properties if report.when == "call" else ():
+            if name != "counted":  # which tests/conftest.py writes
+                terminalreporter.write_line(str(seen))
     pictures = sorted(Path(SHOTS).glob("*.png"))
     if pictures:
         terminalreporter.write_line(f"{len(pictures)} pictures in {SHOTS}")

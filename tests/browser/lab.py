@@ -6,6 +6,7 @@ import urllib.parse
 
 import nbformat
 
+VIEWPORT = {"width": 1280, "height": 1000}
 PATIENCE = 60_000
 """Milliseconds within which whatever is waited for must have happened; several browsers share small machines."""
 
@@ -18,10 +19,17 @@ window.inLab = (() => {
     const done = jupyterapp.commands.execute(command, args).catch(() => undefined).finally(() => pending.delete(done));
     pending.add(done);
   };
+  const clear = () => {
+    for (const one of [...jupyterapp.shell.widgets("main")]) one.dispose(); // without a word about what is not saved
+    jupyterapp.shell.collapseLeft();
+    jupyterapp.shell.collapseRight();
+    return document.querySelector(".jp-Dialog, .jp-ModalCommandPalette:not(.lm-mod-hidden), .Toastify__toast") === null;
+  };
   return {
     panel,
     kernel,
     start,
+    clear,
     ready: () => panel()?.context.isReady && ["idle", "busy"].includes(kernel()?.status),
     connected: () => panel()?.context.isReady && kernel()?.connectionStatus === "connected",
     idle: () => pending.size === 0 && kernel()?.status === "idle" &&
@@ -51,11 +59,11 @@ def write_notebook(path, cells, kernel="python3"):
 
 
 class Lab:
-    """One notebook in one tab."""
+    """A tab that shows one notebook, and after it another."""
 
     def __init__(self, page, server, shots):
         self.page, self.server, self.shots = page, server, shots
-        self.folder = None
+        self.folder = self._path = None
         self.errors = []
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -64,26 +72,46 @@ class Lab:
     # --- the notebook --------------------------------------------------------------------------------------------
 
     def open(self, path):
-        """Open a notebook that lies in the server's folder; return when its kernel is ready."""
-        inside = urllib.parse.quote(path.relative_to(self.server.folder).as_posix())
-        workspace = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
-        place = workspace if self.server.program == "jupyterlab" else "notebooks"
-        self.page.goto(f"{self.server.url}/{place}/{inside}?token={self.server.token}")
-        self._arrive()
+        """Open a notebook that lies in the server's folder; return when its kernel is ready.
+
+        JupyterLab's page is loaded for the first one only: that takes longer than most tests.
+        """
+        self.page.bring_to_front()  # a tab behind another one draws once a second
+        is_there, self._path, self.folder = self._path is not None, path, path.parent
+        if is_there and self.is_lab:
+            self.command("docmanager:open", path=self._inside)
+        else:
+            self._load()
         self.until("inLab.ready()")
-        self.folder = path.parent
         return self
 
     def reload(self):
         """Load the page anew; a busy kernel may not answer yet."""
-        self.page.reload()
-        self._arrive()
+        self._load()
         self.until("inLab.connected()")
 
-    def _arrive(self):
+    @property
+    def is_lab(self):
+        """Whether it is JupyterLab, which shows one notebook after another, and not Notebook 7."""
+        return self.server.program == "jupyterlab"
+
+    @property
+    def _inside(self):
+        return self._path.relative_to(self.server.folder).as_posix()
+
+    def _load(self):
+        workspace = f"lab/workspaces/{next(_workspaces)}/tree"  # its own, or it would open what other tabs have open
+        place = workspace if self.is_lab else "notebooks"
+        self.page.goto(f"{self.server.url}/{place}/{urllib.parse.quote(self._inside)}?token={self.server.token}")
         self.until("window.jupyterapp !== undefined")
-        self.page.evaluate("jupyterapp.restored.then(() => true)")
+        self.page.evaluate("jupyterapp.restored.then(() => jupyterapp.shell.collapseLeft())")
         self.page.evaluate(HELPERS)
+
+    def clear(self):
+        """Close the notebook, so that the tab can show another; return whether the tab is as new."""
+        self.page.set_viewport_size(VIEWPORT)
+        self.be("Light")
+        return self.page.evaluate("inLab.clear()") and not self.errors
 
     def run(self, index):
         """Start running a cell, counted from 0."""
@@ -112,8 +140,10 @@ class Lab:
 
     def be(self, theme):
         """Change to the ``Light`` or the ``Dark`` theme, if it is not the present one."""
-        self.command("apputils:change-theme", theme=f"JupyterLab {theme}")
-        self.until(f"document.body.dataset.jpThemeName === 'JupyterLab {theme}'")
+        is_so = f"document.body.dataset.jpThemeName === 'JupyterLab {theme}'"
+        if not self.page.evaluate(is_so):
+            self.command("apputils:change-theme", theme=f"JupyterLab {theme}")
+            self.until(f"{is_so} && document.getElementById('jupyterlab-splash') === null")
 
     # --- what it shows -------------------------------------------------------------------------------------------
 
@@ -161,17 +191,18 @@ class Lab:
 
     def until_calls(self, what, names):
         """Wait until exactly these calls began or ended."""
-        deadline = time.monotonic() + PATIENCE / 1000
-        while self.calls(what) != names:
-            assert time.monotonic() < deadline, f"{what}: {self.calls(what)}, not {names}"
-            self.page.wait_for_timeout(50)  # the page's own events go on meanwhile
+        self.until_here(lambda: self.calls(what) == names, lambda: f"{what}: {self.calls(what)}, not {names}")
 
     def until_began(self, names):
         """Wait until all of these calls have begun."""
+        self.until_here(lambda: set(names) <= set(self.calls("began")), lambda: f"began: {self.calls('began')}")
+
+    def until_here(self, condition, told):
+        """Wait until something is true on this machine; else say what is told."""
         deadline = time.monotonic() + PATIENCE / 1000
-        while not set(names) <= set(self.calls("began")):
-            assert time.monotonic() < deadline, f"began: {self.calls('began')}, not {names}"
-            self.page.wait_for_timeout(50)
+        while not condition():
+            assert time.monotonic() < deadline, told()
+            self.page.wait_for_timeout(50)  # the page's own events go on meanwhile
 
     # --- pictures ------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-START_WITHIN = 60
+START_WITHIN, STARTS = 60, 3
 
 SETTINGS = {
     # every cell stays in the page, and nothing pops up or saves by itself
@@ -51,9 +53,9 @@ class JupyterServer:
         self._write_settings({**SETTINGS, **(settings or {})})
         self._extend() if extended else self._leave_out()
         self.token = secrets.token_hex(16)
-        self.url = f"http://127.0.0.1:{_free_port()}"
         self._log = folder / "server.log"
-        self._process = None
+        self._process = self._spare = None
+        self._ending, self._endings = ThreadPoolExecutor(1), {}
 
     def _write_settings(self, settings):
         for plugin, values in settings.items():
@@ -72,14 +74,23 @@ class JupyterServer:
         path.write_text(json.dumps({"disabledExtensions": {"divebook": True}}))
 
     def __enter__(self):
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._environ(), cwd=self.folder
-            )
-        self._wait_until_it_answers()
-        return self
+        for _ in range(STARTS):
+            self.url = f"http://127.0.0.1:{_free_port()}"
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    self._command(),
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=self._environ(),
+                    cwd=self.folder,
+                )
+            if self._answers():
+                return self
+        raise RuntimeError(f"{self.program} did not start:\n{self.log()}")
 
     def __exit__(self, *_):
+        self._ending.shutdown()
         with contextlib.suppress(OSError):
             for kernel in self.ask("/api/kernels"):
                 self.ask(f"/api/kernels/{kernel['id']}", "DELETE")
@@ -119,16 +130,18 @@ class JupyterServer:
         # else the extension that this environment has installed, perhaps an older one, is loaded before what was built
         return {**inherited, **here, "JUPYTER_PREFER_ENV_PATH": "0", "PYTHONPATH": str(ROOT)}
 
-    def _wait_until_it_answers(self):
+    def _answers(self):
+        """Wait until it answers; return whether it does. It ends if another process has taken its port meanwhile."""
         pause, deadline = threading.Event(), time.monotonic() + START_WITHIN
         while self._process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, HTTPException, ValueError):  # what that other one answers
                 self.ask("/api/status")
-                return
+                return True
             pause.wait(0.05)
         if self._process.poll() is None:
             self._process.kill()
-        raise RuntimeError(f"{self.program} did not start:\n{self.log()}")
+        self._process.wait()
+        return False
 
     def log(self):
         """Return the end of what the server has said."""
@@ -143,6 +156,21 @@ class JupyterServer:
         with direct.open(request, timeout=10) as answer:
             text = answer.read()
         return json.loads(text) if text else None
+
+    def end_kernels(self, *, wait=True):
+        """Shut down the kernels of all notebooks but the one that is lent; that takes a while."""
+        for session in self.ask("/api/sessions"):
+            name = session["id"]
+            if session["kernel"]["id"] != self._spare and name not in self._endings:
+                self._endings[name] = self._ending.submit(self.ask, f"/api/sessions/{name}", "DELETE")
+        for ending in self._endings.values() if wait else ():
+            ending.result()
+
+    def lend_kernel(self, path):
+        """Have a notebook that is opened next find a kernel in which nothing was ever run, without starting one."""
+        kernel = {"name": "python3"} if self._spare is None else {"id": self._spare}
+        session = {"path": path.relative_to(self.folder).as_posix(), "name": "", "type": "notebook", "kernel": kernel}
+        self._spare = self.ask("/api/sessions", "POST", session)["kernel"]["id"]
 
     def add_kernel(self, name, python):
         """Let notebooks choose a kernel that another interpreter runs."""

@@ -2,16 +2,15 @@
 
 import pytest
 
-from tests.browser.server import JupyterServer
+from tests.browser.test_keys import assert_keys_stay_in
 from tests.browser.test_looks import FLAKY, SHOWN, step_through
 from tests.browser.test_saved import reopened
 from tests.browser.test_turns import AGENTS, ASK, see_turn
 
 
 @pytest.fixture(scope="module")
-def server(browser, tmp_path_factory):
-    with JupyterServer(tmp_path_factory.mktemp("extended"), extended=True) as running:
-        yield running
+def server(extended):
+    return extended
 
 
 def test_a_saved_run_is_stepped_through_without_its_kernel(lab, tab, looks):
@@ -26,9 +25,10 @@ def test_a_saved_run_is_stepped_through_without_its_kernel(lab, tab, looks):
         view.locator(".db-status", has_text="failed").wait_for()
         name = f"extension-{'trusted' if trusted else 'untrusted'}"
         looks.at(again, name, view)
-        view.get_by_text("Step through").click()
+        view.get_by_text("Replay", exact=True).click()
         step_through(view.locator(".divebook-replay"))
         looks.at(again, f"{name}-stepping", view)
+    assert_keys_stay_in(again, view)
 
 
 def test_a_saved_turn_is_a_chat_without_its_kernel(lab, tab, looks):

@@ -1,5 +1,7 @@
 """The inbox in a browser: questions of several executions, answered in one place."""
 
+from tests.browser.test_saved import reopened
+
 BOOK = """\
 %%dive
 Workflows:
@@ -72,12 +74,11 @@ def test_the_inbox_with_and_without_its_kernel(lab, tab, looks):
     notebook.output(3).locator(".closed li").wait_for()
     looks.at(notebook, "inbox-answered", inbox)
     notebook.page.evaluate("inLab.kernel().shutdown()")
-    notebook.see(3, "Detached: the kernel is gone.")
+    notebook.see(3, "The kernel stopped.")
     answer = card(notebook, 3, "order").get_by_role("button", name="Answer", exact=True)
     assert answer.get_attribute("aria-disabled") == "true"
     looks.at(notebook, "inbox-detached", inbox)
     notebook.save()
-    again = tab(notebook.folder / "test.ipynb")
-    again.output(3).locator("details summary").click()
+    again = reopened(tab, notebook.folder, trusted=True)
     again.see(3, "%dive answer")
     looks.at(again, "inbox-saved", again.output(3).locator(".jp-RenderedHTMLCommon"))

@@ -17,8 +17,6 @@ from tests.browser.test_live import ASKING, approve
 INSTALLED = "python3"
 OTHERS = {"ipykernel-6": "ipykernel==6.31.0", "ipykernel-7.3": "ipykernel==7.3.0", "ipykernel-newest": "ipykernel"}
 KERNELS = [INSTALLED, *(pytest.param(name, marks=pytest.mark.kernels) for name in OTHERS)]
-AT_ONCE = 1.0
-"""Seconds."""
 WAYS = {
     "awaiting": "r = %dive run asking",
     "blocking": "%%time\nr = %dive run asking\n",
@@ -58,9 +56,9 @@ def test_an_answer_takes_effect_at_once_or_the_cell_asks(lab, kernel, way, recor
     welcomed = notebook.output(2).locator(".db-status", has_text="waiting")
     field.or_(welcomed).filter(visible=True).first.wait_for()
     if field.count() == 0:
+        assert notebook.is_busy(2) or way == "idle"  # it waits for the answer: what is held back never comes
         took = answer(notebook)
         record_property("seen", f"{kernel}, {way}: in the view, {took * 1000:.0f} ms")
-        assert took < AT_ONCE
     else:
         field.fill("yes")
         field.press("Enter")

@@ -133,7 +133,7 @@ def test_a_run_while_it_runs(lab, looks):
     live.locator(".db-chip", has_text="scripts").wait_for()
     looks.at(notebook, "live", live)
     live.locator(".db-table summary").click()
-    live.locator(".db-row", has_text="model").first.click()
+    live.locator(".db-row", has_text="M writer").first.click()
     live.locator(".db-detail .db-said").first.wait_for()
     looks.at(notebook, "live-details", live)
     live.locator(".step", has_text="two").click()
@@ -174,7 +174,7 @@ def test_stepping_through_a_run(lab, looks):
     step_through(replay)
     looks.at(notebook, "replay", replay)
     replay.get_by_role("button", name="To the end").click()
-    replay.get_by_text("execution_failed").last.wait_for()
+    replay.get_by_text("run failed").last.wait_for()
     looks.at(notebook, "replay-end", replay)
 
 

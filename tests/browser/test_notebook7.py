@@ -4,16 +4,15 @@ import importlib.util
 
 import pytest
 
-from tests.browser.server import JupyterServer
+from tests.browser.test_keys import assert_keys_stay_in_live_views
 from tests.browser.test_live import ASKING, approve
 from tests.browser.test_saved import assert_shows_the_run
 
 
 @pytest.fixture(scope="module")
-def server(browser, tmp_path_factory, require):
+def server(servers, require):
     require("Notebook 7", importlib.util.find_spec("notebook") is not None)
-    with JupyterServer(tmp_path_factory.mktemp("notebook7"), program="notebook") as running:
-        yield running
+    return servers("notebook")
 
 
 def test_questions_are_answered_and_the_run_lasts(lab):
@@ -35,3 +34,7 @@ def test_questions_are_answered_and_the_run_lasts(lab):
     notebook.reload()
     for cell in (2, 4):
         assert_shows_the_run(notebook, cell, "completed")
+
+
+def test_keys_stay_in_live_views_and_the_inbox(lab):
+    assert_keys_stay_in_live_views(lab)

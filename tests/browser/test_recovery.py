@@ -27,7 +27,7 @@ def test_run_all_after_a_killed_kernel_repeats_no_finished_call(lab):
     notebook.see(2, "completed")
     assert notebook.calls("began") == ["first", "second", "second", "third"]
     assert notebook.calls("ended") == ["first", "second", "third"]
-    assert notebook.output(3).locator("tbody tr").count() == 1
+    assert notebook.output(3).locator(".divebook-runs tr[data-run]").count() == 1
 
 
 def test_run_all_once_more_makes_no_call(lab):

@@ -9,14 +9,18 @@ from tests.browser.test_live import ASKING, WORKFLOW, approve
 
 
 def reopened(tab, folder, *, trusted):
-    """Open the notebook as saved: once more, or changed by somebody else and therefore not trusted."""
+    """Open the notebook as saved, its kernel shut down: once more, or changed by somebody else, so not trusted."""
+    lab = tab.opened[0]
+    lab.clear()
+    lab.server.end_kernels()
     path = folder / "test.ipynb"
     if not trusted:
         notebook = nbformat.read(path, 4)
         notebook.metadata["from"] = "elsewhere"
         path = folder / "elsewhere.ipynb"
         nbformat.write(notebook, path)
-    return tab(path)
+    lab.server.lend_kernel(path)  # what is saved is looked at and not run
+    return lab.open(path)
 
 
 def assert_shows_the_run(notebook, index, status):
@@ -50,6 +54,27 @@ def test_a_run_whose_cell_ended_first_is_saved_with_its_end(lab, tab):
     notebook.output(2).locator(".db-root").wait_for(state="detached")
     notebook.save()
     assert_shows_the_run(reopened(tab, notebook.folder, trusted=True), 2, "completed")
+
+
+def test_what_waits_the_inbox_and_a_replay_show_the_same_whether_trusted_or_not(lab, tab):
+    notebook = lab(ASKING, "r = %dive run asking --background", "%dive inbox", "r.replay()")
+    for cell in (1, 2, 3, 4):
+        notebook.run_through(cell)
+    for cell, view in ((2, "live"), (3, "inbox"), (4, "replay")):
+        notebook.output(cell).locator(f".divebook-{view}" if view != "live" else ".db-root").first.wait_for()
+        assert notebook.output(cell).locator(".divebook-below").is_hidden()  # the view says it all
+    notebook.save()
+    seen = []
+    for trusted in (True, False):
+        again = reopened(tab, notebook.folder, trusted=trusted)
+        again.see(4, "Publish it?")
+        again.until("!document.querySelector('.jp-Notebook').innerText.includes('Loading widget')")
+        seen.append([again.output(cell).inner_text().strip() for cell in (2, 3, 4)])
+        again.shot(f"saved-plain-{'trusted' if trusted else 'untrusted'}")
+    assert seen[0] == seen[1]
+    for told in seen[0]:
+        assert "Publish it?" in told
+        assert "Error displaying" not in told
 
 
 # --- hostile answers -------------------------------------------------------------------------------------------------

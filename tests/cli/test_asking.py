@@ -86,6 +86,15 @@ def test_answers_from_a_file_and_the_environment(deploy, divebook, folder, monke
     assert result(divebook("run", deploy, "--json", "-q"))["outputs"] == {"note": [4, False]}
 
 
+def test_one_answer_does_for_all_questions_that_a_step_asks_alike(deploy, divebook):
+    first, second = (result(divebook("run", deploy, "-q", "--json")) for _ in range(2))
+    ((asked, _),) = first["questions"].items()
+    answered = divebook("answer", f"{asked}@{first['id']}", "{n: 3}", "--alike", "-q")
+    assert (answered.exit_code, "lets 1 other run go on" in answered.stderr) == (3, True)
+    assert divebook("inbox").stdout.count("Deploy") == 2
+    assert second["id"] in divebook("inbox").stdout
+
+
 def test_an_answer_by_id_when_resuming(deploy, divebook):
     ran = divebook("run", deploy, "-q", "--json")
     ((asked, _),) = result(ran)["questions"].items()

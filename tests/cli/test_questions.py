@@ -63,7 +63,7 @@ def test_done_takes_the_result_that_is_given(asked, divebook, folder):
     ("arguments", "message"),
     [
         (("perhaps",), "answer with retry, done or fail"),
-        (("done", "--result", "{"), "--result is not JSON"),
+        (("done", "--result", "{"), "--result: { is not JSON"),
         (("done",), "done needs what the call returned"),
         (("retry", "--result", "1"), "only done comes with a result"),
     ],

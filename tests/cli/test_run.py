@@ -71,7 +71,7 @@ def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):
         (("-v", "who"), "-v 'who' is not an input; write -v name=value"),
         (("-v", "=x"), "is not an input"),
         (("-v", "who=a", "-v", "who=b"), "input 'who' is given twice"),
-        (("-v", "times:=[1"), "input 'times' is not JSON"),
+        (("-v", "times:=[1"), "input 'times': [1 is not JSON"),
         (("-w", "helo"), "did you mean 'hello'?"),
         (("--actions", "nowhere.py"), "actions 'nowhere.py' cannot be imported: FileNotFoundError"),
         (("--actions", "no_such_module"), "ModuleNotFoundError"),

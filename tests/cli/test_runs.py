@@ -95,14 +95,30 @@ def test_show_tells_what_is_known(divebook, history):
     assert f"completed  hello  {history[0]}" in shown
     assert "inputs\n  who: you\n  times: 2\n" in shown
     assert "outputs\n  greeting: hello you hello you" in shown
-    assert "main  completed  greet" in shown
+    assert "main    completed  greet" in shown
     assert "events" not in shown
 
 
-def test_show_tells_why_an_execution_failed(divebook, history):
+def test_show_tells_why_an_execution_failed(divebook, folder, history):
     result = divebook("show", history[1])
     assert result.exit_code == 0
-    assert "division by zero" in result.stderr
+    for line in (
+        f"error: ZeroDivisionError: division by zero (step s, {folder / 'bad.yaml'}:1:51)",
+        "  where: step s",
+        f"  {folder / 'bad.yaml'}:1:51:",
+        "  >    1  Workflows: [{Name: bad, Steps: [{Name: s, Script: 1 / 0}]}]",
+    ):
+        assert line in result.stderr.splitlines()
+
+
+def test_show_tells_what_a_call_was_given_and_which_items_have_failed(divebook, folder):
+    each = "Each: {Items: $(inputs.rows), As: row, OnItemError: skip}"
+    loop = f"{{Name: s, Script: 1 // row, {each}}}, {{Name: t, Action: Print, Parameters: {{Message: $(1 // 0)}}}}"
+    path = write(folder / "many.yaml", f"Workflows: [{{Name: many, Inputs: [{{Name: rows}}], Steps: [{loop}]}}]")
+    divebook("run", path, "-v", "rows:=[0, 1, 0]")
+    shown = divebook("show", open_store().records()[0].execution_id).stderr
+    assert "error: ZeroDivisionError: " in shown
+    assert "  3 failed: rows[0], rows[2], step t" in shown
 
 
 def test_show_lists_events_on_request(divebook, history):
@@ -226,3 +242,23 @@ def test_what_is_not_fully_durable_is_said(divebook, hello, history):
 
 def test_a_durability_that_does_not_exist_is_a_usage_error(divebook, hello):
     assert divebook("run", hello, "-v", "who=you", "--durability", "fast").exit_code == 2
+
+
+def test_a_run_that_has_ended_is_tagged_and_found_by_it(divebook, history):
+    hello, bad = history
+    assert divebook("tag", hello, "baseline", "kept").stdout.split("  ")[0] == "baseline, kept"
+    assert [entry["id"] for entry in json.loads(divebook("runs", "--json", "--tag", "kept").stdout)] == [hello]
+    assert divebook("tag", hello, "--remove", "kept").stdout.startswith("baseline")
+    assert divebook("tag", bad).stdout.startswith("no tags")
+    refused = divebook("tag", hello, " ")
+    assert (refused.exit_code, "a tag must be a word, not ' '" in refused.stderr) == (2, True)
+
+
+def test_runs_say_why_they_failed_what_they_were_given_and_how_long_they_worked(divebook, history):
+    titles, bad, hello = divebook("runs").stdout.splitlines()[:3]
+    assert titles.split()[4:] == ["worked", "cost", "about", "events", "size"]
+    assert "ZeroDivisionError" in bad
+    assert "who you" in hello
+    listed = json.loads(divebook("runs", "--json").stdout)
+    assert all(entry["worked_seconds"] > 0 for entry in listed)
+    assert [entry["cost"] for entry in listed] == [None, None]

@@ -105,9 +105,9 @@ def test_a_backup_of_no_store_is_refused_and_makes_none(folder, divebook):
 
 
 def test_gc_says_what_it_would_delete_and_deletes_it(ran, divebook):
-    assert "would delete 1 executions" in divebook("gc", "--keep-last", "0", "--dry-run").stdout
+    assert "would delete 1 execution with" in divebook("gc", "--keep-last", "0", "--dry-run").stdout
     assert json.loads(divebook("runs", "--json").stdout) != []
-    assert "deleted 1 executions" in divebook("gc", "--keep-last", "0").stdout
+    assert "deleted 1 execution with" in divebook("gc", "--keep-last", "0").stdout
     assert json.loads(divebook("runs", "--json").stdout) == []
 
 

@@ -47,7 +47,11 @@ def test_what_holds_for_every_run_need_not_be_used(monkeypatch):
 
 @pytest.mark.parametrize(
     ("typed", "told"),
-    [("sure", "write --answer step=value, or step:=JSON"), ("=x", "not understood"), ("sure:={", "is not JSON")],
+    [
+        ("sure", "write --answer step=value, or step:=JSON"),
+        ("=x", "not understood"),
+        ("sure:={", "'sure': { is not JSON"),
+    ],
 )
 def test_what_cannot_be_understood_is_told(typed, told):
     with pytest.raises(InputError, match=told):

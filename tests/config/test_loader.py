@@ -108,13 +108,13 @@ Agents:
   - {Name: a, ResponseTimeout: 1500ms, ModelSettings: {Temperature: 0.5}}
 Workflows:
   - Name: w
-    Inputs: [{Name: a, Default: [1, {b: null}]}]
-    Output: {Name: r}
+    Inputs: [{Name: a, Default: [1, {b: null}], Description: "yes"}]
+    Output: {Name: r, Description: "true"}
     Steps:
-      - {Name: s, Prompt: "two\\nlines\\n", Next: [{Step: u, Condition: "$(x)"}]}
+      - {Name: s, Prompt: "two\\nlines\\n", Next: [{Step: u, Condition: "$(inputs.a)"}]}
       - {Name: t, Type: wait, Seconds: 2, Next: []}
-      - {Name: u, Script: "yes", Each: {Items: [1], As: i, Parallel: 2}}
-      - {Name: v, Script: "true"}
+      - {Name: u, Script: "1", Each: {Items: [1], As: i, Parallel: 2}}
+      - {Name: v, Script: "True"}
 """
     )
     save(definitions, tmp_path / name)

@@ -101,7 +101,8 @@ def test_a_cancelled_turn_goes_on_when_it_is_resumed_and_asks_about_the_call_tha
     assert execution.wait(20).status == "cancelled"
     resumed = world.resume(execution.id).wait(20)
     question = question_of(resumed)
-    assert question.question.startswith('It is not known whether the call of the tool \'look\' with {"name":"lark"}')
+    assert question.question.startswith("Did the call to look")
+    assert 'It was called with name = "lark".' in question.message
     done = resumed.answer(question.id, "retry").wait(20)
     assert (done.status, done.outputs["result"][0]) == ("completed", "two birds")
     assert sorted(book.looked) == ["lark", "lark", "owl"]

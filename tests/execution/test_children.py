@@ -141,7 +141,7 @@ def test_a_child_that_fails_fails_the_call_and_is_taken_up_with_its_parent():
 
     world = environment()
     failed = world.start(parent_of_frail).wait(20)
-    assert (failed.status, "is failed" in failed.error, "not today" in failed.error) == ("failed", True, True)
+    assert (failed.status, "in child execution" in failed.error, "not today" in failed.error) == ("failed", True, True)
     broken.clear()
     done = world.resume(failed.id).wait(20)
     assert (done.status, done.outputs) == ("completed", {"result": "fine"})

@@ -173,20 +173,20 @@ def failed_after(before, after):
         (
             ("confirm", "Go?", "a"),
             ("now",),
-            'recorded the confirmation "Go?" about {"about":"a"}, now asked for time_access',
+            'recorded the confirmation "Go?" about {"about":"a"}, now asked for time access',
         ),
         (("confirm", "Go?", "a"), ("confirm", "Stop?", "a"), "Put the code back as it was and resume the execution"),
     ],
 )
 def test_a_divergence_shows_both_what_differs_and_what_to_do(before, after, told):
     error = failed_after([before], [after]).error
-    assert "history and definition disagree at path main, step 'edited'" in error
+    assert "history and definition disagree at step 'edited'" in error
     assert told in error
 
 
 def test_a_call_that_differs_is_shown_by_name_with_its_arguments():
     error = failed_after([("note", "a"), ("text", "Go?", "m")], [("note", "b"), ("text", "Go?", "m")]).error
-    assert "recorded step_execution 'note' with {\"text\":\"a\"}, now asked for step_execution 'note' with" in error
+    assert "recorded step 'note' with {\"text\":\"a\"}, now asked for step 'note' with" in error
     assert '(arguments.text was "a", is "b")' in error
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
+from divebook.execution.answering import this_person
 from divebook.execution.journal import Journal
 from divebook.pipeline.envelope import Envelope, TerminalReason
 from divebook.pipeline.envelope.of_execution import envelope_of
@@ -92,7 +93,7 @@ def test_a_cancelled_agent_step_runs_no_more():
     world = Environment(store=cut(execution.store, execution, started))
     envelope = world.cancel(execution.id).wait(20).envelope
     (record,) = envelope.processing_history
-    assert (record.status, record.error) == ("error", "cancelled by a person")
+    assert (record.status, record.error) == ("error", f"cancelled by {this_person()}")
     assert envelope.terminal_reason == TerminalReason.USER_CANCELLED
 
 

@@ -247,7 +247,7 @@ def test_a_changed_function_that_asks_for_something_else_diverges():
     length = next(e.sequence for e in reversed(execution.history()) if e.event_type == "operation_completed")
     resumed = Environment(store=cut(execution.store, execution, length)).resume(execution.id).wait(20)
     assert resumed.status == "failed"
-    assert "history and definition disagree at path main, step 'chain'" in resumed.error
+    assert "history and definition disagree at step 'chain'" in resumed.error
 
 
 def test_a_function_that_this_process_lacks_is_told():
@@ -272,6 +272,32 @@ def test_what_is_no_workflow_function_is_refused():
         @workflow
         async def many(ctx, *args):
             return 1
+
+
+@pytest.mark.parametrize(
+    ("first", "is_context"),
+    [
+        ("ctx", True),
+        ("_ctx", True),
+        ("run_context", True),
+        ("_", True),
+        ("c: 'WorkflowContext'", True),
+        ("_ctx: object", True),
+        ("c", True),
+        ("rows: list", False),
+        ("ctx: int", False),
+        ("ctx=None", False),
+        ("*rows", False),
+    ],
+)
+def test_a_first_parameter_that_is_an_input_is_told_when_the_workflow_is_defined(first, is_context):
+    names = {}
+    exec(f"async def flow({first}): pass", names)
+    if is_context:
+        assert workflow(names["flow"]).inputs == ()
+        return
+    with pytest.raises(DefinitionError, match=r"its context, and '\w+' is an input \(write `async def flow\(ctx, "):
+        workflow(names["flow"])
 
 
 def test_wrong_arguments_of_a_step_are_told():

@@ -34,7 +34,7 @@ def labels(on_item_error="fail", parallel=1, **step):
 @pytest.mark.parametrize("parallel", [1, 3])
 def test_a_failed_item_is_named_with_its_step_and_cause(parallel):
     execution = environment(labels(parallel=parallel), actions=[Picky(3).action()]).start("w").wait(20)
-    assert execution.error == 'step "x", item 3: action execution operation failed: KeyError: 3'
+    assert execution.error.startswith("KeyError: 3 (step x, x[3], tests/execution/test_item_errors.py:")
     (failed,) = [e.data for e in execution.history() if e.event_type == "iteration_failed"]
     assert (failed.iteration_index, failed.error_names[0], failed.result) == (3, "KeyError", None)
     (step_failed,) = [e.data for e in execution.history() if e.event_type == "step_failed"]

@@ -216,8 +216,8 @@ def test_a_process_that_dies_leaves_the_outcome_of_its_call_unknown_and_no_other
     meeting.let_go("alive")
     (question,) = execution.wait(30).interrupts
     assert question.kind == "outcome_unknown"
-    assert 'step "die_once" may or may not have taken effect: its process' in question.question
-    assert "was ended by SIGKILL, as when memory runs out" in question.question
+    assert 'step "die_once" may or may not have taken effect: its process' in question.message
+    assert "was ended by SIGKILL, as when memory runs out" in question.message
     assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["alive"]
 
 

@@ -101,7 +101,7 @@ def test_a_long_list_of_interrupted_executions_ends_with_how_many_more_there_are
         killed(world.store, name=f"exec_{number}")
     lines = listing(world.recoverable()).splitlines()
     assert lines[-2:] == [
-        "  page 1 of 2, 57 executions: %dive recover --page N",
+        "  page 1 of 2, 57 runs: %dive recover --page N",
         "to go on: %dive recover ID, or %dive recover --all",
     ]
     assert len(lines) == MOST_LISTED + 3
@@ -128,6 +128,6 @@ def test_thousands_of_interrupted_executions_take_a_page_of_work_and_a_line():
     recovered = take_up_by_itself(world, records)
     assert world.store.reads < 20 * MOST_AT_ONCE
     assert (len(recovered.resumed), recovered.waiting) == (MOST_AT_ONCE, 5000 - MOST_AT_ONCE)
-    assert _taken_up(recovered) == ["resumed 50 executions: %dive runs; 4,950 are left: %dive recover"]
+    assert _taken_up(recovered) == ["resumed 50 runs: %dive runs; 4,950 are left: %dive recover"]
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
     assert len(world.recoverable()) == 5000 - MOST_AT_ONCE

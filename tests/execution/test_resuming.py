@@ -193,7 +193,7 @@ def test_an_operation_that_the_definition_no_longer_asks_for_is_a_divergence():
     store.append(execution.id, [replace(events[0], data=changed), *events[1 : index + 1]], 0)
     resumed = Environment(store=store, actions=[failing.action()]).resume(execution.id).wait(20)
     assert resumed.status == "failed"
-    assert "history and definition disagree at path main, step 's', visit 1, item 0" in resumed.error
+    assert "history and definition disagree at step 's', item 0, call 1" in resumed.error
     assert DivergenceError.__name__
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Catch, Each, Environment, Retry, Step, Workflow
-from divebook.engine.retries import Failure, catching, retry_delay
+from divebook.engine.retries import Fault, catching, retry_delay
 from divebook.errors import DefinitionError, NotFoundError, StepError
 from divebook.steps.actions import Action
 from tests.execution.test_resuming import FixedChance, StoppedClock, cut
@@ -129,7 +129,7 @@ def test_a_caught_failure_goes_another_way_with_the_error_as_data():
     assert execution.status == "completed"
     assert execution.variables["problem"] == {
         "type": "RuntimeError",
-        "message": "action execution operation failed: RuntimeError: failure 2",
+        "message": "action flaky failed: RuntimeError: failure 2",
         "step": "a",
         "attempts": 2,
     }
@@ -139,8 +139,8 @@ def test_a_caught_failure_goes_another_way_with_the_error_as_data():
 
 def test_the_first_policy_that_fits_catches():
     step = Step("a", script="1", catch=[Catch("x", errors=["KeyError"]), Catch("y")])
-    assert catching(step, Failure.of(KeyError("k"), "k")).step == "x"
-    assert catching(step, Failure.of(ValueError("v"), "v")).step == "y"
+    assert catching(step, Fault.of(KeyError("k"), "k")).step == "x"
+    assert catching(step, Fault.of(ValueError("v"), "v")).step == "y"
 
 
 def test_what_catches_can_be_a_join():
@@ -158,7 +158,7 @@ def test_what_catches_can_be_a_join():
 def test_hopeless_errors_are_not_tried_again(error):
     step = Step("a", script="1", retry=Retry(3))
     hopeless = isinstance(error, NotFoundError)
-    assert (retry_delay(step.retry, 1, Failure.of(error, str(error)), 0.0) is None) is hopeless
+    assert (retry_delay(step.retry, 1, Fault.of(error, str(error)), 0.0) is None) is hopeless
 
 
 def test_delays_grow_to_a_limit():

@@ -50,7 +50,9 @@ def test_a_call_that_may_have_taken_effect_is_not_made_again_but_asked_about():
     resumed = world.resume(execution_id).wait(20)
     (question,) = resumed.interrupts
     assert (resumed.status, bank.payments, question.kind) == ("waiting", 1, "outcome_unknown")
-    assert "It is not known whether action_execution of step 'pay' took effect" in question.question
+    assert question.question == "Did the call to pay go through?"
+    stopped = "The process stopped after it began, or the run was cancelled."
+    assert question.message == f"{stopped} It was called with amount = 5."
     assert question.data["parameters"]["params"] == {"amount": 5}
 
 
@@ -240,3 +242,12 @@ def test_a_path_that_waits_does_not_stop_the_others():
     ]
     execution = environment(actions=[bank.pay()]).start(Workflow("w", steps)).wait(20)
     assert (execution.status, execution.variables) == ("waiting", {"went": 2})
+
+
+def test_who_asks_may_be_named_by_the_execution_itself():
+    world, execution_id = died_during_the_call(Bank())
+    asking = world.resume(execution_id).wait(20)
+    (question,) = asking.interrupts
+    with pytest.raises(InterruptError, match="an execution or its id, not 3"):
+        world.answer(question.id, "retry", 3)
+    assert world.answer(question.id, "retry", asking).wait(20).status == "completed"

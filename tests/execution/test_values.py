@@ -219,7 +219,7 @@ def test_each_runs_over_the_rows_of_a_frame_and_over_instances():
 
 def test_items_that_a_log_cannot_hold_fail_their_step():
     execution = one_step(Step("s", script="1", each=Each("$([{1: 2}])")), {})
-    assert execution.error == 'step "s": cannot store items[0][1]: keys must be text, not int; use str(key)'
+    assert execution.error == "cannot store items[0][1]: keys must be text, not int; use str(key) (step s)"
     each = Each("$([10**30])", as_="i")
     assert one_step(Step("s", script="i", each=each, store="o"), {}).variables["o"] == [10**30]
 

@@ -79,6 +79,13 @@ def test_after_a_crash_an_operation_that_ran_is_over_while_its_step_goes_on():
     assert [span.status for span in spans(*begun(), *log)] == ["running", "cancelled"]
 
 
+def test_what_ran_when_its_process_ended_has_ended_by_the_last_event_and_not_when_it_is_taken_up_again():
+    log = (inside(catalog.StepStarted("action")), inside(OPERATION), inside(catalog.EventEmitted("last", None)))
+    died = spans(*begun(), *log)
+    step_span, operation, _ = spans(*begun(), *log, catalog.ExecutionResumed("running"))
+    assert (step_span.ended_us, operation.ended_us) == (None, died[-1].started_us)
+
+
 def test_a_step_whose_choice_of_a_way_failed_counts_as_completed_again_when_resumed():
     log = (
         *step("a"),

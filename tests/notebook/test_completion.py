@@ -2,6 +2,7 @@
 
 import pytest
 
+from divebook.agents.examination import usable_models
 from divebook.workflow import schema
 from divebook.workflow.step import STEP_TYPES
 
@@ -38,6 +39,7 @@ def test_sub_commands_are_offered(completed):
     assert list(completed("r = %dive "))[:3] == ["run", "ask", "runs"]
     assert completed("for i in range(3):\n    r[i] = %dive resu") == {"resume": "command"}
     assert completed("%dive help canc") == {"cancel": "command"}
+    assert completed("%dive help Catc") == {"Catch": "key"}
 
 
 def test_workflows_and_their_inputs_are_offered(completed, cell):
@@ -179,6 +181,36 @@ def test_texts_are_left_alone(completed):
     assert completed("%%dive workflow w\nSteps:\n  - Script: |\n      St") == {}
     assert completed("%%dive workflow w\nSteps:\n  - Prompt: St") == {}
     assert completed("%%dive workflow w\nUnknown:\n  St") == {}
+
+
+def test_variables_inputs_and_items_are_offered_in_code(completed):
+    top = "%%dive workflow w\nInputs: [{Name: topic}]\nSteps:\n- {Name: a, Script: '1', Store: total}\n"
+    loop = f"{top}- Name: b\n  Each: {{Items: [1], As: row}}\n"
+    both = {"inputs.topic": "input", "state.total": "variable"}
+    assert completed(f"{loop}  Prompt: On ${{") == {**both, "row": "item"}
+    assert completed(f"{loop}  Prompt: |\n    On ${{state.to‸}}, and more\n") == {"state.total": "variable"}
+    assert completed.first.endswith("On ${state.total")
+    assert completed(f"{top}- {{Name: b, Action: Print, Parameters: {{x: '${{inp") == {"inputs.topic": "input"}
+    assert completed(f"{top}- {{Name: b, Next: [{{Step: a, Condition: sta") == {"state.total": "variable"}
+    assert completed(f"{top}- Name: b\n  Script: |\n    1 + st") == {"state.total": "variable"}
+    assert completed(f"{top}- Name: b\n  Each: {{Items: $(st") == {"state.total": "variable"}
+    assert completed(f"{loop}  Prompt: ${{state.total}} st") == {}
+
+
+def test_variables_of_other_workflows_are_not_offered(completed):
+    text = "%%dive\nWorkflows:\n- Name: v\n  Steps: [{Name: a, Script: '1', Store: x}]\n- Name: w\n  Steps:\n"
+    assert completed(f"{text}  - Name: b\n    Store: y\n  - Name: c\n    Prompt: ${{s") == {"state.y": "variable"}
+    assert completed(f"{text}  - Name: b\n    Workflow: ") == {"v": "workflow"}
+
+
+def test_models_of_installed_providers_are_offered(completed, monkeypatch):
+    monkeypatch.setattr("divebook.agents.examination._missing_library", lambda name: "" if name == "openai" else "no")
+    usable_models.cache_clear()
+    found = completed("%%dive agent a\nModel: openai:gpt-6-l")
+    usable_models.cache_clear()
+    assert found == {"openai:gpt-6-luna": "model"}
+    assert completed("%%dive agent a\nModel: scr") == {"scripted": "model"}
+    assert "anthropic" in completed("%%dive agent a\nProvider: ")
 
 
 # --- through a kernel ----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A cell that is run again after its functions were edited shows no old result, and repeats nothing else."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -99,11 +100,16 @@ def test_an_edit_that_the_run_has_not_called_leaves_its_result(edit, shell):
 def test_a_person_is_offered_both(edit, shell):
     old = start()
     edit("return x + 1", "return x + 100")
-    with pytest.raises(ExecutionError, match=r"helper changed .*--changed again .*reuses 1 call.*--changed keep"):
+    told = r"helper changed .*--changed again .*reuses 1 call; 2 completed calls made anew.*--changed keep"
+    with pytest.raises(ExecutionError, match=told):
         start(edited="ask")
     assert made(shell) == []
     assert start(edited="keep").id == old.id
-    assert start(edited="again").outputs["result"] == 101
+    assert start(edited="ask").id == old.id, "it was kept, and nothing was edited since"
+    edit("return x + 1", "return x + 200")
+    with pytest.raises(EditedError):
+        start(edited="ask")
+    assert start(edited="again").outputs["result"] == 201
 
 
 class Page:
@@ -180,6 +186,24 @@ def test_a_run_that_failed_is_mended_where_it_is(edit, shell):
     assert (run.id, run.outputs["result"], made(shell)) == (failed.id, 2, ["inc", "after"])
 
 
+def test_a_run_that_was_mended_is_shown_and_nothing_is_asked(cell, shell):
+    """Whoever goes on with it keeps what it did, though the call that completed had used what was edited."""
+    twice = FUNCTIONS.replace("await first(n)", "await inc(n)")
+    cell(twice.replace("return x + 1", "return {1: 2}[x]"))
+    failed = start()
+    assert failed.status == "failed"
+    cell(twice)
+    with pytest.raises(EditedError, match="goes on with the old one, with its 1 completed call,"):
+        start(edited="ask")
+    mended = start(edited="keep")
+    assert (mended.id, mended.outputs["result"], made(shell)) == (failed.id, 3, ["inc", "after"])
+    assert start(edited="ask").id == failed.id
+    assert made(shell) == ["inc", "after"]
+    cell(twice.replace("return x + 1", "return x + 10"))
+    with pytest.raises(EditedError, match="its start; 3 completed calls made anew"):
+        start(edited="ask")
+
+
 def test_what_was_edited_before_its_call_counts_as_called_with_the_new_code(edit, shell):
     edit(
         "return await after(await inc(await first(n)))",
@@ -231,6 +255,21 @@ def test_notebooks_of_different_names_share_nothing(edit):
     assert start(place(notebook="a.ipynb")).id == old.id
 
 
+def test_a_renamed_notebook_keeps_its_runs_and_a_copied_one_begins_its_own(edit, shell, tmp_path):
+    first, copy, renamed = (str(tmp_path / name) for name in ("a.ipynb", "copy.ipynb", "b.ipynb"))
+    Path(first).touch()
+    old = start(place(notebook=first, cell="c1", kernel="k1"))
+    own = start(place(notebook=copy, cell="c1", kernel="k2"))
+    assert own.id != old.id
+    own.environment.store.delete(own.id)
+    Path(first).rename(renamed)
+    made(shell).clear()
+    found = start(place(notebook=renamed, cell="c1", kernel="k3"))
+    assert (found.id, made(shell)) == (old.id, [])
+    assert found.note.startswith("this cell's run had completed")
+    assert start(place(notebook=renamed, cell="c2", kernel="k3")).id != old.id
+
+
 @pytest.mark.parametrize("name", ["__vsc_ipynb_file__", "PAPERMILL_INPUT_PATH"])
 def test_the_notebook_is_what_the_front_end_or_the_parameters_tell(shell, monkeypatch, name):
     monkeypatch.setenv("JPY_SESSION_NAME", "from/jupyter.ipynb")
@@ -247,7 +286,7 @@ def test_what_to_do_about_edits_is_one_of_two(cell, edit):
 def test_runs_are_found_by_what_was_said_of_them(cell, edit):
     cell("%dive run flow n=1")
     cell("r = %dive run flow n=1 --tag first --tag 'second one' --note 'to be kept'")
-    found = cell("%dive runs --tag 'second one'")[0]
+    found = cell("%dive runs --tag 'second one'")[0].frame()
     assert len(found) == 1
     assert cell("r.execution.store.record(r.id).note")[0] == "to be kept"
     assert len(cell("%dive runs --notebook nowhere.ipynb")[0]) == 0

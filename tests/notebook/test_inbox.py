@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 import pytest
 
 import divebook
-from divebook.notebook import inbox
+from divebook.notebook import inbox, lasting
 from divebook.widgets import following
 from divebook.widgets.inbox import inbox_publisher_of
 from divebook.widgets.inbox_view import InboxView
@@ -52,21 +52,22 @@ def places(monkeypatch):
         shown.append(Handle(bundle))
         return shown[-1]
 
-    monkeypatch.setattr(inbox, "display_bundle", display)
+    monkeypatch.setattr(lasting, "display_bundle", display)
+    monkeypatch.setattr(lasting, "PAGES", lasting.Pages())
     return shown
 
 
 def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, places):
     run = divebook.run(PLAIN).wait()
-    output = inbox.InboxOutput(session.environment, store="there.db")
+    shown = inbox.InboxOutput(session.environment, store="there.db")
     live, static = places
     asked = f"{run.interrupts[0].id}@{run.id}"
-    assert live.bundle[inbox.WIDGET_VIEW]["model_id"] == output.view.model_id
-    assert f"to answer: %dive answer {asked} TEXT --store there.db" in live.bundle["text/plain"]
-    assert f"<code>%dive answer {asked} TEXT --store there.db</code>" in live.bundle["text/html"]
-    assert static.bundle["text/html"].startswith("<details>")
-    assert inbox.WIDGET_VIEW not in static.bundle
-    output.view.close()
+    assert live.bundle[lasting.WIDGET_VIEW]["model_id"] == shown.view.model_id
+    assert live.bundle["text/plain"] == ""  # that it is not said twice where a page shows no view
+    assert f"to answer: %dive answer {asked} TEXT --store there.db" in static.bundle["text/plain"]
+    assert f"<code>%dive answer {asked} TEXT --store there.db</code>" in static.bundle["text/html"]
+    assert lasting.WIDGET_VIEW not in static.bundle
+    shown.view.close()
 
 
 def test_what_was_asked_by_strangers_is_harmless(session):
@@ -76,17 +77,37 @@ def test_what_was_asked_by_strangers_is_harmless(session):
 
 def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session, places):
     run = divebook.run(PLAIN).wait()
-    output = inbox.InboxOutput(session.environment)
+    shown = inbox.InboxOutput(session.environment)
     live, static = places
     feed = inbox_publisher_of(session.environment).feed
-    output.view._tell(feed.frame())
+    shown.view._tell(feed.frame())
     assert "Which?" in static.bundle["text/html"]
     run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
     feed.look_again()
-    output.view._tell(feed.frame())
-    assert live.bundle["text/plain"] == f"no open questions\n  Which?: answered by ann: this one (plain, {run.id})"
+    shown.view._tell(feed.frame())
+    told = live.bundle["text/plain"]
+    assert told.startswith("no open questions\n  Which?: this one (by ann at ")
+    assert told.endswith(f" (plain, {run.id})")
     assert "text/html" not in static.bundle
-    assert output.view.comm is None
+    assert shown.view.comm is None
+
+
+def test_on_a_page_that_hosts_them_the_cards_stay_and_one_output_holds_all(session, places):
+    run = divebook.run(PLAIN).wait()
+    shown = inbox.InboxOutput(session.environment)
+    live, below = places
+    publisher = inbox_publisher_of(session.environment)
+    shown.view._receive(shown.view, {"type": "hosted", "view": "v"}, [])
+    publisher.turn()
+    assert set(live.bundle) == {"text/plain", "text/html", lasting.HOSTED_VIEW}
+    assert below.bundle == lasting.NOTHING
+    run.answer(run.interrupts[0].interrupt_id, "this one", by="ann").wait()
+    publisher.feed.look_again()
+    shown.view._tell(publisher.feed.frame())
+    assert live.bundle["text/plain"].startswith("no open questions")
+    assert live.bundle[lasting.HOSTED_VIEW] == {"model_id": shown.view.model_id}
+    assert shown.view.comm is not None
+    shown.view.close()
 
 
 def test_an_answer_is_kept_where_its_execution_cannot_go_on():
@@ -114,7 +135,7 @@ def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, place
     front_end = inbox.present_front_end(None)
     monkeypatch.setattr(type(front_end), "shows_widgets", True)
     frame._ipython_display_()
-    assert inbox.WIDGET_VIEW in places[0].bundle
+    assert lasting.WIDGET_VIEW in places[0].bundle
     widget = frame._display_()
     assert isinstance(widget, InboxView)
     assert type(frame[frame["kind"] == "clarification"]).__name__ == "DataFrame"

@@ -128,6 +128,10 @@ def test_a_run_can_be_kept(cell):
 def test_without_a_name_the_last_workflow_runs(cell):
     with pytest.raises(divebook.DivebookError, match="no workflow is defined yet"):
         cell("%dive run")
+    with pytest.raises(
+        divebook.DivebookError, match=r"not found: sum. Run the cell that defines it first \(there is no workflow\)"
+    ):
+        cell("%dive run sum")
     cell(SUM)
     assert cell("%dive run a=5")[0].variables == {"n": 6}
 
@@ -171,7 +175,7 @@ def test_a_failed_run_is_shown_and_fails_its_cell(cell):
     with pytest.raises(ExecutionFailedError) as caught:
         cell("%dive run w")
     assert card(caught.value)[0].startswith("ExecutionFailedError: execution exec_")
-    assert "--no-check" in card(caught.value)[1]
+    assert card(caught.value)[1] == "To continue past failures: --no-check"
     assert "✕ failed" in caught.value.shown
     execution_id = caught.value.execution_id
     assert f"%dive resume {execution_id}" in caught.value.shown
@@ -285,8 +289,8 @@ def test_a_value_that_cannot_be_stored_is_told_with_its_path(cell):
 def test_runs_are_listed_shown_and_resumed(cell):
     cell("%%dive workflow w\nSteps:\n  - {Name: s, Script: 1 / 0}\n")
     failed, _ = cell("%dive run w --no-check")
-    frame, _ = cell("%dive runs --status failed --workflow w --limit 5")
-    assert list(frame.execution_id) == [failed.id]
+    runs, _ = cell("%dive runs --status failed --workflow w --limit 5")
+    assert list(runs.frame().execution_id) == [failed.id]
     shown, _ = cell(f"%dive show {failed.id[:20]}")
     assert (shown.id, shown.status) == (failed.id, "failed")
     resumed, _ = cell(f"%dive resume {failed.id} --no-check")
@@ -299,7 +303,7 @@ def test_another_store_can_be_named(cell, tmp_path):
     place = tmp_path / "my runs.db"
     run, _ = cell(f"%dive run sum --store '{place}'")
     assert place.exists()
-    assert list(cell(f"%dive runs --store '{place}'")[0].execution_id) == [run.id]
+    assert list(cell(f"%dive runs --store '{place}'")[0].frame().execution_id) == [run.id]
     assert len(cell("%dive runs")[0]) == 0
 
 
@@ -365,7 +369,7 @@ def test_a_run_may_be_less_durable_and_says_so(cell):
     cell(SUM)
     run, _ = cell("%dive run sum --durability relaxed")
     cell("%dive run sum")
-    frame, _ = cell("%dive runs")
+    frame = cell("%dive runs")[0].frame()
     assert dict(zip(frame["execution_id"], frame["durability"], strict=True))[run.id] == "relaxed"
     assert sorted(frame["durability"]) == ["full", "relaxed"]
     assert (frame["bytes"] > 100).all()

@@ -45,3 +45,6 @@ def test_a_long_table_says_how_much_is_left_out():
     lines = as_table([{"n": number, "text": "x" * 100} for number in range(MOST_ROWS + 3)]).splitlines()
     assert lines[-1] == "... 3 more"
     assert max(map(len, lines)) < 60
+    said = [{"bird": f"owl {number}"} for number in range(MOST_ROWS + 3)]
+    schema = {"type": "array", "items": {"type": "object"}}
+    assert "    ... 3 more" in as_text(report({"response": said}, schema)).splitlines()

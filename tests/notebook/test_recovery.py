@@ -53,15 +53,15 @@ def test_nothing_is_said_where_nothing_was_interrupted(folder, capsys):
 
 def test_interrupted_executions_are_counted(folder, capsys):
     leave(open_store())
-    assert told(capsys) == "1 execution was interrupted: %dive recover\n"
+    assert told(capsys) == "1 run was interrupted: %dive recover\n"
     leave(open_store())
-    assert told(capsys) == "2 executions were interrupted: %dive recover\n"
+    assert told(capsys) == "2 runs were interrupted: %dive recover\n"
 
 
 def test_the_store_may_be_named_by_the_environment(folder, capsys, monkeypatch):
     monkeypatch.setenv(recovery.STORE_VARIABLE, str(folder / "elsewhere.db"))
     leave(open_store())
-    assert "1 execution was interrupted" in told(capsys)
+    assert "1 run was interrupted" in told(capsys)
 
 
 def test_nothing_is_looked_for_if_that_is_not_wished(folder, capsys, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_store_does_not_stop_the_loading(folder, capsys):
     (folder / ".divebook").mkdir()
     (folder / recovery.STORE_FILE).write_text("my diary " * 200)
     printed = told(capsys)
-    assert printed.startswith("interrupted executions cannot be looked for")
+    assert printed.startswith("interrupted runs cannot be looked for")
     assert "is not a divebook store" in printed
 
 
@@ -83,7 +83,7 @@ def test_what_can_go_on_goes_on_by_itself(folder, capsys, monkeypatch):
     sound, lacking = leave(open_store()), leave(open_store(), PAID)
     assert told(capsys).splitlines() == [
         f"resumed {sound} of hello: %dive show {sound}",
-        "1 execution was interrupted: %dive recover",
+        "1 run was interrupted: %dive recover",
     ]
     assert current_session().run_of(sound).wait(20).variables == {"n": 1, "m": 2}
     assert open_store().record(lacking).status == "running"
@@ -162,5 +162,5 @@ def test_telling_loads_no_heavy_library(folder):
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environ, cwd=folder)
     line, loaded = done.stdout.splitlines()
-    assert line == "1 execution was interrupted: %dive recover"
+    assert line == "1 run was interrupted: %dive recover"
     assert not {"pandas", "pydantic", "pydantic_ai", "pydantic_monty", "ruamel"} & set(json.loads(loaded))

@@ -2,14 +2,21 @@
 
 import asyncio
 import gc
+import re
 import threading
 
 import pytest
 
-from divebook import Action, Each, Environment, Run, Step, Workflow
-from divebook.errors import ExecutionError, ExecutionFailedError
-from divebook.notebook import view
+from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebook
+from divebook.cli.result import print_result
+from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError
+from divebook.notebook import finishing, view
+from divebook.notebook.finishing import finish_awaited, finish_blocking
+from divebook.notebook.frontend import FrontEnd
+from divebook.notebook.listing import waiting_lines
 from tests.execution.worlds import held_up
+from tests.notebook.test_saved import notebook
+from tests.steps.test_approval import SetClock
 
 HOSTILE = (
     "<script>alert(1)</script><style>*{}</style><svg onload=x> \x1b[31mred\x1b[0m \u202egnp.exe \x00\x07"
@@ -108,7 +115,7 @@ def test_a_question_is_shown_and_answered():
     for form in forms_of(asking):
         assert "… waiting" in form
         assert "running" not in form  # neither the run nor the step that asks
-        assert "took effect" in form
+        assert "Did the call to Pay go through?" in form
         assert question.interrupt_id in form
         assert "retry" in form
         assert "%dive resume" not in form
@@ -138,7 +145,7 @@ def test_both_forms_tell_the_same():
         Step("count", script="[1, 2]", store="rows"), Step("say", action="Print", parameters={"Message": "x"})
     ).wait()
     bundle = done._repr_mimebundle_()
-    for fact in (done.id, "count", "say", "✓ completed", "main", "[1, 2]", "0 model calls", "rows"):
+    for fact in (done.id, "count", "say", "✓ completed", "[1, 2]", "0 model calls", "rows"):
         assert fact in bundle["text/plain"]
         assert fact in bundle["text/html"]
     assert bundle["text/html"] == done._repr_html_()
@@ -226,8 +233,8 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
 
 def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
     asking = run(Step("ask", type="interrupt", ask="Which?", store="x")).wait()
-    resume = view._handlers(asking).resume
-    with pytest.raises(ExecutionError, match="it waits for an answer"):
+    resume = view._handlers(asking, lambda: None).resume
+    with pytest.raises(ExecutionError, match="Answer the question to continue"):
         resume()
     assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0
 
@@ -238,6 +245,43 @@ def test_a_paused_run_says_so_in_both_forms(gate):
     gate.set()
     held.wait()
     assert all("‖ paused" in form for form in forms_of(held))
+
+
+@pytest.mark.parametrize("finish", [finish_blocking, lambda run, here: asyncio.run(finish_awaited(run, here))])
+def test_a_pause_from_the_page_fails_the_cell_as_an_interrupt_does(gate, finish, monkeypatch):
+    begun, awaited = threading.Event(), threading.Event()
+    monkeypatch.setattr(finishing, "_is_elsewhere", lambda _: awaited.set())
+
+    def wait():
+        begun.set()
+        gate.wait(20)
+
+    held = run(Step("wait", action="Gate"), Step("after", script="1"), actions=[Action("Gate", wait)])
+
+    def press():
+        begun.wait(20)
+        awaited.wait(20)
+        held.pause()
+        gate.set()
+
+    pressed = threading.Thread(target=press)
+    pressed.start()
+    with pytest.raises(ExecutionPausedError) as caught:
+        finish(held, FrontEnd())
+    pressed.join()
+    told, advice = caught.value._render_traceback_()
+    assert told == f"{held.id} is paused; 1 completed call kept"
+    assert advice == f"Run the cell again to continue, or: %dive resume {held.id}"
+
+
+def test_a_run_that_was_paused_before_fails_no_cell_that_shows_it(gate):
+    held = run(Step("wait", action="Gate"), Step("after", script="1"), actions=[Action("Gate", lambda: gate.wait(20))])
+    held.pause()
+    gate.set()
+    assert held.wait().status == "waiting"
+    way_on = f"Run the cell again to continue, or: %dive resume {held.id}"
+    assert waiting_lines(held.execution) == [f"{held.id} is paused. {way_on}"]
+    assert finish_blocking(held, FrontEnd()) is held
 
 
 def test_a_run_that_is_held_up_says_what_holds_it_up():
@@ -264,3 +308,23 @@ def test_the_collector_rests_while_a_run_is_shown_and_is_then_as_it_was(monkeypa
         assert gc.isenabled() is was_enabled
     finally:
         (gc.enable if enabled else gc.disable)()
+
+
+def test_tags_are_given_at_any_time_and_a_resumed_run_keeps_them():
+    failing = run(Step("s", script="1 / 0")).wait()
+    assert failing.tag("baseline", "odd").untag("odd").tags == ("baseline",)
+    assert failing.resume().wait().status == "failed"
+    assert failing.tags == ("baseline",)
+    assert [record.execution_id for record in failing._environment.executions(tag="baseline")] == [failing.id]
+
+
+def test_reports_say_how_long_a_run_worked_and_how_long_it_waited_for_a_person(tmp_path, capsys):
+    clock = SetClock()
+    environment = Environment(store="memory:", clock=clock)
+    asking = Run(environment.start(Workflow("w", [Step("ask", ask="Which?")])), environment).wait()
+    clock.ahead = 63_000_000
+    done = asking.answer(asking.interrupts[0].id, "this").wait()
+    print_result(done.execution, json=False)
+    (reopened,) = open_notebook(notebook(tmp_path, done.static_bundle()))
+    for told in (*forms_of(done), capsys.readouterr().out, str(reopened)):
+        assert re.search(r"worked \d+ ms.{1,3}waited for you 1 min 03 s", told, re.DOTALL), told

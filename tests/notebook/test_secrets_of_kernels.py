@@ -53,7 +53,7 @@ CELLS = [
     '%dive ask breaker "Go"',
     "%dive inbox",
     "%dive list",
-    "divebook.runs()[['id', 'status', 'error']]",
+    "divebook.runs().frame()[['id', 'status', 'error']]",
     "GIVEN == [TEXTS]",
 ]
 

@@ -88,7 +88,7 @@ def test_nothing_is_defined_by_a_text_with_problems(session):
 def test_runs_are_a_frame_newest_first(session):
     divebook.run(SUM).wait()
     latest = divebook.run("sum").wait()
-    assert divebook.runs().execution_id.iloc[0] == latest.id
+    assert divebook.runs().frame().execution_id.iloc[0] == latest.id
     assert len(divebook.runs(limit=1)) == 1
     assert len(divebook.runs(status="failed")) == 0
 
@@ -97,7 +97,7 @@ def test_another_store_has_the_same_definitions(session, tmp_path):
     session.define(SUM)
     place = str(tmp_path / "other.db")
     run = divebook.run("sum", store=place).wait()
-    assert list(divebook.runs(store=place).execution_id) == [run.id]
+    assert list(divebook.runs(store=place).frame().execution_id) == [run.id]
     assert len(divebook.runs()) == 0
     session.define(SUM.replace("+ 1", "+ 5"))
     assert divebook.run("sum", store=place).wait().variables == {"n": 6}

@@ -38,6 +38,10 @@ def up_front(text):
     return answers_from([f"s={text}"])._given["s"]
 
 
+def test_json_may_stand_in_the_quotes_that_shells_want():
+    assert answers_from(["""s:='{"n": 3}'"""])._given["s"] == {"n": 3}
+
+
 FACES = (in_the_shell, on_a_line, up_front)
 
 TABLE = [
@@ -54,7 +58,10 @@ TABLE = [
     ("clarification", {}, "3", {"data": "3"}),
     ("clarification", NUMBERS, "{n: 3}", {"data": {"n": 3}}),
     ("clarification", NUMBERS, '{"n": 3}', {"data": {"n": 3}}),
+    ("clarification", NUMBERS, "'{n: 3}'", {"data": {"n": 3}}),
     ("clarification", NUMBERS, "three", None),
+    ("clarification", NUMBERS, "'three'", None),
+    ("clarification", TEXT, "'{n: 3}'", {"data": "{n: 3}"}),
     ("confirmation", None, "yes", {"approved": True}),
     ("confirmation", None, "No", {"approved": False}),
     ("confirmation", NUMBERS, "true", {"approved": True}),

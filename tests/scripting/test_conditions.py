@@ -116,6 +116,13 @@ def test_what_is_not_python_is_a_syntax_error_with_advice(condition, hint):
     assert hint in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["y = x +", "$(y = x +)", "y = = x"])
+def test_an_assignment_that_is_wrong_otherwise_is_no_comparison(text):
+    with pytest.raises(ScriptSyntaxError) as caught:
+        evaluate_condition(text, NAMES)
+    assert "==" not in str(caught.value)
+
+
 def test_a_missing_key_names_the_nearest_one():
     with pytest.raises(ScriptError, match=r"state has no key 'cuont' \(did you mean 'count'\?\)"):
         evaluate_condition("state.cuont > 1", NAMES)

@@ -26,6 +26,7 @@ from tests.store.large_promises import LargePromises
 from tests.store.lease_promises import LeasePromises
 from tests.store.life_promises import LifePromises
 from tests.store.listening_promises import ListeningPromises
+from tests.store.listing_promises import ListingPromises
 from tests.store.logs import (
     ONE,
     START,
@@ -55,6 +56,7 @@ class StorePromises(
     RecordPromises,
     LifePromises,
     ListeningPromises,
+    ListingPromises,
     LeasePromises,
     MessagePromises,
     LargePromises,

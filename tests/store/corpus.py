@@ -75,14 +75,18 @@ def world(store, acts):
     return Environment(store=store, actions=acts.all())
 
 
-LATER = {"messages": ["request", "tool"]}
+LATER = {"messages": ["request", "tool"], "steps": ["error_type"]}
 """Columns that frames have got since the oldest corpus was recorded."""
+FILLED = {"steps": ["traceback"]}
+"""Columns that said nothing of old logs then; now a step has the traceback of the call that failed in it."""
 
 
 def frames_of(store, execution_id):
     """Return the frames of an execution as text, with the columns of the oldest corpus; of a long one, its digest."""
     frames = Frames(store, [store.record(execution_id)])
     tables = {name: getattr(frames, name).drop(columns=LATER.get(name, [])) for name in FRAMES}
+    for name, columns in FILLED.items():
+        tables[name][columns] = None
     texts = {name: table.to_json(orient="split", date_format="iso", date_unit="us") for name, table in tables.items()}
     return {name: text if len(text) < 10_000 else sha256(text.encode()).hexdigest() for name, text in texts.items()}
 

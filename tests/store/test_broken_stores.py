@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError
 from divebook.store import MemoryStore
 from divebook.store.known_ids import KnownIds
@@ -290,6 +291,17 @@ class KeepsTheOldestCheckpoint(MemoryStore):
     def _put_checkpoint(self, execution_id, sequence, data):
         if self._find(execution_id).checkpoint is None:
             super()._put_checkpoint(execution_id, sequence, data)
+
+
+class KeepsTheOldestSummary(MemoryStore):
+    def _put_summaries(self, summaries):
+        super()._put_summaries({name: kept for name, kept in summaries.items() if name not in self._summaries([name])})
+
+
+class TagsOnlyWhatRuns(MemoryStore):
+    def _retag(self, execution_id, added, removed):
+        going_on = self._find(execution_id).turn.status not in TERMINAL
+        return super()._retag(execution_id, added if going_on else (), removed if going_on else ())
 
 
 class DropsEventsWithTheCheckpoints(MemoryStore):

@@ -289,8 +289,8 @@ ANSWER = (catalog.InterruptResolved("q", response=True), "main", "a")
 BRANCH = (catalog.PathBranched([{"id": "main-1", "current_step": "b"}]), "main", "a")
 UNGRAMMATICAL = {
     "event 2 (step_started): path main has not begun": [(catalog.StepStarted("script"), "main", "a")],
-    "event 3 (operation_completed): operation op ends without having begun": [MAIN, RETURN],
-    "event 5 (operation_completed): operation op ends without having begun": [MAIN, CALL, RETURN, RETURN],
+    "event 3 (operation_completed): call op ends without having begun": [MAIN, RETURN],
+    "event 5 (operation_completed): call op ends without having begun": [MAIN, CALL, RETURN, RETURN],
     "event 3 (interrupt_resolved): question q was never asked": [MAIN, ANSWER],
     "event 5 (interrupt_resolved): question q is settled already": [MAIN, ASK, ANSWER, ANSWER],
     "event 4 (interrupt_raised): question q is open already": [MAIN, ASK, ASK],

@@ -9,6 +9,7 @@ from divebook.events.codec import by_hash
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
 from divebook.store.check import check
 from divebook.store.codec import KEY_VARIABLE, UNREADABLE, FernetCodec
+from divebook.store.summaries import StoredSummary
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, failed, log
 
@@ -23,6 +24,7 @@ def fill(store):
     store.append(ONE, [event(1, begun, path=""), done], 0)
     store.post(Message(ONE, "signal", "1", {"said": SECRET}, "ann", 1))
     store.put_checkpoint(ONE, 1, SECRET.encode())
+    store.put_summaries({ONE: StoredSummary(1, SECRET.encode())})
     store.append(ONE, [failed(3, error=SECRET)], 2)
     return [event(1, begun, path=""), done, failed(3, error=SECRET)]
 
@@ -40,6 +42,7 @@ def test_what_is_sealed_is_read_back(store):
     assert store.read(ONE) == events
     assert store.inbox(ONE)[0].payload == store.new_messages(0)[0].payload == {"said": SECRET}
     assert store.checkpoint(ONE) == (1, SECRET.encode())
+    assert store.summaries([ONE]) == {ONE: (1, SECRET.encode())}
     assert (store.record(ONE).error, store.record(ONE).note) == (SECRET, SECRET)
     assert store.records() == [store.record(ONE)]
     assert check(store).all_damages() == []
@@ -76,6 +79,7 @@ def test_without_the_key_it_is_refused_and_check_still_works(store):
             with pytest.raises(SealedError, match=why):
                 read(ONE)
         assert store.new_messages(0) == []
+        assert store.summaries([ONE]) == {}
         assert (store.record(ONE).error, store.record(ONE).status) == (UNREADABLE, "failed")
         assert check(store).ok
 

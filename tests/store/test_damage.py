@@ -12,12 +12,13 @@ from divebook.errors import CorruptStoreError
 from divebook.store import SqliteStore
 from divebook.store.check import check
 from divebook.store.owner import Owner
+from divebook.store.summaries import StoredSummary
 from tests.store.logs import ONE, TWO, log
 from tests.store.tampering import tamper
 
 
 def test_a_damaged_file_gives_what_was_written_or_an_error_of_ours():
-    counts, bad = try_many(seed=2, flips=240, cuts=60, changes=150, wals=20)
+    counts, bad = try_many(seed=2, flips=300, cuts=60, changes=150, wals=20)
     assert not bad
     for way, equal in (("bytes changed", 20), ("values changed", 5)):
         assert counts[way][EQUAL] > equal
@@ -74,6 +75,8 @@ OTHER_TYPES = [
     ("blobs", "data", "'x'"),
     ("checkpoints", "sequence", "'x'"),
     ("checkpoints", "data", "'x'"),
+    ("summaries", "sequence", "'x'"),
+    ("summaries", "data", "'x'"),
     ("messages", "payload", "7"),
     ("messages", "checksum", "NULL"),
     ("questions", "id", "x'ff'"),
@@ -87,6 +90,7 @@ def held(tmp_path_factory):
     with SqliteStore(path) as store:
         store.acquire(store.ids()[0], Owner.current())
         store.put_checkpoint(store.ids()[0], 1, b"x")
+        store.put_summaries({store.ids()[0]: StoredSummary(1, b"x")})
     return path
 
 

@@ -103,6 +103,7 @@ def harmless(seed=1):
     """Return 1,000 texts."""
     chance = random.Random(seed)
     makers = [_git, _uuid, _image, _number, _address, _sentence, _log, _path, _names, _base64, _hexdump, _table, _sha]
+    makers.append(_place)
     made = [*PROSE, *CODE]
     while len(made) < 1000:
         made.append(makers[len(made) % len(makers)](chance))
@@ -175,6 +176,14 @@ def _log(chance):
 def _path(chance):
     name, place = "_".join(chance.choice(WORDS) for _ in range(2)), chance.randrange(9)
     return f"/usr/lib/python3.1{place}/site-packages/{name}/tokens-{place}.py:{chance.randrange(999)}"
+
+
+def _place(chance):
+    """Return where something secret is, which is no secret."""
+    folder, name = _some(chance, ALNUM.lower(), 9), f"{chance.choice(WORDS)}{chance.randrange(99)}"
+    path = chance.choice(["/home/ann/{}/{}.json", "~/.{}/{}.pem", "/run/secrets/{}/{}", "C:\\Users\\{}\\{}.txt"])
+    told = ["PWD={}", "credentials: {}", "--credentials {}", "password='{}'", '{{"secret": "{}"}}', "export AUTH={}"]
+    return chance.choice(told).format(path.format(folder, name))
 
 
 def _names(chance):

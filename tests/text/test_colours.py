@@ -12,8 +12,10 @@ ROOT = Path(__file__).parents[2]
 TABLES = {"divebook/text/colours.py", "widgets/src/shared/colours.css"}
 PAPERS = {"light": (COLOURS["paper"].light, "#ffffff"), "dark": (COLOURS["paper"].dark, "#111111", "#212121")}
 """The ground of a page: our own, and those of JupyterLab's themes."""
-RAISED, HOVER = 0.05, 0.08
-"""How much ink is mixed into the paper of what is raised, or pointed at."""
+RAISED, HOVER = 0.04, 0.08
+"""How much of the shade is mixed into the paper of what is raised, or pointed at."""
+CARDS = ("bad", "warn", "added", "removed")
+"""What has a wash of its own to stand on, beside the paper."""
 LITERAL = re.compile(
     r"(?<![\w.&])#(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})\b(?!\()|\b(?:rgb|hsl)a?\(\s*\d", re.IGNORECASE
 )
@@ -44,8 +46,9 @@ def test_contrast_is_what_the_standard_says():
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_texts_can_be_read_on_what_they_stand_on(theme):
     colours = {name: getattr(colour, theme) for name, colour in COLOURS.items()}
-    grounds = [mixed(share, colours["ink"], paper) for paper, share in product(PAPERS[theme], (0, RAISED, HOVER))]
-    texts = list(product(("ink", "soft", "accent", "bad"), grounds))
+    grounds = [mixed(share, colours["shade"], paper) for paper, share in product(PAPERS[theme], (0, RAISED, HOVER))]
+    texts = list(product(("ink", "soft", "accent", *CARDS), grounds))
+    texts += [(name, colours[f"{card}-wash"]) for card in CARDS for name in ("ink", "soft", "accent", card)]
     texts += [(name, colours[name.removesuffix("-text")]) for name in colours if name.endswith("-text")]
     low = {(name, on): ratio for name, on in texts if (ratio := contrast(colours[name], on)) < 4.5}
     edges = product(("edge", "focus"), PAPERS[theme])

@@ -69,6 +69,35 @@ def test_secrets_of_the_environment_are_hidden(monkeypatch):
     assert Redactor().value(["tok-from-the-environment"]) == [HIDDEN]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/tmp/journeys/nb6/data.csv",
+        "/home/ann/.aws/creds-9f8a7b.json",
+        "~/keys/id_rsa.9f8a7b",
+        "../secrets/db.yaml",
+        "/srv/one9:/srv/two9",
+        "FILE:/tmp/krb5cc_1000",
+        "C:\\Users\\ann\\key9f8a.pem",
+        "\\\\server9\\share\\key.pem",
+        "/Users/ann/My Files/token 2.txt",
+    ],
+)
+def test_a_path_is_no_secret_under_whatever_name_it_stands(monkeypatch, path):
+    monkeypatch.setenv("PWD", path)
+    monkeypatch.setenv("SERVICE_CREDENTIALS", path)
+    redactor = Redactor()
+    redactor.learn({"password": path})
+    redactor.know(path)
+    shown = {"PWD": path, "secret": path, "text": f"read {path}/more, and password='{path}'"}
+    assert redactor.value(shown) == shown
+
+
+def test_what_only_begins_as_a_path_does_is_hidden():
+    secrets = ["/9j4AAQSkZJRgABAQEAYABgAAD", "/wJalr7UtnFEMI/K7MDENG/bPxRfiCYzKEY9", "~correct9horse", "./x9Kd+8Lq/2=="]
+    assert [Redactor().value({"secret": secret})["secret"] for secret in secrets] == [HIDDEN] * 4
+
+
 def test_places_on_the_disk_that_the_environment_names_are_no_secrets(monkeypatch, tmp_path):
     key_file = tmp_path / "credentials-of-the-service.json"
     key_file.touch()

@@ -2,11 +2,12 @@
 
 from divebook.engine.state import ExecutionState
 from divebook.events import Event, catalog
+from divebook.history.failures import ItemNames
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import Source
 from tests.engine.history import begun, events, step
 
-HEADER = {"execution_id": "exec_1", "status": "running", "workflow": "w", "now_us": 1}
+HEADER = {"execution_id": "exec_1", "status": "running", "live": True, "workflow": "w", "now_us": 1}
 GRAPH = {"steps": [], "edges": []}
 
 
@@ -23,7 +24,9 @@ class Log:
             read=self.read,
             subscribe=self.subscribe,
             subscribe_text=lambda _: lambda: None,
+            variables=list,
             question_id=ExecutionState("exec_1").question_id,
+            names=ItemNames(lambda span: span.name, {}),
         )
         self.feed = Feed(self.source)
 

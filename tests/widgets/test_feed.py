@@ -139,7 +139,7 @@ def test_a_detail_of_many_long_texts_stays_small():
 
 
 def test_a_detail_of_no_span_says_so():
-    assert log_error(Log()) == "there is no span 5"
+    assert log_error(Log()) == "there is no call 5"
 
 
 def log_error(log):
@@ -205,3 +205,13 @@ def test_a_persons_own_event_stands_on_the_timeline():
     spans = log.feed.frame()["spans"]
     assert spans["names"][spans["kind"][-1]] == "event"
     assert "found" in spans["names"][spans["label"][-1]]
+
+
+def test_a_call_that_begins_after_its_item_was_told_is_named_after_it_all_the_same():
+    log = Log()
+    item = catalog.IterationStarted(0, {"name": "certifi"})
+    log.write(*begun(), STEP, (item, "main", "s"))
+    assert texts(log.feed.frame()["spans"], "item")[-1] == "certifi"
+    call = catalog.OperationStarted("op_1", "action_execution", {"action_name": "Read"}, iteration_index=0)
+    log.feed.receive(log.write((call, "main", "s")))
+    assert texts(log.feed.frame()["spans"], "item") == ["certifi"]

@@ -28,11 +28,26 @@ TYPES = [
     "state",
     "event",
     "events",
+    "variables",
     "ack",
     "",
     "x" * 99,
 ]
-KEYS = ["type", "view", "since", "id", "interrupt_id", "response", "command", "first", "stop", "sequence", "after", "x"]
+KEYS = [
+    "type",
+    "view",
+    "since",
+    "id",
+    "interrupt_id",
+    "response",
+    "command",
+    "first",
+    "stop",
+    "sequence",
+    "after",
+    "version",
+    "x",
+]
 DEEP = [[]]
 for _ in range(2_000):
     DEEP = [DEEP]
@@ -87,7 +102,7 @@ def view_of(kind, world, execution):
         return InboxView(inbox_publisher_of(world), handlers)
     positions = Positions(execution.id)
     positions.extend(execution.history())
-    return replay.ReplayView(lambda: positions, "w")
+    return replay.ReplayView(lambda: positions, "w", dict)
 
 
 @pytest.mark.parametrize("kind", ["live", "inbox", "replay"])

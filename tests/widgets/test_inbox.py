@@ -175,3 +175,12 @@ def test_whoever_shows_it_hears_of_each_frame(view):
     clock.now += 1
     publisher.turn()
     assert heard == [False]
+
+
+def test_a_question_names_the_cell_that_began_its_run():
+    world = environment()
+    steps = [Step("ask", ask="which?")]
+    world.start(Workflow("w", steps), identity={"cell": {"cell": "a1b2", "ordinal": 0}}).wait(PATIENCE)
+    asking(world, "no cell")
+    cells = {asked["workflow"]: asked["cell"] for asked in InboxFeed(world).frame()["asked"]}
+    assert cells == {"w": "a1b2", "no cell": ""}

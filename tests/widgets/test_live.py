@@ -6,7 +6,7 @@ import types
 import pytest
 
 from divebook.errors import SetupError
-from divebook.widgets import following, live
+from divebook.widgets import follower, following, live
 from divebook.widgets.audience import SILENCE
 from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import publisher_of
@@ -110,6 +110,16 @@ def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch)
         following.built("live.js")
 
 
+def test_a_replay_in_the_view_is_answered(page):
+    page.say(type="hello", view="v", since=0)
+    page.say(type="events", view="v", after=0, stop=10_000)
+    events = page.wait_for("events")["events"]
+    page.say(type="state", view="v", sequence=events["sequence"][-1])
+    assert page.wait_for("state")["state"]["status"] == "completed"
+    page.say(type="event", view="v", sequence=1)
+    assert page.wait_for("event")["event"]["event_type"] == "execution_started"
+
+
 def test_a_retired_view_stays_until_the_last_page_has_let_go_of_it(page):
     for view in ("first", "second"):
         page.say(type="hello", view=view, since=0)
@@ -127,13 +137,13 @@ def test_a_view_that_nobody_looks_at_retires_at_once(page):
 
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
-    following.answer_while_busy(comm)
+    follower.answer_while_busy(comm)
     assert comm._reply_subshell_for is None
 
 
 def test_a_kernel_that_does_not_is_left_alone():
     comm = types.SimpleNamespace()
-    following.answer_while_busy(comm)
+    follower.answer_while_busy(comm)
     assert vars(comm) == {}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from divebook.widgets import following
 from divebook.widgets.offer import OfferView
-from divebook.widgets.protocol import Choice, Offer
+from divebook.widgets.protocol.questions import Choice, Offer
 
 OFFER = Offer(
     type="offer", view="", id="edited", text="it changed", choices=[Choice(name="again", label="Again", told="")]

@@ -7,6 +7,7 @@ import pytest
 
 from divebook.engine.evolve import evolve, fold
 from divebook.events import catalog
+from divebook.widgets import positions as module
 from divebook.widgets.positions import KEPT_EVERY, MAX_VALUES, Positions, reply_of, view_of
 from tests.engine.history import begun, events, step
 
@@ -102,6 +103,18 @@ def test_events_come_as_columns_with_what_tells_them_apart():
         ("state_mutated", "main", "a", "v1"),
         ("step_completed", "main", "a", ""),
     ]
+
+
+def test_wherever_a_page_can_go_to_a_state_is_near(monkeypatch):
+    log, folded = a_log(100), []
+    positions = Positions("exec_1", log, kept_every=10)
+    positions.block(0, 150)
+    evolve = module.evolve
+    monkeypatch.setattr(module, "evolve", lambda state, event: folded.append(event.sequence) or evolve(state, event))
+    for sequence in (150, 3, 149, 75):
+        folded.clear()
+        assert positions.state_at(sequence)["sequence"] == sequence
+        assert len(folded) < 10
 
 
 def test_a_log_that_grows_goes_on_and_a_gap_is_refused():

@@ -10,9 +10,8 @@ GENERATE = runpy.run_path(str(ROOT / "widgets" / "generate.py"))
 
 
 def test_the_generated_types_are_up_to_date():
-    source = (ROOT / "divebook" / "widgets" / "protocol.py").read_text(encoding="utf-8")
     generated = (ROOT / "widgets" / "src" / "protocol.ts").read_text(encoding="utf-8")
-    assert generated == GENERATE["typescript"](source), "run python widgets/generate.py"
+    assert generated == GENERATE["typescript"](GENERATE["sources"]()), "run python widgets/generate.py"
 
 
 def test_the_generated_styles_are_up_to_date():
@@ -22,11 +21,11 @@ def test_the_generated_styles_are_up_to_date():
 
 def test_docstrings_and_unions_come_along():
     source = 'class A(TypedDict):\n    """One."""\n\n    x: list[int] | None\n    """Two."""\n'
-    assert GENERATE["typescript"](source).endswith(
+    assert GENERATE["typescript"]([source]).endswith(
         "\n/** One. */\nexport interface A {\n  /** Two. */\n  x: number[] | null;\n}\n"
     )
 
 
 def test_a_type_that_typescript_cannot_be_told_is_named():
     with pytest.raises(TypeError, match=r"set\[int\]"):
-        GENERATE["typescript"]("class A(TypedDict):\n    x: set[int]\n")
+        GENERATE["typescript"](["class A(TypedDict):\n    x: set[int]\n"])

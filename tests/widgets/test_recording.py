@@ -12,7 +12,8 @@ from divebook.errors import SavedRunError
 from divebook.text import redaction
 from divebook.widgets import saved
 from divebook.widgets.positions import Positions
-from divebook.widgets.recording import NOT_SAVED, CleanRun, RecordedPositions
+from divebook.widgets.recorded import RecordedPositions
+from divebook.widgets.recording import CleanRun
 from divebook.widgets.saved import MAX_BYTES, pack, read_saved, saved_run
 from divebook.workflow.definition import Each, Workflow
 from divebook.workflow.step import Step
@@ -69,23 +70,25 @@ def test_what_is_too_large_loses_texts_first():
     assert (small["texts"], small["first"]) == (2000, 1) or (small["texts"], small["first"]) == (20_000, 1)
 
 
-def test_what_is_still_too_large_loses_its_oldest_events_and_says_so():
+def test_what_is_still_too_large_is_sampled_and_says_so():
     steps = [Step("a", script="[str(i * 7919 % 1009) for i in range(300)]", store="x")]
     steps.append(Step("b", each=Each(items=list(range(120)), as_="item"), script="str(item * 104729 % 10007)"))
     execution = run(Workflow("w", steps))
     whole, part = saved_run(execution, execution.history()), saved_run(execution, execution.history(), max_bytes=6000)
-    assert whole["first"] == 1
-    assert part["first"] > 1
+    assert (whole["format"], part["format"]) == (1, 2)
     assert len(json.dumps(part)) <= 6000
-    recorded = RecordedPositions(read_saved(part)[1], "/the/store.db")
+    recording = read_saved(part)[1]
+    recorded, kept = RecordedPositions(recording, "/the/store.db"), recording["events"]["sequence"]
     full = RecordedPositions(read_saved(whole)[1])
     assert recorded.total == full.total
-    assert recorded.state_at(full.total)["status"] == "completed"
-    block = recorded.block(part["first"] - 2, part["first"])
-    assert block["names"][block["type"][0]] == NOT_SAVED
-    assert len(block["type"]) == 2
-    with pytest.raises(IndexError, match=r"its log was in /the/store\.db"):
-        recorded.state_at(1)
+    assert recording["sample"] == f"Sample of {len(kept):,} of {full.total:,} events, with all failures and questions"
+    for sequence in (0, *kept):
+        assert recorded.state_at(sequence) == full.state_at(sequence) if sequence else True
+    for after, stop in ((0, full.total), (kept[1], kept[3])):
+        assert recorded.block(after, stop)["sequence"] == [one for one in kept if after < one <= stop]
+    missing = next(one for one in range(1, full.total) if one not in kept)
+    with pytest.raises(IndexError, match=rf"event {missing:,} is none of the .* holds; its log was in /the/store\.db"):
+        recorded.state_at(missing)
 
 
 def test_what_never_fits_leaves_the_ids_and_the_store(execution):
@@ -108,7 +111,7 @@ def test_a_long_run_is_cleaned_of_secrets_once_however_many_sizes_are_tried(monk
     monkeypatch.setattr(saved, "CleanRun", lambda *parts: made.append(CleanRun(*parts)) or made[0])
     monkeypatch.setattr(saved, "pack", lambda recording: cut.append(recording) or pack(recording))
     part = saved_run(execution, execution.history(), max_bytes=6000)
-    assert part["first"] > 1
+    assert part["format"] == 2
     assert len(made) == 1 < len(cut)
 
 
@@ -137,7 +140,8 @@ HOSTILE = {
     "columns of different lengths": lambda r: r["spans"]["start"].append(1),
     "a name that is not there": lambda r: r["events"]["type"].__setitem__(0, 10_000),
     "a negative place": lambda r: r["events"]["type"].__setitem__(0, -1),
-    "a first event out of this world": lambda r: r["events"].update(first=10**12),
+    "an event out of this world": lambda r: r["events"]["sequence"].__setitem__(-1, 10**12),
+    "events out of order": lambda r: r["events"]["sequence"].reverse(),
     "a change that is none": lambda r: r["changes"][0].append([1, 2]),
     "a list for an event": lambda r: r["data"].__setitem__(0, []),
     "a missing part": lambda r: r.pop("graph"),
@@ -173,6 +177,30 @@ def test_a_bomb_is_not_unpacked(packed, monkeypatch):
         read_saved({**packed, "recording": base64.b64encode(zlib.compress(b" " * 100_000)).decode()})
 
 
+def test_a_recording_of_the_newest_events_by_an_older_version_is_opened(execution, packed):
+    whole = RecordedPositions(read_saved(packed)[1])
+
+    def make_older(recording):
+        changes, events = recording["changes"], recording["events"]
+        recording.pop("sample")
+        events.pop("sequence")
+        events["first"] = 11
+        for name in ("time", "type", "path", "step", "text"):
+            events[name] = events[name][10:]
+        recording["base"] = whole.state_at(10)
+        for name in ("given", "came"):
+            recording["spans"].pop(name)
+        recording["changes"], recording["data"] = changes[10:], recording["data"][10:]
+
+    recording = read_saved(repacked(packed, make_older))[1]
+    older = RecordedPositions(recording)
+    assert recording["sample"] == f"The last {whole.total - 10} of {whole.total} events"
+    for sequence in range(10, whole.total + 1):
+        assert older.state_at(sequence) == whole.state_at(sequence)
+    with pytest.raises(IndexError, match="event 9 is none of the"):
+        older.state_at(9)
+
+
 def test_a_newer_format_asks_for_an_upgrade(packed):
     with pytest.raises(SavedRunError, match="upgrade divebook"):
-        read_saved({**packed, "format": 2})
+        read_saved({**packed, "format": 3})

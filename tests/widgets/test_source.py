@@ -5,9 +5,11 @@ from decimal import Decimal
 from divebook import Agent, ScriptedModel
 from divebook.agents.limits import TURNSTILES, Turnstile
 from divebook.bounds import Bounds
+from divebook.execution.answering import this_person
 from divebook.questions import Question
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
+from divebook.widgets import source
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.policies import Catch
@@ -32,6 +34,7 @@ def test_the_header_of_an_execution_that_somebody_paused_says_so():
     gate.opened.set()
     header = header_of(execution.wait(20))
     assert (header["status"], header["commands"]) == ("paused", ["resume", "cancel"])
+    assert execution.state.paused == f"paused by {this_person()}"
 
 
 def test_the_header_names_the_signal_that_is_waited_for_and_what_sends_it():
@@ -96,6 +99,16 @@ def test_a_question_has_every_field_a_view_needs():
     assert asked["data"] == {"choices": ["retry"], "big": str(2**60)}
     assert asked["question"] == "Again??"
     assert question_of(Question("ask_1", "checkpoint", "On?", settled_us=7))["answered_us"] == 7
+
+
+def test_what_checks_answers_is_loaded_while_a_person_reads(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(source, "load_soon", lambda: loaded.append("jsonschema"))
+    question_of(Question("ask_1", "clarification", "Which?"))
+    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}, status="resolved"))
+    assert loaded == []
+    question_of(Question("ask_1", "clarification", "Which?", schema={"type": "object"}))
+    assert loaded == ["jsonschema"]
 
 
 def test_the_gauges_are_the_bounds_that_there_are():

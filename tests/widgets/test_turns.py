@@ -14,7 +14,7 @@ from divebook.history.requests import requests_of
 from divebook.history.spans import spans_of
 from divebook.widgets.checking import checked
 from divebook.widgets.conversations import MOST_REQUESTS, MOST_TEXT, conversation_of, newest_conversations, shortened
-from divebook.widgets.protocol import Conversation, Sent
+from divebook.widgets.protocol.conversations import Conversation, Sent
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 

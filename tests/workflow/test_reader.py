@@ -136,8 +136,8 @@ Extra: 1
     assert "invalid response timeout" in lines[1]
     assert "Prompt must be a text, not a mapping" in lines[2]
     assert "old form" in lines[2]
-    assert 'edge to step "x" not found' in lines[3]
-    assert "step already registered: s" in lines[4]
+    assert "Next: there is no step 'x' (steps: s)" in lines[3]
+    assert "two steps are called 's' (lines 9 and 12)" in lines[4]
     assert "Retry must be" in lines[5]
     assert "write Retry: {Attempts: 3}" in lines[5]
 
@@ -152,7 +152,7 @@ Extra: 1
         ("Agents: [{Name: a, Provider: 'not a name'}]", 'unsupported provider: "not a name"'),
         ("Agents: [{Name: a, Provider: ''}]", 'unsupported provider: ""'),
         ("Agents: [{Goal: x}]", "agent name is required"),
-        ("Agents: [{Name: a}, {Name: a}]", "agent already registered: a"),
+        ("Agents: [{Name: a}, {Name: a}]", "two agents are called 'a'"),
         ("Agents: [{Name: a, ToolConfig: [a]}]", "ToolConfig must be a mapping"),
         ("Agents: [{Name: a, Context: [{}]}]", "context entry must specify exactly one of"),
         ("Agents: [{Name: a, Context: [{Text: x, Path: y}]}]", "context entry must specify exactly one of"),
@@ -168,7 +168,7 @@ Extra: 1
         ("MCPServers: [{Name: m, Type: pipe}]", "unsupported mcp server type: pipe"),
         ("MCPServers: [{Name: m, Type: stdio}]", "command is required for stdio mcp server"),
         ("MCPServers: [{Name: m, Type: http}]", "url is required for http mcp server"),
-        ("Documents: [{Name: a}, {Name: a}]", "document already registered: a"),
+        ("Documents: [{Name: a}, {Name: a}]", "two documents are called 'a'"),
         ("Steps: []", "steps belong under Workflows"),
         ("- a", "a definition is a mapping of keys to values, not a list"),
         ("just text", "a definition is a mapping of keys to values, not the text 'just text'"),
@@ -180,7 +180,7 @@ def test_what_is_wrong_in_a_file_is_said(text, message):
 
 def test_two_workflows_of_one_name_are_refused():
     one = "{Name: w, Steps: [{Name: s, Script: '1'}]}"
-    assert lines_of(f"Workflows:\n  - {one}\n  - {one}") == ["cell:3:12: workflow already registered: w"]
+    assert lines_of(f"Workflows:\n  - {one}\n  - {one}") == ["cell:3:12: two workflows are called 'w' (lines 2 and 3)"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Script: [1]}", "Script must be a text, not a list"),
         ("{Name: s, Action: a, Parameters: [1]}", "Parameters must be a mapping, not a list"),
         ("{Name: s, Action: a, Parameters: {a: [.inf]}}", "a must be a finite number"),
-        ("{Name: s, Script: '1', Catch: [{Step: nope}]}", 'Catch goes to step "nope"'),
+        ("{Name: s, Script: '1', Catch: [{Step: nope}]}", "Catch: there is no step 'nope' (steps: s)"),
         ("{Name: s, Script: '1', Catch: [{Errors: [E]}]}", "Catch needs a Step to go to"),
         ("{Name: s, Script: '1', Retry: {Attempts: 0}}", "Attempts must be 1 or more, not 0"),
         ("{Name: s, Script: '1', Retry: {Delay: 1}}", "write Seconds"),
@@ -236,10 +236,10 @@ def test_what_is_wrong_in_a_step_is_said(step, message):
     [
         ("Inputs: [{Name: a, As: b}]\n", "As has no effect (an input is known by its Name)"),
         ("Inputs: [{Type: int}]\n", "input name is required"),
-        ("Inputs: [{Name: a}, {Name: a}]\n", "input already registered: a"),
+        ("Inputs: [{Name: a}, {Name: a}]\n", "two inputs are called 'a'"),
         ("Output: {Type: int}\n", "output name is required"),
         ("Output: [a]\n", "or Outputs for a list"),
-        ("Output: {Name: a}\nOutputs: [{Name: a}]\n", "output already registered: a"),
+        ("Output: {Name: a}\nOutputs: [{Name: a}]\n", "two outputs are called 'a'"),
         ("Output: {Name: a, Document: d}\n", "Document has no effect"),
         ("Triggers: [{}]\n", "trigger name is required"),
     ],
@@ -329,7 +329,8 @@ def test_nameless_agents_of_the_old_system_are_numbered():
 @pytest.mark.parametrize("dialect", ["divebook", "dive"])
 def test_step_names_are_unique_in_both_dialects(dialect):
     text = steps("  - {Name: s, Script: '1'}", "  - {Name: s, Script: '1'}")
-    assert "step already registered: s" in step_error(text, dialect=dialect)[0]
+    told = {"divebook": "two steps are called 's' (lines 3 and 4)", "dive": "step already registered: s"}
+    assert told[dialect] in step_error(text, dialect=dialect)[0]
 
 
 def test_the_name_may_be_given_outside():

@@ -9,6 +9,9 @@ export interface Row {
   step?: string;
   type?: string;
   label?: string;
+  given?: string;
+  came?: string;
+  item?: string;
   status?: string;
   note?: string;
   start: number;
@@ -36,6 +39,9 @@ export function block(rows: readonly Row[]): SpanBlock {
     step: texts((row) => row.step ?? `s${row.id}`),
     type: texts((row) => row.type ?? "prompt"),
     label: texts((row) => row.label ?? ""),
+    item: texts((row) => row.item ?? ""),
+    given: texts((row) => row.given ?? ""),
+    came: texts((row) => row.came ?? ""),
     status: texts((row) => row.status ?? ((row.end ?? -1) < 0 ? "running" : "completed")),
     note: texts((row) => row.note ?? ""),
     start: numbers((row) => row.start),
@@ -65,8 +71,17 @@ export const HEADER: Header = {
   tool_calls: 0,
   spenders: [],
   gauges: [],
+  doing: "worked",
+  since_us: 1_000_000,
+  worked_us: 0,
+  waited_us: 0,
+  paused_us: 0,
+  stretches: [],
+  progress: [],
   durability: "durable",
   commands: ["pause", "cancel"],
+  failed: 0,
+  ways: [],
   waits: "",
 };
 
@@ -80,6 +95,7 @@ export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welc
     total: rows.length,
     spans: block(rows),
     header: HEADER,
+    failures: { total: 0, kept: "", shown: [] },
     questions: [],
     graph: { steps: [], edges: [] },
     streamed: [],
@@ -96,6 +112,7 @@ export function delta(rows: readonly Row[], more: Partial<Delta> = {}): Delta {
     total: 0,
     spans: block(rows),
     header: HEADER,
+    failures: null,
     questions: [],
     streamed: [],
     ...more,

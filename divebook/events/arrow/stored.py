@@ -81,6 +81,10 @@ class Arrow(Recorded):
             )
         return _home(self.kind).rows(self.open())
 
+    def head(self, count: int) -> list[Any]:
+        """Return the first rows, or values, as `plain` gives them, of a value of whatever size."""
+        return list(_home(self.kind).rows(self.open()[:count]))
+
     def summary(self) -> str:
         """Return class and shape: ``DataFrame 1,000 x 3``."""
         lengths = " x ".join(f"{length:,}" for length in self.shape)

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from divebook.engine.retries import Failure, retry_delay
+from divebook.engine.retries import Fault, retry_delay
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
@@ -89,7 +89,7 @@ class Visit:
             self._take(outcome)
             await self._complete(ProcessingStatus.SUCCESS)
             return Ended(self.envelope.get_output(stage.output_key) or {})
-        exhausted = Failure.of(outcome.error, "").reason
+        exhausted = Fault.of(outcome.error, "").reason
         if exhausted is None:
             return await self._failed(outcome)
         self._undo(before, outcome.trial)
@@ -138,7 +138,7 @@ class Visit:
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
-            is_last = retry_delay(self._policy, failures + 1, Failure.of(error, clean_text(error)), 0.0) is None
+            is_last = retry_delay(self._policy, failures + 1, Fault.of(error, clean_text(error)), 0.0) is None
             if is_last or trial.has_asked:
                 self._llm_calls += trial.llm_calls
                 return Failed(trial, error, self._is_at_work and self._stage.has_llm)

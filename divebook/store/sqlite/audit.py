@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any
 
 from divebook.errors import CorruptStoreError
-from divebook.store.sqlite import checkpoints, lists, messages, questions
+from divebook.store.sqlite import checkpoints, lists, messages, questions, summaries
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
@@ -78,7 +78,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")
-    for part in (messages, questions, lists):
+    for part in (messages, questions, lists, summaries):
         faults += part.find_faults(connection)
     return faults
 

@@ -10,7 +10,7 @@ from divebook.store.sqlite.leases import load_lease
 from divebook.store.sqlite.rows import RECORD, find, load_line
 from divebook.store.sqlite.schema import places_of
 
-TABLES = ("leases", "blob_uses", "checkpoints", "messages", "questions", "tags")
+TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags")
 """What belongs to executions, beside their events."""
 
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it

@@ -97,6 +97,11 @@ def note_tags(cursor: sqlite3.Cursor, key: int, began: int, tags: Iterable[str])
     cursor.executemany(_TAG, [(tag, began, key) for tag in tags])
 
 
+def forget_tags(cursor: sqlite3.Cursor, key: int) -> None:
+    """Have an execution found by no tag."""
+    cursor.execute("DELETE FROM tags WHERE key = ?", (key,))
+
+
 def find_faults(connection: sqlite3.Connection) -> list[str]:
     """Return which executions are not found by their tags."""
     strays = [execution_id for (execution_id,) in connection.execute(_STRAY).fetchall()]

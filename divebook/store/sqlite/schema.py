@@ -260,7 +260,19 @@ _SIXTH: Migration = (
 # damaged. Rows that are there already stay as they are, and so do the tables.
 _SEVENTH: Migration = ()
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH)
+# What lists show of an execution beside its row: a cached fold of its log (`divebook.store.summaries`).
+_EIGHTH: Migration = (
+    """
+    CREATE TABLE summaries (
+      key      INTEGER PRIMARY KEY,  -- executions.key
+      sequence INTEGER NOT NULL,     -- of the last event in the fold
+      checksum INTEGER NOT NULL,     -- of data
+      data     BLOB NOT NULL
+    )
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from divebook.engine.inbox import Message
 from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
-from divebook.store.base import EventStore
 from divebook.store.batches import Batch, PreparedBatch
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
-from divebook.store.log import MAX_CANDIDATES, Refusal
+from divebook.store.log import Refusal
 from divebook.store.owner import THIS_PROCESS, Owner
-from divebook.store.records import ExecutionRecord, RecordFilter
-from divebook.store.sqlite import blobs, checkpoints, deletion, leases, lists, messages, questions
+from divebook.store.records import ExecutionRecord
+from divebook.store.sqlite import blobs, checkpoints, deletion, leases, lists, messages
 from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import (
@@ -35,6 +34,7 @@ from divebook.store.sqlite.connections import (
 )
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
+from divebook.store.sqlite.listing import SqliteListing
 from divebook.store.sqlite.reach import load_record, reach_of
 from divebook.store.sqlite.rows import RECORD, Log, find, load_decoded, load_facts
 from divebook.store.sqlite.schema import check_current, migrate
@@ -53,7 +53,7 @@ T = TypeVar("T")
 _log = logger(__name__)
 
 
-class SqliteStore(EventStore):
+class SqliteStore(SqliteListing):
     """Logs in one file, shared by threads and processes.
 
     Parameters
@@ -367,33 +367,3 @@ class SqliteStore(EventStore):
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
             return load_record(connection, self._types, self._found(execution_id, row))
-
-    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        return self._listed(*lists.fitting(wanted, limit, offset))
-
-    def _unended(self) -> list[ExecutionRecord]:
-        return self._listed(lists.UNENDED, {})
-
-    def _listed(self, statement: str, asked: Mapping[str, Any]) -> list[ExecutionRecord]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
-            rows = connection.execute(statement, asked).fetchall()
-            return lists.sound(rows, lambda row: load_record(connection, self._types, row), self._warned)
-
-    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
-            rows = connection.execute(lists.ORPHANS, {"now": moment.wall}).fetchall()
-
-            def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
-                is_left = leases.is_left(row[0], row[lists.WIDTH :], moment)
-                return load_record(connection, self._types, row[: lists.WIDTH]) if is_left else None
-
-            return lists.sound(rows, load, self._warned)
-
-    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        with translated(self.location):
-            return questions.load_open(self._readers.get(), question_id)
-
-    def _candidates(self, prefix: str) -> list[str]:
-        with translated(self.location):
-            rows = self._readers.get().execute(lists.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
-        return [execution_id for (execution_id,) in rows]

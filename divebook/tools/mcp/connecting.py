@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import anyio.to_thread
@@ -132,8 +133,9 @@ async def _over_http(
             await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
     async def note(response: httpx2.Response) -> None:
-        told.status = response.status_code if response.is_error else 0
-        told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
+        if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
+            told.status = response.status_code if response.is_error else 0
+            told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
         if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
             response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):

@@ -37,6 +37,8 @@ MOST_NOTIFICATIONS = 10_000
 MOST_MALFORMED = 100
 """Messages that are none, such as what a server prints, before the connection is given up."""
 _LONGEST = 10_000
+_ERROR_RESPONSE = "Server returned an error response"
+"""What the SDK says of an HTTP status that is an error, whose number another answer may have replaced by then."""
 _SESSION_TERMINATED = "Session terminated"
 
 
@@ -253,8 +255,8 @@ class Connection:
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
             await self.close()
             return BrokenError("the server has ended the session", was_sent=False)
-        if self._told.status >= 500:
-            return BrokenError(self._told.text, was_sent=True)
+        if self._told.status >= 500 or (error.message == _ERROR_RESPONSE and not self._told.status):
+            return BrokenError(self._told.text or "HTTP error", was_sent=True)  # what came of it is not known
         if self._told.status in (401, 403, 429):
             return RefusedError(self._told.text)
         cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]

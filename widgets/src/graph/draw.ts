@@ -1,12 +1,16 @@
 // Draws a laid out workflow as SVG. Colour, a sign and the kind of line show the state.
 
-import type { GraphStep } from "../protocol";
+import type { GraphStep, StepProgress } from "../protocol";
+import { setText } from "../shared/dom";
 import { svg } from "../shared/svg";
 import { oneLine } from "../shared/text";
 import { HEIGHT, MOST_CONDITION, WIDTH, wordsOf, type PlacedEdge, type Point } from "./layout";
 import type { Lit, StepState } from "./lit";
 
-export const SIGNS: Record<Lit, string> = { pending: "○", running: "▸", waiting: "?", completed: "✓", failed: "✕", cancelled: "◼", caught: "↷" };
+export const SIGNS: Record<Lit, string> = { pending: "○", untaken: "–", running: "▸", stopped: "‖", waiting: "?", completed: "✓", failed: "✕", cancelled: "◼", caught: "↷" };
+export const WORDS: Record<Lit, string> = { pending: "not yet", untaken: "not taken", running: "running", stopped: "stopped in it", waiting: "waits for you", completed: "completed", failed: "failed", cancelled: "cancelled", caught: "failed, went on elsewhere" };
+/** What steps of a type are called, where it is not the type's own name. */
+const TYPES: Record<string, string> = { interrupt: "question" };
 const MOST_LETTERS = 14;
 const UNREAD = { "aria-hidden": "true" }; // the label says it all
 const DEPTH = 20; // how far ways back reach below the steps
@@ -14,7 +18,7 @@ const DEPTH = 20; // how far ways back reach below the steps
 /** A step on the page. */
 export interface Drawn {
   element: SVGGElement;
-  light(state: StepState): void;
+  light(state: StepState, progress: StepProgress | undefined): void;
 }
 
 /** Draws a step around its centre. */
@@ -23,20 +27,31 @@ export function drawStep(step: GraphStep, { x, y }: Point): Drawn {
   const sign = svg("text", { x: 14, y: HEIGHT / 2 + 5, class: "sign", "text-anchor": "middle", ...UNREAD });
   const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 3, class: "visits", "text-anchor": "end", ...UNREAD });
   const name = svg("text", { x: 27, y: HEIGHT / 2 - 2, class: "name", ...UNREAD }, oneLine(step.name, MOST_LETTERS));
-  const about = step.type + (step.each ? " · each item" : "");
+  const about = (TYPES[step.type] ?? step.type) + (step.each ? " · each item" : "");
   const type = svg("text", { x: 27, y: HEIGHT / 2 + 12, class: "type", ...UNREAD }, oneLine(about, 24));
   const box = svg("rect", { width: WIDTH, height: HEIGHT, rx: step.type === "prompt" ? 10 : 3, class: "box" });
   const behind = step.each && svg("rect", { x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 3, class: "box behind" });
   const parts = [title, behind, box, sign, name, type, visits].filter((part) => part !== false);
   const element = svg("g", { class: "step", role: "button", tabindex: -1, transform: `translate(${x - WIDTH / 2} ${y - HEIGHT / 2})` }, ...parts);
-  const light = (state: StepState): void => {
+  const light = (state: StepState, progress: StepProgress | undefined): void => {
+    const done = progress === undefined ? "" : doneOf(progress);
+    const told = done || (state.status === "waiting" || state.status === "untaken" ? WORDS[state.status] : about);
+    setText(type, oneLine(told, 24));
     element.setAttribute("data-status", state.status);
-    sign.textContent = SIGNS[state.status];
-    visits.textContent = state.visits > 1 ? `×${state.visits}` : "";
+    setText(sign, SIGNS[state.status]);
+    setText(visits, state.visits > 1 ? `×${state.visits}` : "");
     const times = state.visits > 1 ? `, ${state.visits} visits` : "";
-    title.textContent = `${oneLine(step.name, 400)} (${oneLine(about, 100)}): ${state.status}${times}`;
+    const how = [WORDS[state.status] + times, done].filter(Boolean).join(", ");
+    setText(title, `${oneLine(step.name, 400)} (${oneLine(about, 100)}): ${how}`);
   };
   return { element, light };
+}
+
+/** Returns how many items are done, and how many of them failed. */
+function doneOf({ done, total, failed }: StepProgress): string {
+  const count = (number: number): string => number.toLocaleString("en");
+  const part = total > 0 ? `${count(done)} of ${count(total)}` : `${count(done)} done`;
+  return failed > 0 ? `${part}, ${count(failed)} failed` : part;
 }
 
 /** Draws an edge with its condition. */

@@ -1,20 +1,21 @@
 // The workflow as a picture that shows where its execution stands; a step that is chosen filters the timeline.
 
-import type { Graph } from "../protocol";
+import type { Graph, StepProgress } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
-import { button, newId, ownKeys, setAttribute } from "../shared/element";
+import { button, newId, setAttribute } from "../shared/element";
 import { svg } from "../shared/svg";
-import { drawEdge, drawStep, SIGNS, type Drawn } from "./draw";
+import { drawEdge, drawStep, SIGNS, WORDS, type Drawn } from "./draw";
 import { HEIGHT, layout, WIDTH, type Layout } from "./layout";
-import { NOT_YET, type Lit, type StepState } from "./lit";
+import { NOT_TAKEN, NOT_YET, type Lit, type StepState } from "./lit";
 
 const PAD = 28;
+const ABOVE = 14;
 const [CLOSEST, FARTHEST] = [2.5, 0.05];
 const READABLE = 0.5; // below this scale texts are left out
 const AT_FIRST = 0.65;
 const DRAGGED = 4;
-const [LEAST_HIGH, MOST_HIGH] = [110, 420];
-const LEGEND: Lit[] = ["pending", "running", "waiting", "completed", "failed", "cancelled", "caught"];
+const [LEAST_HIGH, MOST_HIGH] = [72, 420];
+const LEGEND: Lit[] = ["pending", "untaken", "running", "stopped", "waiting", "completed", "failed", "cancelled", "caught"];
 
 /** What the graph needs of the view that embeds it. */
 export interface GraphHost {
@@ -45,25 +46,25 @@ export class GraphView implements View {
     this.#canvas = svg("svg", { role: "group", "aria-label": "Steps of the workflow; arrow keys go from step to step, Enter selects" }, svg("defs", {}, arrow), this.#scene);
     const tools = h(
       "div",
-      { class: "tools" },
+      { class: "seg", role: "group", "aria-label": "Zoom" },
       button("+", () => { this.#zoom(1.25); }, { class: "small", "aria-label": "Zoom in" }),
       button("−", () => { this.#zoom(0.8); }, { class: "small", "aria-label": "Zoom out" }),
       button("Fit", () => { this.fit(); this.#isMoved = true; }, { class: "small" }),
     );
-    this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, tools, this.#legend);
-    ownKeys(this.element);
+    this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, h("div", { class: "foot" }, this.#legend, tools));
     this.#listen();
     this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(AT_FIRST); });
     this.#resized.observe(this.#canvas);
   }
 
   /** Shows this workflow with these states; it is laid out again only if it is another. */
-  update(graph: Graph, states: ReadonlyMap<string, StepState>): void {
+  update(graph: Graph, states: ReadonlyMap<string, StepState>, progress: readonly StepProgress[] = [], isOver = false): void {
     if (graph !== this.#graph && JSON.stringify(graph) !== JSON.stringify(this.#graph)) this.#draw(graph);
     this.#graph = graph;
-    for (const [name, step] of this.#steps) step.light(states.get(name) ?? NOT_YET);
-    const there = new Set([...this.#steps.keys()].map((name) => (states.get(name) ?? NOT_YET).status));
-    setText(this.#legend, LEGEND.filter((status) => there.has(status)).map((status) => `${SIGNS[status]} ${status}`).join("   "));
+    const stateOf = (name: string): StepState => states.get(name) ?? (isOver ? NOT_TAKEN : NOT_YET);
+    for (const [name, step] of this.#steps) step.light(stateOf(name), progress.find((one) => one.step === name));
+    const there = new Set([...this.#steps.keys()].map((name) => stateOf(name).status));
+    setText(this.#legend, LEGEND.filter((status) => there.has(status)).map((status) => `${SIGNS[status]} ${WORDS[status]}`).join("   "));
   }
 
   /** Marks a step as chosen, without telling the host. */
@@ -79,12 +80,12 @@ export class GraphView implements View {
   fit(least = FARTHEST): void {
     const width = this.#canvas.clientWidth;
     const across = Math.max(least, Math.min((width - 2 * PAD) / this.#layout.width, 1)) || 1;
-    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * across + 2 * PAD));
+    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * across + 2 * ABOVE));
     this.#canvas.style.height = `${height}px`;
-    const scale = Math.max(least, Math.min(across, (height - 2 * PAD) / this.#layout.height));
-    const start = (size: number, room: number): number => Math.max(Math.min(PAD, room / 2), (room - size * scale) / 2);
+    const scale = Math.max(least, Math.min(across, (height - 2 * ABOVE) / this.#layout.height));
+    const start = (size: number, room: number, least: number): number => Math.max(Math.min(least, room / 2), (room - size * scale) / 2);
     this.#isMoved = false;
-    this.#view = { scale, x: start(this.#layout.width, width), y: start(this.#layout.height, height) };
+    this.#view = { scale, x: start(this.#layout.width, width, PAD), y: start(this.#layout.height, height, ABOVE) };
     this.#apply();
   }
 

@@ -2,8 +2,11 @@
 
 import type { QuestionView as Question } from "../protocol";
 
-/** How a step stands; `caught` has failed, and the path went on elsewhere. */
-export type Lit = "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "caught";
+/**
+ * How a step stands; `caught` has failed, and the path went on elsewhere; `untaken` never began, and the run is over;
+ * `stopped` has begun, and nothing drives the run.
+ */
+export type Lit = "pending" | "untaken" | "running" | "stopped" | "waiting" | "completed" | "failed" | "cancelled" | "caught";
 
 export interface StepState {
   status: Lit;
@@ -12,7 +15,8 @@ export interface StepState {
 }
 
 export const NOT_YET: StepState = { status: "pending", visits: 0 };
-const WORST_FIRST: Lit[] = ["running", "waiting", "failed", "cancelled", "caught", "completed"];
+export const NOT_TAKEN: StepState = { status: "untaken", visits: 0 };
+const WORST_FIRST: Lit[] = ["running", "stopped", "waiting", "failed", "cancelled", "caught", "completed"];
 
 /** A visit of a path to a step. */
 export interface Visit {
@@ -38,13 +42,14 @@ export class Tally {
     this.#reached.set(visit.path, Math.max(this.#reached.get(visit.path) ?? 0, visit.sequence));
   }
 
-  /** Returns the state of every step that has begun: what runs counts more than what is over, a failure more than a success. */
-  states(questions: Iterable<Question> = []): Map<string, StepState> {
+  /** Returns the state of every step that has begun: what runs (unless all `rests`) counts more than what is over, a failure more than a success. */
+  states(questions: Iterable<Question> = [], rests = false): Map<string, StepState> {
     const asked = new Set([...questions].filter(({ status }) => status === "pending").map(({ step, path }) => JSON.stringify([step, path])));
     const states = new Map<string, StepState>();
     for (const [step, byPath] of this.#latest) {
       const found = new Set([...byPath].map(([path, { status, sequence }]) => {
         if (status === "running" && asked.has(JSON.stringify([step, path]))) return "waiting";
+        if (status === "running" && rests) return "stopped";
         return status === "failed" && sequence < (this.#reached.get(path) ?? 0) ? "caught" : status; // its path has gone on
       }));
       states.set(step, { status: WORST_FIRST.find((one) => found.has(one)) ?? "running", visits: this.#visits.get(step)?.size ?? 0 });

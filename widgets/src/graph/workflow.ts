@@ -15,11 +15,11 @@ export function workflow(model: Model): View {
   const draw = (): void => {
     frame = 0;
     element.hidden = model.graph.steps.length < 2;
-    graph.update(model.graph, visits.tally().states(model.questions.values()));
+    graph.update(model.graph, visits.tally().states(model.questions.values(), model.rests), model.header?.progress, model.isOver);
   };
   const changed = (change: Change): void => {
     if (change === "filter") graph.select(model.step);
-    else if (frame === 0 && ["spans", "questions", "graph"].includes(change)) frame = requestAnimationFrame(draw);
+    else if (frame === 0 && ["spans", "questions", "graph", "header", "connection"].includes(change)) frame = requestAnimationFrame(draw);
   };
   const stop = model.on(changed);
   const destroy = (): void => {

@@ -32,7 +32,7 @@ export class Asking implements Follower {
   }
 
   take({ asked, hidden, last, now_us }: Inbox | InboxDelta): void {
-    for (const { question, workflow, execution_id } of asked) this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id] });
+    for (const { question, workflow, execution_id, cell } of asked) this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id], cell });
     [this.hidden, this.last, this.#nowUs, this.#toldAt] = [hidden, last, now_us, this.clock()];
     this.changed();
   }
@@ -41,7 +41,7 @@ export class Asking implements Follower {
   forget(asked: readonly Asked[]): void {
     const known = new Set(asked.map(({ question }) => question.interrupt_id));
     for (const [id, question] of this.questions) {
-      if (question.status === "pending" && !known.has(id)) this.questions.set(id, { ...question, status: "cancelled" });
+      if (question.status === "pending" && !known.has(id)) this.questions.set(id, { ...question, status: "cancelled", became: "withdrawn" });
     }
   }
 }
@@ -50,8 +50,8 @@ export class Asking implements Follower {
 export class InboxChannel extends Channel<Inbox | InboxDelta> {
   readonly #asking: Asking;
 
-  constructor(wire: Wire<Inbox | InboxDelta>, asking: Asking) {
-    super(wire, asking);
+  constructor(wire: Wire<Inbox | InboxDelta>, asking: Asking, isHosted?: () => boolean) {
+    super(wire, asking, isHosted);
     this.#asking = asking;
   }
 

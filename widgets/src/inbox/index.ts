@@ -3,24 +3,28 @@
 import type { RenderProps } from "@anywidget/types";
 import { away, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
+import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
+import { contain } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
+import { kernelStopped } from "../shared/words";
 import { Asking, InboxChannel } from "./inbox";
 import "./inbox.css";
 
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
-  detached: "detached: its kernel is gone; to go on, run the cell again",
+  detached: kernelStopped("go on."),
 };
 
 function render({ model: wire, el }: RenderProps): () => void {
   const asking = new Asking();
-  const channel = new InboxChannel(wire, asking);
+  const channel = new InboxChannel(wire, asking, () => isHosted(el));
   const answer = (id: string, response: unknown): ReturnType<InboxChannel["answer"]> => channel.answer(id, response);
   const prompt = new Prompt({ answer, away: away(asking), now: () => asking.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
+  contain(root);
   el.append(root);
   const forget = onThemeChange(root);
 

@@ -1,14 +1,14 @@
 // YAML in cells that begin with %%dive is coloured as YAML; such a cell is Python again when that line goes.
 
-import type { CodeModel, Languages, Panel, Tracker } from "./jupyterlab";
+import type { CodeModel, CodePanel, Languages, Tracker } from "./jupyterlab";
 
 const YAML = "text/x-yaml";
 const MAGIC = /^\s*%%dive(?:\s|$)/;
 
 /** Colours the cells of all notebooks, those included that are opened later. */
-export function highlight(tracker: Tracker, languages: Languages): void {
+export function highlight(tracker: Tracker<CodePanel>, languages: Languages): void {
   const seen = new WeakSet<CodeModel>();
-  const follow = (panel: Panel): void => {
+  const follow = (panel: CodePanel): void => {
     void panel.context.ready.then(() => {
       const look = (): void => {
         for (const { model } of panel.content.widgets) {
@@ -26,7 +26,7 @@ export function highlight(tracker: Tracker, languages: Languages): void {
   tracker.widgetAdded.connect((_, panel) => { follow(panel); });
 }
 
-function watch(model: CodeModel, panel: Panel, languages: Languages): void {
+function watch(model: CodeModel, panel: CodePanel, languages: Languages): void {
   const update = (): void => {
     const isYaml = MAGIC.test(model.sharedModel.getSource().slice(0, 400));
     if (isYaml && model.mimeType !== YAML) model.mimeType = YAML;

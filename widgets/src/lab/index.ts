@@ -1,8 +1,13 @@
 // The JupyterLab extension: a federated module, written by hand, so that no bundler of JupyterLab's is needed.
 
+import { goToLines } from "./go";
 import { highlight } from "./highlight";
-import type { Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Tracker } from "./jupyterlab";
+import { PLUGIN, tellOfQuestions } from "./asked";
+import { hostViews } from "./host";
+import type { App, CellActions, CellMaking, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette, PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker } from "./jupyterlab";
+import "./asked.css";
 import { MIME } from "./decode";
+import { offerPanel, type PanelPart } from "./panel";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
 import type { Load } from "../shared/later";
@@ -29,9 +34,45 @@ async function shared<T>(name: string): Promise<T> {
 async function extension(): Promise<unknown> {
   const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
   const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
-  const activate = (_: unknown, tracker: Tracker, languages: Languages): void => { highlight(tracker, languages); };
+  const activate = (_: unknown, tracker: Tracker, languages: Languages): void => {
+    highlight(tracker, languages);
+    goToLines(tracker);
+  };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
-  return [{ id: "divebook:highlight", description: "Colours %%dive cells as YAML.", autoStart: true, requires, activate }];
+  const colours = { id: "divebook:highlight", description: "Colours %%dive cells as YAML, and goes to lines of cells.", autoStart: true, requires, activate };
+  return [colours, await views(), await questions(), await panel()];
+}
+
+async function views(): Promise<unknown> {
+  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
+  const { Panel } = await shared<{ Panel: PanelClass }>("@lumino/widgets");
+  const activate = (_: unknown, tracker: Tracker): void => { hostViews(tracker, Panel); };
+  return { id: "divebook:views", description: "Shows live views, and what is saved of them once their kernel is gone.", autoStart: true, requires: [INotebookTracker], activate };
+}
+
+async function questions(): Promise<unknown> {
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellActions }>("@jupyterlab/notebook");
+  const { Notification: notices } = await shared<{ Notification: Notices }>("@jupyterlab/apputils");
+  const { Widget } = await shared<{ Widget: LuminoWidgetClass }>("@lumino/widgets");
+  const { ISettingRegistry } = await shared<{ ISettingRegistry: unknown }>("@jupyterlab/settingregistry");
+  const { IStatusBar } = await shared<{ IStatusBar: unknown }>("@jupyterlab/statusbar");
+  const activate = (app: App, tracker: Tracker, bar: StatusBar | null, settings: SettingRegistry | null): void => {
+    addStyle();
+    tellOfQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
+  };
+  return { id: PLUGIN, description: "Tells of questions.", autoStart: true, requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry], activate };
+}
+
+async function panel(): Promise<unknown> {
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellMaking }>("@jupyterlab/notebook");
+  const { ICommandPalette } = await shared<{ ICommandPalette: unknown }>("@jupyterlab/apputils");
+  const { Widget } = await shared<{ Widget: SideWidgetClass }>("@lumino/widgets");
+  const script = (): Promise<{ default: PanelPart }> => import(/* @vite-ignore */ new URL("panel.js", address).href) as Promise<{ default: PanelPart }>;
+  const activate = (app: PanelApp, tracker: FrontTracker, palette: Palette | null): void => {
+    addStyle();
+    offerPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: script }, palette);
+  };
+  return { id: "divebook:runs", description: "Shows runs and questions beside the notebook.", autoStart: true, requires: [INotebookTracker], optional: [ICommandPalette], activate };
 }
 
 async function mimeExtension(): Promise<unknown> {

@@ -4,6 +4,26 @@ export interface Signal<S, A> {
   connect: (slot: (sender: S, args: A) => void) => boolean;
 }
 
+/** A conversation with a kernel. */
+export interface Comm {
+  readonly commId: string;
+  onMsg: (message: { content: { data: unknown } }) => void;
+  onClose: () => void;
+  send: (data: unknown) => unknown;
+}
+
+export interface Kernel {
+  readonly id: string;
+  readonly clientId: string;
+  readonly username: string;
+  hasComm: (id: string) => boolean;
+  createComm: (target: string, id: string) => Comm;
+  registerCommTarget: (target: string, opened: (comm: Comm) => void) => void;
+  sendControlMessage: (request: object, expectsReply: true) => { done: Promise<{ content: { comms?: Record<string, unknown> } }> };
+  statusChanged: Signal<unknown, string>;
+  disposed: Signal<unknown, unknown>;
+}
+
 export interface CodeModel {
   type: string;
   mimeType: string;
@@ -11,7 +31,27 @@ export interface CodeModel {
   mimeTypeChanged: Signal<unknown, unknown>;
 }
 
-export interface Panel {
+/** A cell of a notebook; of code, it says whether it runs or is queued. */
+export interface Cell {
+  readonly node: HTMLElement;
+  model: CodeModel & { id: string; executionState?: string };
+  /** Until then it has no editor: those that are out of sight have none. */
+  readonly ready: Promise<void>;
+  readonly editor: {
+    lineCount: number;
+    setCursorPosition: (place: { line: number; column: number }) => void;
+    revealPosition: (place: { line: number; column: number }) => void;
+    focus: () => void;
+  } | null;
+}
+
+/** The title of a tab. */
+export interface Title {
+  className: string;
+}
+
+/** A notebook, as far as its code goes. */
+export interface CodePanel {
   context: { ready: Promise<void> };
   content: {
     codeMimetype: string;
@@ -21,9 +61,92 @@ export interface Panel {
   };
 }
 
-export interface Tracker {
-  forEach: (visit: (panel: Panel) => void) => void;
-  widgetAdded: Signal<unknown, Panel>;
+/** A notebook with its toolbar. */
+export interface Panel extends CodePanel {
+  readonly id: string;
+  readonly node: HTMLElement;
+  readonly title: Title;
+  readonly isDisposed: boolean;
+  sessionContext: {
+    ready: Promise<void>;
+    session: { kernel: Kernel | null } | null;
+    kernelChanged: Signal<unknown, { newValue: Kernel | null }>;
+  };
+  content: Omit<CodePanel["content"], "widgets"> & {
+    widgets: readonly Cell[];
+    activeCellIndex: number;
+    readonly activeCell: { model: { sharedModel: { setSource: (source: string) => void } } } | null;
+    rendermime: RenderMime;
+    mode: "command" | "edit";
+    scrollToItem: (index: number, align: "smart" | "center") => Promise<void>;
+  };
+}
+
+/** What happens to cells, of all notebooks. */
+export interface CellActions {
+  executionScheduled: Signal<unknown, { notebook: unknown }>;
+  executed: Signal<unknown, unknown>;
+}
+
+/** JupyterLab itself. */
+export interface App {
+  shell: { activateById: (id: string) => void };
+  commands: { hasCommand: (id: string) => boolean; execute: (id: string) => Promise<unknown> };
+}
+
+/** What a plugin with a panel and commands of its own needs of JupyterLab. */
+export interface PanelApp extends App {
+  shell: App["shell"] & { add: (widget: SideWidget, area: "right", options: { rank: number }) => void };
+  commands: App["commands"] & { addCommand: (id: string, command: { label: string; caption: string; execute: () => void }) => unknown };
+}
+
+/** The list of commands that a person searches. */
+export interface Palette {
+  addItem: (item: { command: string; category: string }) => unknown;
+}
+
+/** The notebooks of the page, and which of them is in front. */
+export interface FrontTracker extends Tracker {
+  readonly currentWidget: Panel | null;
+  currentChanged: Signal<unknown, unknown>;
+}
+
+/** What makes a cell and runs it. */
+export interface CellMaking {
+  insertBelow: (notebook: Panel["content"]) => void;
+  run: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
+}
+
+/** What can be pressed in a notification. */
+export interface NoticeAction {
+  label: string;
+  displayType?: "accent" | "default" | "link";
+  callback: () => void;
+}
+
+/** JupyterLab's notifications. */
+export interface Notices {
+  emit: (message: string, type: "default", options: { autoClose: false; actions: NoticeAction[] }) => string;
+  dismiss: (id: string) => void;
+}
+
+export interface StatusBar {
+  registerStatusItem: (id: string, item: { item: LuminoWidget; align: "left" | "right"; rank: number; isActive: () => boolean }) => unknown;
+}
+
+/** The settings of a plugin. */
+export interface Settings {
+  get: (name: string) => { composite: unknown };
+  changed: Signal<unknown, unknown>;
+}
+
+export interface SettingRegistry {
+  load: (plugin: string) => Promise<Settings>;
+}
+
+export interface Tracker<P = Panel> {
+  forEach: (visit: (panel: P) => void) => void;
+  widgetAdded: Signal<unknown, P>;
 }
 
 /** The languages of editors; each is loaded when first wanted. */
@@ -33,11 +156,42 @@ export interface Languages {
 
 export interface MimeModel {
   data: Record<string, unknown>;
+  metadata: Record<string, unknown>;
+  trusted: boolean;
+  setData: (options: object) => void;
 }
 
 /** A widget of Lumino, as far as a renderer needs it. */
 export interface LuminoWidget {
   readonly node: HTMLElement;
+  readonly isDisposed: boolean;
+  addClass(name: string): void;
+  setHidden(isHidden: boolean): void;
   dispose(): void;
 }
-export type LuminoWidgetClass = new () => LuminoWidget;
+export type LuminoWidgetClass = new (options?: { node: HTMLElement }) => LuminoWidget;
+
+/** A widget with a tab at the side. */
+export interface SideWidget extends LuminoWidget {
+  id: string;
+  readonly title: { label: string; caption: string };
+}
+export type SideWidgetClass = new (options: { node: HTMLElement }) => SideWidget;
+
+/** A widget that holds others. */
+export interface LuminoPanel extends LuminoWidget {
+  addWidget(widget: LuminoWidget): void;
+}
+export type PanelClass = new () => LuminoPanel;
+
+export interface Renderer extends LuminoWidget {
+  renderModel(model: MimeModel): Promise<void>;
+}
+
+/** Who knows how outputs are shown; each notebook has its own. */
+export interface RenderMime {
+  addFactory: (factory: { safe: boolean; mimeTypes: string[]; createRenderer: () => Renderer }, rank: number) => void;
+  getFactory: (type: string) => unknown;
+  createRenderer: (type: string) => Renderer;
+  preferredMimeType: (data: Record<string, unknown>, safe: "any" | "ensure") => string | undefined;
+}

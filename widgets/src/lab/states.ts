@@ -1,37 +1,34 @@
 // The states of a recording: the first one, and what each event changed, put together again.
 
 import type { EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
-import type { ReplayHost } from "../replay/replay";
+import type { Replay, ReplayHost } from "../replay/replay";
+import type { Filled } from "../replay/stepping";
 
 const KEPT_EVERY = 200;
-const NOT_SAVED = "not in this notebook";
 
 /** Values by part, and by name within it; those that are whole have the name "". */
 type Cells = Map<string, Map<string, unknown>>;
 
 /** Answers what a replay asks, from a recording alone. */
-export class RecordedHost implements ReplayHost {
+export class RecordedHost implements Filled {
   readonly #recording: Recording;
   readonly #kept: Cells[];
+  readonly #rows: Map<number, number>;
 
   constructor(recording: Recording) {
     this.#recording = recording;
     this.#kept = [takenApart(recording.base)];
+    const { sequence } = recording.events;
+    this.#rows = new Map([[(sequence[0] ?? 1) - 1, -1], ...sequence.map((one, row): [number, number] => [one, row])]);
   }
 
-  /** The events, with a word for those before them that were not saved. */
-  get blocks(): EventBlock[] {
-    const { events } = this.#recording;
-    const missing = events.first - 1;
-    if (missing === 0) return [events];
-    const nothing = new Array<number>(missing).fill(0);
-    const absent = new Array<number>(missing).fill(1);
-    return [{ first: 1, origin_us: events.origin_us, names: ["", NOT_SAVED], time: nothing, type: absent, path: nothing, step: nothing, text: nothing }, events];
+  get events(): EventBlock {
+    return this.#recording.events;
   }
 
   /** Sequence number of the last event. */
   get last(): number {
-    return this.#recording.events.first - 1 + this.#recording.changes.length;
+    return this.events.sequence.at(-1) ?? 0;
   }
 
   // eslint-disable-next-line @typescript-eslint/require-await -- others have to ask a kernel
@@ -46,11 +43,16 @@ export class RecordedHost implements ReplayHost {
     return { sequence, event_type: events.names[events.type[row] ?? 0] ?? "", recorded_us: recorded, data: data[row] ?? {} };
   };
 
+  // eslint-disable-next-line @typescript-eslint/require-await -- same
+  async fill(replay: Replay): Promise<void> {
+    replay.take(this.events);
+  }
+
+  close(): void { /* nothing is open */ }
+
   #row(sequence: number): number {
-    const row = sequence - this.#recording.events.first;
-    if (row < -1 || sequence > this.last) {
-      throw new Error(`Only events ${this.#recording.events.first.toLocaleString("en")} to ${this.last.toLocaleString("en")} are in this notebook.`);
-    }
+    const row = this.#rows.get(sequence);
+    if (row === undefined) throw new Error(`Event ${sequence.toLocaleString("en")} is not in this notebook.`);
     return row;
   }
 

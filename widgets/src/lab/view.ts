@@ -2,21 +2,22 @@
 
 import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
+import { contain } from "../shared/keys";
 import { type Host, later, type Load } from "../shared/later";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
+import { moment } from "../shared/times";
 import { valueText } from "../shared/values";
 import { tabs } from "../live/tabs";
-import { answerText } from "../prompt/answers";
-import { Replay } from "../replay/replay";
-import { reveal, timeline } from "../timeline";
-import { header } from "../timeline/header";
+import { closedSign, closedText } from "../prompt/answers";
+import { stepping } from "../replay/stepping";
+import "../replay/replay.css";
+import { header } from "../head/header";
 import { decode, checkSaved } from "./decode";
 import { RecordedHost } from "./states";
 import "../live/live.css";
 import "./lab.css";
 
-const TERMINAL = ["completed", "failed", "cancelled", "moved", "continued_as_new", "picture"];
 const MOST_VALUES = 50;
 const MOST_VALUE = 4_000;
 const OPEN_BELOW = 1_500;
@@ -26,59 +27,53 @@ export async function savedRun(data: unknown, plain: unknown, load: Load): Promi
   try {
     const saved = checkSaved(data);
     const recording = await decode(saved);
-    return TERMINAL.includes(saved.status) ? opened(saved, recording, load) : folded(saved, recording, load);
+    return opened(saved, recording, load);
   } catch (error) {
     return refused(data, error instanceof Error ? error.message : String(error), typeof plain === "string" ? plain : "");
   }
 }
 
-/** A run that had not ended when it was saved: the live view, if there is one, stands above it. */
-function folded(saved: PackedRun, recording: Recording, load: Load): View {
-  let view: View | null = null;
-  const told = `${oneLine(saved.workflow, 80)}: ${oneLine(saved.status, 20)} when its cell ended`;
-  const element = h("details", { class: "divebook db-saved db-folded" }, h("summary", {}, told), h("p", { class: "db-origin" }, ...goingOn(saved)));
-  element.addEventListener("toggle", () => {
-    if (view !== null) return;
-    view = opened(saved, recording, load);
-    element.append(view.element);
-  });
-  return { element, destroy: () => { view?.destroy(); } };
-}
-
 function refused(data: unknown, why: string, plain: string): View {
   const store = typeof data === "object" && data !== null && "store" in data && typeof data.store === "string" ? data.store : "";
   const where = store === "" ? "" : ` Its log was in ${oneLine(store, 200)}.`;
-  const told = h("p", { class: "db-refused", role: "note" }, `This run cannot be stepped through here: ${oneLine(why, 300)}.${where}`);
+  const told = h("p", { class: "db-refused", role: "note" }, `This run cannot be replayed here: ${oneLine(why, 300)}.${where}`);
   const element = h("div", { class: "divebook db-saved" }, told, plain === "" ? false : longText(plain));
+  contain(element);
   return { element, destroy: () => undefined };
 }
 
 function opened(saved: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
   const kept = new RecordedHost(recording);
-  const root = h("div", { class: "divebook db-root db-saved", "data-lm-suppress-shortcuts": "true" });
+  const root = h("div", { class: "divebook db-root db-saved" });
+  contain(root);
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
-    detail: (id: number, receive: (detail: Detail) => void): void => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
   };
-  const step = stepping(kept);
-  const picture = timeline(root, model, connection);
+  const step = stepping(() => kept);
   const host: Host = {
+    root,
+    detail: (id, receive) => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
     conversation: (id, _since, receive) => { receive(recorded(recording, id, kept.last)); },
+    variables: (_version, receive) => { receive({ type: "variables", view: "", version: 1, variables: recording.variables }); },
     sent: undefined,
     placeCard: () => undefined,
     gatherCards: () => undefined,
-    reveal: (id) => { reveal(model, picture, id); },
+    control: connection.control,
+    replay: (sequence) => { step.go(sequence); },
   };
+  const picture = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+  const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
+  const values = later(model, () => recording.variables.length > 0, () => load("variables"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(model, connection), results(kept), answers(recording.questions), choice, chat, workflow, picture, step];
+  const views: View[] = [header(root, model, connection), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, values, step]; // as in the live view
   const [top, ...rest] = views.map((view) => view.element);
-  root.append(top ?? "", h("p", { class: "db-origin" }, origin(saved, recording), ...goingOn(saved)), ...rest);
+  root.append(top ?? "", h("p", { class: "db-origin", hidden: recording.sample === "" && saved.next === "" && recording.header.ended_us !== null }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");
-  model.welcome({ type: "welcome", view: "", since: 0, last: kept.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "" }, questions: recording.questions, graph: recording.graph, streamed: [] });
+  model.welcome({ type: "welcome", view: "", since: 0, last: kept.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "", ways: recording.header.ways.filter(({ name }) => name === "replay") }, failures: recording.failures, questions: recording.questions, graph: recording.graph, streamed: [] });
   const destroy = (): void => {
     views.forEach((view) => { view.destroy(); });
     root.remove();
@@ -86,9 +81,10 @@ function opened(saved: PackedRun, recording: Recording, load: Load): View {
   return { element: root, destroy };
 }
 
-function origin(saved: PackedRun, { events }: Recording): string {
-  const cut = events.first > 1 ? ` Only its last ${events.type.length.toLocaleString("en")} of ${saved.total.toLocaleString("en")} events were saved; the others were in ${oneLine(saved.store, 200)}.` : "";
-  return `Shown from the notebook itself: no kernel is needed.${cut}`;
+/** When it stood like this, what is not here, and where it is. */
+function origin(saved: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
+  const stood = ended === null ? `As it stood at ${moment(now)}; it may have gone on since. ` : "";
+  return stood + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(saved.store, 200)}. `);
 }
 
 /** Returns what was said in a turn, as far as the notebook has it. */
@@ -106,17 +102,17 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
 
 /** What to type in order to go on, where there is a kernel and the store. */
 function goingOn({ next }: PackedRun): Node[] {
-  return next === "" ? [] : [document.createTextNode(" To look again or go on: "), h("code", {}, oneLine(next, 200))];
+  return next === "" ? [] : [document.createTextNode("To look again or go on: "), h("code", {}, oneLine(next, 200))];
 }
 
-/** The declared outputs, or the variables where there are none. */
-function results(host: RecordedHost): View {
+/** The declared outputs; in an older recording of a run without any its variables, which have no pane there. */
+function results(host: RecordedHost, recording: Recording): View {
   const body = h("div");
   const summary = h("summary");
   const element = h("details", { class: "db-workflow db-results", open: true, hidden: true }, summary, body);
   void host.stateAt(host.last).then(({ outputs, variables }) => {
     const declared = Object.entries(outputs);
-    const values = declared.length > 0 ? declared : Object.entries(variables);
+    const values = declared.length > 0 ? declared : recording.variables.length > 0 ? [] : Object.entries(variables);
     element.hidden = values.length === 0;
     summary.textContent = `${declared.length > 0 ? "Outputs" : "Variables"} (${values.length})`;
     body.replaceChildren(...values.slice(0, MOST_VALUES).map(([name, value]) => {
@@ -131,24 +127,9 @@ function results(host: RecordedHost): View {
 /** What people were asked, and what they said. */
 function answers(questions: Question[]): View {
   const entries = questions.map((asked) => {
-    const by = asked.answered_by === null ? "" : ` (by ${oneLine(asked.answered_by, 80)})`;
-    const said = ["pending", "expired", "cancelled"].includes(asked.status) ? asked.status : `${answerText(asked)}${by}`;
+    const said = asked.status === "pending" ? "open" : `${closedSign(asked)} ${closedText(asked)}`;
     return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(asked.question, 2000), h("div", { class: "db-answer", dir: "auto" }, `→ ${said}`));
   });
   const element = h("details", { class: "db-workflow", open: true, hidden: entries.length === 0 }, h("summary", {}, `Questions (${entries.length})`), ...entries);
   return { element, destroy: () => { element.remove(); } };
-}
-
-/** The replay, made when it is unfolded. */
-function stepping(host: RecordedHost): View {
-  let replay: Replay | null = null;
-  const element = h("details", { class: "db-table db-stepping" }, h("summary", {}, "Step through"));
-  element.addEventListener("toggle", () => {
-    if (replay !== null) return;
-    replay = new Replay(host);
-    for (const block of host.blocks) replay.take(block);
-    element.append(replay.element);
-    replay.go(host.last);
-  });
-  return { element, destroy: () => { replay?.destroy(); } };
 }

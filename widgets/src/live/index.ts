@@ -2,12 +2,14 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { BundleName, QuestionView as Question } from "../protocol";
+import { isHosted } from "../shared/channel";
 import { Connection } from "../shared/connection";
 import { h, type View } from "../shared/dom";
+import { contain } from "../shared/keys";
 import { Model } from "../shared/model";
 import { type Host, later, moduleOf } from "../shared/later";
-import { reveal, timeline } from "../timeline";
-import { header } from "../timeline/header";
+import { onThemeChange } from "../shared/theme";
+import { header } from "../head/header";
 import { questions } from "./questions";
 import { tabs } from "./tabs";
 import "./live.css";
@@ -19,23 +21,33 @@ interface State {
 
 function render({ model: wire, el }: RenderProps<State>): () => void {
   const model = new Model();
-  const root = h("div", { class: "divebook db-root", "data-lm-suppress-shortcuts": "true" });
+  const root = h("div", { class: "divebook db-root" });
+  contain(root);
   el.append(root);
-  const connection = new Connection(wire, model);
+  const forgetTheme = onThemeChange(root);
+  const connection = new Connection(wire, model, () => isHosted(el));
   const load = async (name: BundleName): Promise<unknown> => moduleOf(await connection.bundle(name));
   const asked = questions(model, connection);
-  const picture = timeline(root, model, connection);
   const host: Host = {
+    root,
+    detail: (id, receive) => { connection.detail(id, receive); },
     conversation: (id, since, receive) => { connection.conversation(id, since, receive); },
+    variables: (version, receive) => { connection.variables(version, receive); },
     sent: (id, receive) => { connection.sent(id, receive); },
     placeCard: (id, place) => { asked.prompt.place(id, place); },
     gatherCards: () => { asked.prompt.gather(); },
-    reveal: (id) => { reveal(model, picture, id); },
+    control: (command) => connection.control(command),
+    replay: undefined, // until that part is here
+    wire,
   };
+  const picture = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+  const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
+  const values = later(model, () => model.spans.total > 0, () => load("variables"), host);
+  const steps = later(model, () => model.isOver, () => load("stepping"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(model, connection), asked, choice, chat, workflow, picture];
+  const views: View[] = [header(root, model, connection), failure, asked, choice, chat, workflow, picture, values, steps];
   const undo = model.on((change) => { if (change === "view" && model.view !== "chat") host.gatherCards(); });
   root.append(...views.map((view) => view.element));
   for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);
@@ -43,6 +55,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   return () => {
     connection.close();
     undo();
+    forgetTheme();
     views.forEach((view) => { view.destroy(); });
     root.remove();
   };

@@ -10,10 +10,10 @@ import type { Model } from "../shared/model";
 /** Shows the questions of a model and sends what is answered. */
 export function questions(model: Model, connection: Connection): View & { prompt: Prompt } {
   const answer = (id: string, response: unknown): ReturnType<Connection["answer"]> => connection.answer(id, response);
-  const prompt = new Prompt({ answer, away: away(model), now: () => model.originUs + model.now(), drafts });
-  const update = (): void => { prompt.update([...model.questions.values()]); };
+  const prompt = new Prompt({ answer, away: away(model), now: () => model.originUs + model.now(), drafts, execution: () => model.header?.execution_id ?? "" });
+  const update = (): void => { prompt.update([...model.questions.values()].filter(({ status }) => status !== "pending" || !model.isOver)); }; // what has ended asks again once it is resumed
   const stop = model.on((change) => {
-    if (change === "questions") update();
+    if (change === "questions" || change === "header") update();
     else if (change === "connection") prompt.reach();
   });
   const destroy = (): void => {

@@ -4,12 +4,14 @@ import type { RenderProps } from "@anywidget/types";
 import type { Offer } from "../protocol";
 import { Channel, type Follower, type Wire } from "../shared/channel";
 import { h, setText } from "../shared/dom";
-import { button, ownKeys } from "../shared/element";
+import { button } from "../shared/element";
+import { contain } from "../shared/keys";
 import type { Connected } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
+import { kernelStopped } from "../shared/words";
 import "./offer.css";
 
-const GONE = "Detached: the kernel is gone. Run the cell again to choose here.";
+const GONE = kernelStopped("choose here.");
 
 /** What is known of the kernel. */
 class Standing implements Follower {
@@ -71,7 +73,7 @@ function render({ model: wire, el }: RenderProps): () => void {
     setText(status, isGone ? GONE : said);
   }
 
-  ownKeys(root);
+  contain(root);
   el.append(root);
   const forget = onThemeChange(root);
   return () => {

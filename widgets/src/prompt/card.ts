@@ -2,16 +2,20 @@
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
-import { two } from "../shared/format";
 import { oneLine } from "../shared/text";
+import { branchOf } from "../shared/words";
+import { ago, countdown } from "../shared/times";
 import { shown, valueText } from "../shared/values";
-import { asking, factsOf, KINDS, valueView, type Action, type Asking } from "./kinds";
-import { isRecord, titleOf } from "./schema";
+import { asking, factsOf, forOthers, KINDS, valueView, type Action, type Asking } from "./kinds";
+import { asSchema, isRecord, titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
 
 const URGENT_US = 60_000_000;
 const MOST_TEXT = 10_000;
 const LONG = 400; // from here on a text may have to be scrolled
+const UNFIT = "Not sent: correct what is marked.";
+const DIGIT = /^[1-9]$/;
+const WRITES = "textarea, select, input:not([type=radio], [type=checkbox])";
 
 /** A question on the page. */
 export class Card {
@@ -20,6 +24,9 @@ export class Card {
   readonly question: Question;
   readonly #host: PromptHost;
   readonly #answered: (card: Card) => void;
+  readonly #all = h("div", { class: "all", role: "group", hidden: true });
+  readonly #toAll = button("", () => { this.#offerAll(); }, { class: "to-all", hidden: true });
+  #alike: readonly Card[] = [];
   readonly #body = h("div", { class: "body" });
   readonly #clock = h("span", { class: "clock" });
   readonly #summary = h("span", { class: "summary" });
@@ -58,15 +65,32 @@ export class Card {
     this.element.classList.toggle("open", isOpen);
   }
 
+  /** Takes note of the open cards that one answer would do for, this one among them. */
+  standBeside(alike: readonly Card[]): void {
+    this.#alike = alike;
+    this.#toAll.hidden = alike.length < 2;
+    setText(this.#toAll, `Answer the same for all ${alike.length} of this kind …`);
+    if (alike.length < 2) this.#all.hidden = true;
+  }
+
+  /** Answers with what was said to another card. */
+  take(response: unknown, label: string): void {
+    if (this.#state === "open" && this.#away() === "") this.#post(response, label);
+  }
+
   /** Brings the countdown up to date. */
   tick(): void {
+    const { interrupt_id: id } = this.question;
+    this.element.dataset["question"] = id.includes("@") ? id : `${id}@${this.#host.execution?.() ?? ""}`;
     const { expires_us: expires, raised_us: raised } = this.question;
     if (expires === null) {
-      setText(this.#clock, ago(this.#host.now() - raised));
+      setText(this.#clock, `asked ${ago(this.#host.now() - raised)}`);
       return;
     }
     const left = expires - this.#host.now();
-    setText(this.#clock, left > 0 ? `${countdown(left)} left` : "time is up");
+    const { fallback } = this.question;
+    const told = fallback === "" ? `${countdown(left)} left` : `default in ${countdown(left)}: ${oneLine(fallback, 40)}`;
+    setText(this.#clock, left > 0 ? told : "time is up");
     this.#clock.classList.toggle("urgent", left < URGENT_US);
     if (left > 0 || this.#state !== "open") return;
     if (this.#body.contains(document.activeElement)) this.head.focus();
@@ -76,7 +100,7 @@ export class Card {
   /** Tells whether a text of the filter is found in the question. */
   matches(words: string): boolean {
     const { question, message, step, path, kind } = this.question;
-    return `${question} ${message} ${step} ${path} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
+    return `${question} ${message} ${step} ${branchOf(path)} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
   }
 
   /** Shows whether answers can be sent now. */
@@ -99,10 +123,13 @@ export class Card {
     this.#asking = made;
     for (const action of made.actions) this.#buttons.push([this.#button(action), action]);
     const hint = made.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
-    const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), hint), this.#status);
+    const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), this.#toAll, hint), this.#all, this.#status);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#edited(); });
-    this.#body.append(...askerOf(question), paragraph("question", question.question), ...told(question), form);
+    const seen = seenOf(question);
+    const message = question.message === "" ? [] : [paragraph("message", question.message)];
+    this.#body.append(h("div", { class: "ask" }, ...askerOf(question), paragraph("question", question.question), ...message), seen ?? "", form);
+    this.#body.classList.toggle("beside", seen !== null);
     this.reach();
   }
 
@@ -115,7 +142,9 @@ export class Card {
 
   #edited(): void {
     if (this.#asking !== undefined) this.#host.drafts.set(this.question.interrupt_id, this.#asking.draft());
-    this.#refresh();
+    const [words, isWrong] = this.#said;
+    if (isWrong && words === UNFIT && this.#body.querySelector("[aria-invalid]") === null) this.#say("", false);
+    else this.#refresh();
   }
 
   #refresh(): void {
@@ -125,7 +154,8 @@ export class Card {
       setAttribute(element, "aria-disabled", canSend ? null : "true"); // what is disabled loses the focus
     }
     const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
-    for (const [element] of this.#buttons) element.classList.toggle("primary", element === first);
+    for (const [element] of this.#buttons) element.classList.toggle("primary", element === first && this.#asking?.isEven !== true);
+    setAttribute(this.#toAll, "aria-disabled", canSend ? null : "true");
     const isOver = this.#state === "sent" || this.#state === "late";
     for (const field of this.#body.querySelectorAll("input, textarea, select, button.small")) setAttribute(field, "disabled", isOver);
   }
@@ -139,16 +169,53 @@ export class Card {
       event.preventDefault(); // nothing is approved by Enter in a field
       const action = this.#asking?.actions.find(({ isDefault }) => isDefault);
       if (action !== undefined) this.#send(action);
+    } else if (DIGIT.test(event.key) && target instanceof HTMLElement && !target.matches(WRITES)) {
+      this.#choose(Number(event.key) - 1);
     }
   }
 
-  #send(action: Action): void {
-    if (this.#state !== "open" || this.#away() !== "") return;
+  /** Chooses the option of that place, or where there are none goes to the button; nothing is sent. */
+  #choose(place: number): void {
+    const options = [...this.#body.querySelectorAll<HTMLInputElement>("input[type=radio]")];
+    const buttons = this.#buttons.filter(([element]) => !element.hidden).map(([element]) => element);
+    if (options.length > 0) options[place]?.click();
+    (options.length > 0 ? options : buttons)[place]?.focus();
+  }
+
+  /** Shows which questions would get the same answer, and the answers that they may get. */
+  #offerAll(): void {
+    const count = this.#alike.length;
+    const others = this.#alike.map(({ question }) => h("li", {}, wayTo(question)));
+    const ways = this.#buttons.filter(([element]) => !element.hidden).map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
+    const back = button("Back", () => { this.#all.hidden = true; this.#toAll.focus(); }, { class: "quiet" });
+    this.#all.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...others), h("div", { class: "row" }, ...ways, back));
+    this.#all.hidden = false;
+    ways[0]?.focus();
+  }
+
+  #sendAll(action: Action): void {
+    const response = this.#responseOf(action);
+    if (response === undefined) return;
+    const [others, own] = [forOthers(this.question, response), this.#alike.filter((card) => card !== this)];
+    this.#all.hidden = true;
+    this.take(response, action.label);
+    for (const card of own) card.take(others, action.label);
+  }
+
+  /** Returns what is to be sent; undefined if nothing can be, which is said by then. */
+  #responseOf(action: Action): unknown {
+    if (this.#state !== "open" || this.#away() !== "") return undefined;
     const response = action.response();
-    if (response === undefined) {
-      this.#say("Not sent: correct what is marked.", true);
-      return;
-    }
+    if (response === undefined) this.#say(UNFIT, true);
+    return response;
+  }
+
+  #send(action: Action): void {
+    const response = this.#responseOf(action);
+    if (response !== undefined) this.#post(response, action.label);
+  }
+
+  #post(response: unknown, label: string): void {
     this.#become("sending", "Sending…");
     void this.#host.answer(this.question.interrupt_id, response).then(({ accepted, text }) => {
       if (!accepted) {
@@ -157,7 +224,7 @@ export class Card {
       }
       this.#host.drafts.delete(this.question.interrupt_id);
       this.#answered(this); // takes the focus away before anything is disabled
-      this.#become("sent", text || `Sent: ${action.label.toLowerCase()}`);
+      this.#become("sent", text || `Sent: ${label.toLowerCase()}`);
     });
   }
 
@@ -177,16 +244,17 @@ function paragraph(name: string, text: string): HTMLElement {
   return h("p", { class: name, tabindex: text.length > LONG ? 0 : null }, shown(text, MOST_TEXT));
 }
 
-function told(question: Question): HTMLElement[] {
-  const parts = question.message === "" ? [] : [paragraph("message", question.message)];
+/** Shows what the run has seen, beside the question. */
+function seenOf(question: Question): HTMLElement | null {
   const facts = factsOf(question);
-  if (facts.length === 0) return parts;
+  if (facts.length === 0) return null;
   const rows = facts.flatMap(([name, value]) => {
     const told = flags(value) ?? value;
     const isShort = typeof told !== "object" && valueText(told, 200).length < 200;
     return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(told, 200) : valueView(told))];
   });
-  return [...parts, h("dl", {}, ...rows)];
+  const title = question.kind === "outcome_unknown" ? "The call" : "What the run has seen";
+  return h("div", { class: "seen" }, h("div", { class: "title" }, title), h("dl", { class: "facts" }, ...rows));
 }
 
 /** Returns marks such as the hints of a tool in words: `destructive, not read only`. */
@@ -198,27 +266,20 @@ function flags(value: unknown): string | undefined {
 
 /** Says whose question it is, if there are others'. */
 function askerOf({ asker, path }: Question): HTMLElement[] {
-  return asker === undefined ? [] : [paragraph("asker", `${asker.join(" · ")} · ${path}`)];
+  if (asker === undefined) return [];
+  const told = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
+  told.title = oneLine(asker[1], 80);
+  return [told];
 }
 
 /** Returns where a question was asked. */
 export function whereOf({ asker, path, step }: Question): string {
-  return [asker?.[0] ?? path, step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
+  return [asker?.[0] ?? "", branchOf(path), step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
 }
 
-/** Returns how long ago something was asked: in whole minutes, so that nothing moves while somebody reads. */
-function ago(us: number): string {
-  const minutes = Math.floor(us / 60_000_000);
-  if (minutes < 1) return "";
-  const hours = Math.floor(minutes / 60);
-  const told = hours < 1 ? `${minutes} min` : hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
-  return `asked ${told} ago`;
-}
-
-/** Returns a time that is left, as people say it. */
-export function countdown(us: number): string {
-  const seconds = Math.ceil(us / 1_000_000);
-  if (seconds < 3600) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
-  const hours = Math.floor(seconds / 3600);
-  return hours < 48 ? `${hours} h ${two(Math.floor((seconds % 3600) / 60))} min` : `${Math.floor(hours / 24)} days`;
+/** Names a question on a button: what it asks, about what, and for whom. */
+export function wayTo({ question, data }: Question): string {
+  const { agent, parameters } = data;
+  const [about] = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
+  return [oneLine(question, 40), about, typeof agent === "string" ? `(${oneLine(agent, 30)})` : ""].filter(Boolean).join(" ");
 }

@@ -156,7 +156,7 @@ export function union(request: Request, make: Make): Control {
   const options = variants(request.node.schema, request.root);
   const select = h("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
   select.append(...options.map((option, index) => h("option", { value: index }, variantTitle(option, index))));
-  if (!request.required || request.node.nullable) select.prepend(h("option", { value: "" }, "No answer"));
+  if (!request.required || request.node.nullable) select.prepend(h("option", { value: "" }, text(request.node.schema["noneTitle"]) || "No answer"));
   const place = h("div");
   const group = grouped({ ...request, depth: Math.max(1, request.depth) }, h("div", { class: "row" }, select), place);
   let control: Control | undefined;

@@ -2,9 +2,10 @@
 
 import { h, setText } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
+import { plural } from "../shared/format";
 import { shown } from "../shared/values";
 import { list, numeric, text, titleOf, type Node, type Schema } from "./schema";
-import { counted, type Problem } from "./validate";
+import type { Problem } from "./validate";
 
 /** Asks for a value. */
 export interface Control {
@@ -88,5 +89,5 @@ function* ranges(schema: Schema): Generator<string> {
   const step = numeric(schema["multipleOf"]);
   if (step !== undefined) yield `in steps of ${step}`;
   const length = numeric(schema["maxLength"]);
-  if (length !== undefined) yield `at most ${counted(length, "character")}`;
+  if (length !== undefined) yield `at most ${plural(length, "character")}`;
 }

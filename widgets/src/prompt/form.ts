@@ -21,15 +21,22 @@ const DEEPEST = 12;
 export function makeForm(schema: Schema, value: unknown, isRequired = true): Form {
   const node = nodeOf(schema, schema);
   const control = make({ node, root: schema, name: "", required: isRequired, value: value === undefined ? node.schema["default"] : value, depth: 0 });
+  let isMarked = false;
+  const mark = (): boolean => {
+    const problems = found(control.value(), schema, isRequired);
+    control.mark(problems);
+    isMarked = problems.length > 0;
+    return !isMarked;
+  };
+  for (const name of ["input", "change"]) control.element.addEventListener(name, () => { if (isMarked) mark(); });
   return {
     element: control.element,
     value: control.value,
     focus: control.focus,
     check: () => {
-      const problems = found(control.value(), schema, isRequired);
-      control.mark(problems);
-      if (problems.length > 0) focusFirst(control.element);
-      return problems.length === 0;
+      const isWell = mark();
+      if (!isWell) focusFirst(control.element);
+      return isWell;
     },
   };
 }

@@ -1,6 +1,7 @@
 // What prompts need of every page: what was begun, and what to say where there is no kernel to answer to.
 
 import type { Follower } from "../shared/channel";
+import { kernelStopped } from "../shared/words";
 import type { Draft, PromptHost } from "./types";
 
 /** Of all views of this page, and of those that come after them. */
@@ -9,6 +10,6 @@ export const drafts = new Map<string, Draft>();
 /** Returns what tells why nothing can be sent, and how to go on. */
 export function away(follower: Pick<Follower, "connected">): PromptHost["away"] {
   return ({ interrupt_id: id }) => follower.connected === "detached"
-    ? `Detached: the kernel is gone. Run the cell again to answer here, or %dive answer ${id} ANSWER`
+    ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
     : "";
 }

@@ -6,7 +6,7 @@ import { button } from "../shared/element";
 import { visible } from "../shared/text";
 import { plainText, valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
-import { asSchema, isRecord, numeric, text, titleOf, type Schema } from "./schema";
+import { asSchema, isRecord, list, numeric, text, titleOf, type Schema } from "./schema";
 import { Standing } from "./standing";
 import type { Draft, Question } from "./types";
 
@@ -29,6 +29,8 @@ export interface Asking {
   focus: () => void;
   /** Leaves what is being edited; false if nothing is. */
   escape?: () => boolean;
+  /** Whether no button stands out, since each may do harm. */
+  isEven?: boolean;
 }
 
 export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
@@ -39,7 +41,7 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   resource_exhausted: { word: "Bound reached", sign: "▲" },
   timeout: { word: "Timeout", sign: "◷" },
   system_error: { word: "Error", sign: "✕" },
-  outcome_unknown: { word: "Unknown outcome", sign: "≟" },
+  outcome_unknown: { word: "Unknown outcome", sign: "?" },
   agent_changed: { word: "Changed agent", sign: "≠" },
 };
 
@@ -55,8 +57,34 @@ function subjectOf({ data }: Question): [string, unknown] | undefined {
   return key === undefined ? undefined : [key, data[key]];
 }
 
+/** Kinds of which one answer may do for all that ask alike; of calls, the arguments stay those of each. */
+const ALIKE = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
+
+/** Returns what questions of one kind have in common: the same step asks for the same sort of answer; undefined if each needs its own. */
+export function sortOf({ asker, kind, step, schema, data }: Question): string | undefined {
+  const { agent, tool, action } = data;
+  return ALIKE.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
+}
+
+/** Returns an answer as it may be given to others of its kind: changed arguments, and rules, are of one call alone. */
+export function forOthers({ kind }: Question, response: unknown): unknown {
+  if (!EDITABLE.has(kind)) return response;
+  return Object.fromEntries(Object.entries(asSchema(response)).filter(([name]) => name !== "data"));
+}
+
+/** Returns a call as its name and its arguments. */
+function callFacts(parameters: unknown): [string, unknown][] {
+  const all = asSchema(parameters);
+  const [name, given] = [CALLED.map((key) => all[key]).find((one) => one !== undefined), GIVEN.map((key) => all[key]).find(isRecord)];
+  return given === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(given)];
+}
+
+const CALLED = ["tool", "action_name", "step", "workflow", "agent"];
+const GIVEN = ["arguments", "params", "inputs"];
+
 /** Returns what is shown of a question besides what may be edited. */
 export function factsOf(question: Question): [string, unknown][] {
+  if (question.kind === "outcome_unknown") return callFacts(question.data["parameters"]).slice(0, 40);
   const [subject] = EDITABLE.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
   return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);
 }
@@ -109,6 +137,15 @@ function answering(question: Question, draft: Draft, label: string): Asking {
     draft: () => ({ value: form.value() }),
     focus: form.focus,
   };
+}
+
+/** Returns the answer that stands out, which may be given without looking further: of a value, the one its question names. */
+export function obviousAnswer({ kind, schema, fallback }: Question): { told: string; response: unknown } | undefined {
+  if (kind !== "clarification") return undefined;
+  const choices = list(schema?.["enum"]);
+  const named = [schema?.["default"], choices.length === 1 ? choices[0] : undefined, choices.find((one) => one === fallback)];
+  const value = named.find((one) => typeof one === "string" || typeof one === "number");
+  return value === undefined ? undefined : { told: String(value), response: value };
 }
 
 /** A decision on what an agent wants to do, or has done; what it is about may be changed. */
@@ -165,14 +202,15 @@ function exhausted({ data }: Question, draft: Draft): Asking {
 }
 
 function outcome(_question: Question, draft: Draft): Asking {
-  const form = makeForm({ ...ANYTHING, title: "Result, if the call was done" }, draft["result"], false);
-  const done = (): unknown => (form.check() ? { choice: "done", ...(form.value() === undefined ? {} : { result: form.value() }) } : undefined);
+  const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
+  const done = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
+    isEven: true,
     actions: [
+      { label: "It went through", sign: "✓", response: done },
+      { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: "fail" }) },
       { label: "Make the call again", sign: "↻", response: () => ({ choice: "retry" }) },
-      { label: "It was done", sign: "✓", response: done },
-      { label: "It failed", sign: "✕", response: () => ({ choice: "fail" }) },
     ],
     draft: () => ({ result: form.value() }),
     focus: form.focus,

@@ -2,13 +2,12 @@
 
 import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
-import { button, ownKeys } from "../shared/element";
+import { button } from "../shared/element";
+import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
-import { valueText } from "../shared/values";
-import { Card, whereOf } from "./card";
-import { closedText } from "./answers";
-import { KINDS } from "./kinds";
-import { asSchema } from "./schema";
+import { Card, wayTo, whereOf } from "./card";
+import { closedSign, closedText } from "./answers";
+import { KINDS, sortOf } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
 const FEW = 3; // as many cards are open from the start
@@ -35,7 +34,6 @@ export class Prompt implements View {
     this.#host = host;
     this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
     this.element.append(h("div", { class: "bar" }, this.#count, this.#go, this.#filter), this.#open, this.#closedPart, this.#news);
-    ownKeys(this.element);
     this.#filter.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       this.#filter.value = "";
@@ -45,8 +43,10 @@ export class Prompt implements View {
     this.#tell();
   }
 
-  /** Shows these questions, open and answered ones. */
+  /** Shows these questions, open and answered ones; the card of one that is no longer among them goes. */
   update(questions: readonly Question[]): void {
+    const listed = new Set(questions.map(({ interrupt_id: id }) => id));
+    for (const [id, card] of this.#cards) if (!listed.has(id)) this.#drop(id, card);
     const isFirst = this.#known.size === 0;
     const added: Question[] = [];
     for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
@@ -60,6 +60,7 @@ export class Prompt implements View {
       }
     }
     if (added.length > 0) this.#welcome(added, isFirst);
+    this.#compare();
     this.#sift();
     this.#tell();
   }
@@ -72,9 +73,12 @@ export class Prompt implements View {
   /** Has the card of a question stand elsewhere on the page, open. */
   place(interruptId: string, place: HTMLElement): void {
     const card = this.#cards.get(interruptId);
-    if (card === undefined || place.contains(card.element) || card.element.contains(document.activeElement)) return;
+    const held = document.activeElement;
+    const isUsed = card !== undefined && card.head !== held && card.element.contains(held);
+    if (card === undefined || place.contains(card.element) || isUsed) return;
     place.append(card.element);
     card.toggle(true);
+    if (card.head === held) card.head.focus(); // somebody was brought to it
     this.#tell();
   }
 
@@ -124,11 +128,15 @@ export class Prompt implements View {
   /** Turns the card of a question that is no longer open into a line. */
   #close(question: Question): void {
     const card = this.#cards.get(question.interrupt_id);
-    if (card !== undefined) this.#advance(card);
-    this.#cards.delete(question.interrupt_id);
-    card?.element.remove();
+    if (card !== undefined) this.#drop(question.interrupt_id, card);
     this.#host.drafts.delete(question.interrupt_id);
     this.#closed.prepend(closedLine(question));
+  }
+
+  #drop(id: string, card: Card): void {
+    this.#advance(card);
+    this.#cards.delete(id);
+    card.element.remove();
   }
 
   /** Moves the focus from a card that is done to the one after it; it stays where it is if it is elsewhere. */
@@ -138,6 +146,16 @@ export class Prompt implements View {
     const next = cards[cards.indexOf(card) + 1] ?? cards.find((other) => other !== card);
     next?.toggle(true);
     (next?.head ?? this.element).focus();
+  }
+
+  /** Tells each card which others one answer would do for. */
+  #compare(): void {
+    const sorts = new Map<string, Card[]>();
+    for (const card of this.#cards.values()) {
+      const sort = sortOf(card.question);
+      if (sort !== undefined) sorts.set(sort, [...(sorts.get(sort) ?? []), card]);
+    }
+    for (const alike of sorts.values()) for (const card of alike) card.standBeside(alike);
   }
 
   #visible(): Card[] {
@@ -152,11 +170,11 @@ export class Prompt implements View {
 
   #tell(): void {
     const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
-    const waiting = open === 0 ? "No open question" : `${open} open question${open === 1 ? "" : "s"}`;
+    const waiting = open === 0 ? "No open question" : plural(open, "open question");
     setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
     this.#showWays();
     this.#filter.hidden = open <= MANY && this.#filter.value === "";
-    setText(this.#closedCount, `${closed} answered or expired`);
+    setText(this.#closedCount, `${closed} closed`);
     this.#closedPart.hidden = closed === 0;
     if (open === 0) this.#closedPart.open = true;
     this.element.hidden = open === 0 && closed === 0;
@@ -173,21 +191,13 @@ export class Prompt implements View {
   }
 }
 
-/** Names a question on a button: what it asks, about what, and for whom. */
-function wayTo({ question, data }: Question): string {
-  const { agent, parameters } = data;
-  const [about] = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
-  return [oneLine(question, 40), about, typeof agent === "string" ? `(${oneLine(agent, 30)})` : ""].filter(Boolean).join(" ");
-}
-
 function closedLine(question: Question): HTMLElement {
-  const sign = { resolved: "✓", expired: "◷", cancelled: "◼", pending: "" }[question.status];
   const { asker } = question;
   const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
   return h(
     "li",
     {},
-    h("span", { class: "sign", "aria-hidden": "true" }, sign),
+    h("span", { class: "sign", "aria-hidden": "true" }, closedSign(question)),
     h("span", { class: "kind" }, KINDS[question.kind].word),
     h("span", { class: "what", title: where }, what),
     h("span", { class: "answer" }, closedText(question)),

@@ -6,6 +6,8 @@ import type { Micros, QuestionView as Recorded } from "../protocol";
 export type Question = Recorded & {
   /** Whose question it is, where those of several executions stand side by side: workflow and execution. */
   asker?: readonly [string, string];
+  /** The cell that began the execution, where it is told. */
+  cell?: string;
 };
 
 /** What somebody has begun to write, by field. */
@@ -22,6 +24,8 @@ export interface PromptHost {
   answer: (interruptId: string, response: unknown) => Promise<Outcome>;
   /** Why nothing can be sent now, and how to go on; empty if it can. */
   away: (question: Question) => string;
+  /** Which execution asks, where all questions are of one. */
+  execution?: () => string;
   /** The kernel's clock. */
   now: () => Micros;
   /** Kept outside of the view, so that what was begun survives it. */

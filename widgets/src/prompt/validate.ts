@@ -1,6 +1,7 @@
 // Compares a value with a JSON schema and says what is wrong, for people. The kernel checks again: what is not known
 // here, such as a pattern that only Python understands, is let through.
 
+import { plural } from "../shared/format";
 import { asSchema, isRecord, list, numeric, resolve, schemas, text, titleOf, type Schema } from "./schema";
 
 /** What is wrong, and where in the value. */
@@ -115,8 +116,8 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
 function* textProblems(value: string, schema: Schema): Generator<string> {
   const length = Array.from(value).length; // as Python counts
   const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
-  if (least !== undefined && length < least) yield `must have at least ${counted(least, "character")}`;
-  if (most !== undefined && length > most) yield `must have at most ${counted(most, "character")}, not ${length}`;
+  if (least !== undefined && length < least) yield `must have at least ${plural(least, "character")}`;
+  if (most !== undefined && length > most) yield `must have at most ${plural(most, "character")}, not ${length}`;
   if (!matches(value, text(schema["pattern"]))) yield `must match the pattern ${text(schema["pattern"])}`;
   const format = FORMATS[text(schema["format"])];
   if (format !== undefined && !format[0](value)) yield format[1];
@@ -128,10 +129,6 @@ function matches(value: string, pattern: string): boolean {
   } catch {
     return true; // Python's patterns are not all JavaScript's; the kernel decides
   }
-}
-
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 function entries(count: number): string {

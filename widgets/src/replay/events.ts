@@ -3,6 +3,7 @@
 import { h } from "../shared/dom";
 import { newId } from "../shared/element";
 import { oneLine } from "../shared/text";
+import { branchOf, eventName } from "../shared/words";
 import type { Entry } from "./log";
 import type { Player } from "./player";
 import { stopsAt } from "./log";
@@ -25,8 +26,8 @@ export class EventList {
     this.#resized.observe(this.element);
     this.element.addEventListener("scroll", () => { this.#draw(); }, { passive: true });
     this.#space.addEventListener("click", (event) => {
-      const row = event.target instanceof Element ? event.target.closest("[data-sequence]") : null;
-      if (row !== null) player.step(Number(row.getAttribute("data-sequence")) - player.position);
+      const row = event.target instanceof Element ? event.target.closest("[data-place]") : null;
+      if (row !== null) player.step(Number(row.getAttribute("data-place")) - player.position);
     });
   }
 
@@ -50,9 +51,9 @@ export class EventList {
     const first = Math.max(1, Math.floor(this.element.scrollTop / ROW) + 1 - SPARE);
     const count = Math.ceil((this.element.clientHeight || 300) / ROW) + 2 * SPARE;
     const rows: HTMLElement[] = [];
-    for (let sequence = first; sequence < first + count; sequence += 1) {
-      const entry = log.at(sequence);
-      if (entry !== undefined) rows.push(this.#row(entry, sequence === position));
+    for (let place = first; place < first + count; place += 1) {
+      const entry = log.at(place);
+      if (entry !== undefined) rows.push(this.#row(entry, place === position));
     }
     this.#space.replaceChildren(...rows);
     if (position > 0) this.element.setAttribute("aria-activedescendant", `${this.#id}-${position}`);
@@ -60,25 +61,25 @@ export class EventList {
   }
 
   #row(entry: Entry, isHere: boolean): HTMLElement {
-    const { sequence, type, path, step, text } = entry;
-    const where = [path, step].filter((part) => part !== "").join(" › ");
+    const { place, sequence, type, path, step, text } = entry;
+    const where = [branchOf(path), step].filter((part) => part !== "").join(" › ");
     const isStop = stopsAt(this.#player.breakpoints, entry);
     return h(
       "div",
       {
-        id: `${this.#id}-${sequence}`,
+        id: `${this.#id}-${place}`,
         class: "event",
         role: "option",
-        style: `top: ${(sequence - 1) * ROW}px`,
-        title: oneLine(`${type} ${where} ${text}`, 400),
+        style: `top: ${(place - 1) * ROW}px`,
+        title: oneLine(`${eventName(type)} ${where} ${text}`, 400),
         "aria-selected": isHere ? "true" : "false",
-        "aria-posinset": sequence,
+        "aria-posinset": place,
         "aria-setsize": this.#player.log.length,
-        "data-sequence": sequence,
+        "data-place": place,
       },
       h("span", { class: "dot" }, isStop ? "●" : isHere ? "▸" : ""),
       h("span", { class: "number" }, String(sequence)),
-      h("span", { class: "type" }, type),
+      h("span", { class: "type" }, eventName(type)),
       h("span", { class: "where" }, where),
       h("span", { class: "text" }, text),
     );

@@ -4,6 +4,8 @@ import type { EventBlock } from "../protocol";
 
 /** What a list shows of an event. */
 export interface Entry {
+  /** Its place among those that are known, from 1 on. */
+  place: number;
   sequence: number;
   /** Microseconds since the first. */
   time: number;
@@ -20,40 +22,61 @@ export interface Breakpoint {
   isOn: boolean;
 }
 
-/** All events that are known, in order and without gaps from the first. */
+/** All events that are known, in order; of a sample some are missing. They have places from 1 on. */
 export class Log {
-  readonly #blocks: EventBlock[] = [];
+  readonly #blocks: { block: EventBlock; before: number }[] = [];
   #length = 0;
 
   get length(): number {
     return this.#length;
   }
 
-  /** Takes over events; those that are known already, or do not follow, are left out. Returns whether there are new ones. */
+  /** Sequence number of the last event that is known. */
+  get last(): number {
+    return this.#blocks.at(-1)?.block.sequence.at(-1) ?? 0;
+  }
+
+  /** Takes over events; those that are known already are left out. Returns whether there are new ones. */
   take(block: EventBlock): boolean {
-    const end = block.first + block.type.length - 1;
-    if (block.first !== this.#length + 1 || end <= this.#length) return false;
-    this.#blocks.push(block);
-    this.#length = end;
+    if (block.sequence.length === 0 || (block.sequence[0] ?? 0) <= this.last) return false;
+    this.#blocks.push({ block, before: this.#length });
+    this.#length += block.sequence.length;
     return true;
   }
 
-  /** Returns an event by its sequence number. */
-  at(sequence: number): Entry | undefined {
-    const block = this.#block(sequence);
-    if (block === undefined) return undefined;
-    const row = sequence - block.first;
-    const word = (column: number[]): string => block.names[column[row] ?? 0] ?? "";
-    const { type, path, step, text } = block;
-    return { sequence, time: block.time[row] ?? 0, type: word(type), path: word(path), step: word(step), text: word(text) };
+  /** Returns the sequence number of a place; that of 0 is of the moment before the first event. */
+  sequenceAt(place: number): number {
+    return this.at(place)?.sequence ?? (this.#blocks[0]?.block.sequence[0] ?? 1) - 1;
   }
 
-  #block(sequence: number): EventBlock | undefined {
-    if (sequence < 1 || sequence > this.#length) return undefined;
+  /** Returns the place of an event, or of the nearest before it. */
+  placeOf(sequence: number): number {
+    let [low, high] = [0, this.#length];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.sequenceAt(middle) <= sequence) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** Returns the event at a place. */
+  at(place: number): Entry | undefined {
+    const found = this.#blockOf(place);
+    if (found === undefined) return undefined;
+    const { block, before } = found;
+    const row = place - before - 1;
+    const word = (column: number[]): string => block.names[column[row] ?? 0] ?? "";
+    const { sequence, type, path, step, text } = block;
+    return { place, sequence: sequence[row] ?? 0, time: block.time[row] ?? 0, type: word(type), path: word(path), step: word(step), text: word(text) };
+  }
+
+  #blockOf(place: number): { block: EventBlock; before: number } | undefined {
+    if (place < 1 || place > this.#length) return undefined;
     let [low, high] = [0, this.#blocks.length - 1];
     while (low < high) {
       const middle = Math.ceil((low + high) / 2);
-      if ((this.#blocks[middle]?.first ?? 0) <= sequence) low = middle;
+      if ((this.#blocks[middle]?.before ?? 0) < place) low = middle;
       else high = middle - 1;
     }
     return this.#blocks[low];
@@ -61,16 +84,16 @@ export class Log {
 
   /** Returns the texts that occur in a column, sorted. */
   values(by: Breakpoint["by"]): string[] {
-    const found = new Set(this.#blocks.flatMap((block) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
+    const found = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
     found.delete("");
     return [...found].sort();
   }
 
-  /** Returns the nearest event after a position, or before it, that fits; undefined if there is none. */
+  /** Returns the place of the nearest event after another place, or before it, that fits; undefined if there is none. */
   find(from: number, direction: 1 | -1, fits: (entry: Entry) => boolean): number | undefined {
-    for (let sequence = from + direction; sequence >= 1 && sequence <= this.#length; sequence += direction) {
-      const entry = this.at(sequence);
-      if (entry !== undefined && fits(entry)) return sequence;
+    for (let place = from + direction; place >= 1 && place <= this.#length; place += direction) {
+      const entry = this.at(place);
+      if (entry !== undefined && fits(entry)) return place;
     }
     return undefined;
   }

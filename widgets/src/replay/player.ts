@@ -28,9 +28,9 @@ export class Player {
     return this.#timer !== undefined;
   }
 
-  /** Goes to an event; 0 is before the first. */
-  go(sequence: number): void {
-    const position = Math.round(Math.min(this.log.length, Math.max(0, sequence)));
+  /** Goes to the event at a place of the log; 0 is before the first. */
+  go(place: number): void {
+    const position = Math.round(Math.min(this.log.length, Math.max(0, place)));
     if (position === this.#position) return;
     this.#position = position;
     this.#moved();
@@ -83,7 +83,7 @@ export class Player {
     this.#due -= steps;
     if (steps === 0) return;
     const target = Math.min(this.log.length, this.#position + steps);
-    const stop = this.log.find(this.#position, 1, (entry) => entry.sequence > target || stopsAt(this.breakpoints, entry));
+    const stop = this.log.find(this.#position, 1, (entry) => entry.place > target || stopsAt(this.breakpoints, entry));
     const isStop = stop !== undefined && stop <= target;
     this.go(isStop ? stop : target);
     if (isStop || this.#position >= this.log.length) this.pause();

@@ -3,20 +3,31 @@
 import "./replay.css";
 import type { DetailEvent, EventBlock, StateView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
-import { button, newId, ownKeys } from "../shared/element";
+import { button, newId } from "../shared/element";
+import { duration, plural } from "../shared/format";
+import { branchOf, eventName } from "../shared/words";
 import { EventList } from "./events";
 import { Log, type Breakpoint } from "./log";
 import { Player } from "./player";
 import { StatePanel } from "./state";
 
 const SPEEDS = [1, 5, 20, 100, 500];
-const KEPT_STATES = 64;
-const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["path", "path"]];
+const KEPT_MOMENTS = 64;
+const MOST_ASKED = 3; // so that a slow answer holds up no jump, and playing asks for no more than is answered
+const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["path", "branch"]];
 
 /** What stepping needs besides the events' short form; a request that cannot be met is rejected with the reason. */
 export interface ReplayHost {
   stateAt: (sequence: number) => Promise<StateView>;
   eventAt: (sequence: number) => Promise<DetailEvent>;
+}
+
+/** An event, or none before the first, and the state after it; or why there is neither. */
+interface Moment {
+  sequence: number;
+  event: DetailEvent | null;
+  state: StateView | null;
+  trouble: string;
 }
 
 /** Steps through a log until it is destroyed. */
@@ -32,17 +43,17 @@ export class Replay implements View {
   readonly #type = h("select", { "aria-label": "Type of event to jump to" });
   readonly #marks = h("ul", { class: "marks" });
   readonly #marksTitle = h("summary");
-  readonly #states = new Map<number, StateView>();
-  #shown: StateView | null = null;
-  #isAsking = false;
+  /** What is known of positions, the latest used last. */
+  readonly #known = new Map<number, Moment>();
+  readonly #asked = new Set<number>();
+  #shown: Moment | null = null;
 
   constructor(host: ReplayHost) {
     this.#host = host;
     const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#list.element, this.#breakpoints()), this.#panel.element);
     this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" }, this.#controls(), this.#slider, body);
-    ownKeys(this.element);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
-    this.#slider.addEventListener("input", () => { this.#player.step(Number(this.#slider.value) - this.#player.position); });
+    this.#slider.addEventListener("input", () => { this.#goTo(Number(this.#slider.value)); });
     this.#moved();
   }
 
@@ -53,9 +64,13 @@ export class Replay implements View {
     this.#moved();
   }
 
-  /** Goes to an event. */
+  /** Goes to an event, or to the nearest before it that is known. */
   go(sequence: number): void {
-    this.#player.step(sequence - this.#player.position);
+    this.#goTo(this.#player.log.placeOf(sequence));
+  }
+
+  #goTo(place: number): void {
+    this.#player.step(place - this.#player.position);
   }
 
   /** Shows why events are missing. */
@@ -72,18 +87,18 @@ export class Replay implements View {
   #controls(): HTMLElement {
     const player = this.#player;
     const tool = (sign: string, name: string, act: () => void): HTMLElement => button(sign, act, { "aria-label": name, title: name });
-    const speed = h("select", { "aria-label": "Speed" }, ...SPEEDS.map((each) => h("option", { value: each }, `${each} event${each === 1 ? "" : "s"}/s`)));
+    const speed = h("select", { "aria-label": "Speed" }, ...SPEEDS.map((each) => h("option", { value: each }, `${plural(each, "event")}/s`)));
     speed.value = String(player.speed);
     speed.addEventListener("change", () => { player.speed = Number(speed.value); });
     const seekType = (direction: 1 | -1): void => { player.seek(direction, ({ type }) => type === this.#type.value); };
     return h(
       "div",
-      { class: "row controls", role: "toolbar", "aria-label": "Stepping" },
-      tool("|◀", "To the beginning (Home)", () => { this.go(0); }),
+      { class: "row controls", role: "toolbar", "aria-label": "Replay controls" },
+      tool("|◀", "To the beginning (Home)", () => { this.#goTo(0); }),
       tool("◀", "One event back (←)", () => { player.step(-1); }),
       this.#play,
       tool("▶", "One event forward (→)", () => { player.step(1); }),
-      tool("▶|", "To the end (End)", () => { this.go(player.log.length); }),
+      tool("▶|", "To the end (End)", () => { this.#goTo(player.log.length); }),
       speed,
       h("span", { class: "row jump" }, tool("‹", "Previous event of this type", () => { seekType(-1); }), this.#type, tool("›", "Next event of this type", () => { seekType(1); })),
       tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),
@@ -96,7 +111,7 @@ export class Replay implements View {
     const [by, value] = [h("select", { "aria-label": "Break by" }), h("select", { "aria-label": "Break at" })];
     by.append(...BY.map(([key, label]) => h("option", { value: key }, label)));
     const kind = (): Breakpoint["by"] => by.value as Breakpoint["by"];
-    const fill = (): void => { value.replaceChildren(...this.#player.log.values(kind()).map((each) => h("option", { value: each }, each))); };
+    const fill = (): void => { value.replaceChildren(...this.#player.log.values(kind()).map((each) => h("option", { value: each }, nameOf(kind(), each)))); };
     by.addEventListener("change", fill);
     const add = button("Add", () => { if (value.value !== "") this.#player.toggle(kind(), value.value); }, { class: "small" });
     const whole = h("details", { class: "breakpoints" }, this.#marksTitle, h("div", { class: "row" }, by, value, add), this.#marks);
@@ -111,13 +126,13 @@ export class Replay implements View {
       mark.isOn = box.checked;
       this.#list.update();
     });
-    const remove = button("✕", () => { this.#player.toggle(mark.by, mark.value); }, { class: "small", "aria-label": `Remove the breakpoint at ${mark.by} ${mark.value}` });
-    return h("li", { class: "row" }, h("label", {}, box, ` ${mark.by}: ${mark.value}`), remove);
+    const remove = button("✕", () => { this.#player.toggle(mark.by, mark.value); }, { class: "small", "aria-label": `Remove the breakpoint at ${markText(mark)}` });
+    return h("li", { class: "row" }, h("label", {}, box, ` ${markText(mark)}`), remove);
   }
 
   #fillTypes(): void {
     const chosen = this.#type.value;
-    this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, type)));
+    this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, eventName(type))));
     if (chosen !== "") this.#type.value = chosen;
   }
 
@@ -131,48 +146,66 @@ export class Replay implements View {
     this.#slider.max = String(log.length);
     this.#slider.value = String(position);
     const entry = log.at(position);
-    this.#slider.setAttribute("aria-valuetext", entry === undefined ? "before the first event" : `event ${position}, ${entry.type} ${entry.step}`);
-    setText(this.#place, `${position.toLocaleString("en")} of ${log.length.toLocaleString("en")} events${entry === undefined ? "" : ` · ${(entry.time / 1e6).toFixed(2)} s`}`);
+    this.#slider.setAttribute("aria-valuetext", entry === undefined ? "before the first event" : `event ${entry.sequence}, ${eventName(entry.type)} ${entry.step}`);
+    setText(this.#place, `event ${log.sequenceAt(position).toLocaleString("en")} of ${log.last.toLocaleString("en")}${entry === undefined ? "" : ` · ${duration(entry.time)}`}`);
     setText(this.#play, isPlaying ? "Pause" : "Play");
     this.#play.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
     setText(this.#marksTitle, `Breakpoints (${breakpoints.length})`);
     this.#marks.replaceChildren(...breakpoints.map((mark) => this.#mark(mark)));
     this.#list.update();
-    void this.#look();
+    this.#look();
   }
 
-  /** Asks for the state of the present position; while an answer is under way only the latest position counts. */
-  async #look(): Promise<void> {
-    if (this.#isAsking) return;
-    this.#isAsking = true;
-    let sequence = -1;
-    while (sequence !== this.#player.position) {
-      sequence = this.#player.position;
-      await this.#show(sequence);
+  /** Shows the present position: at once if it is known, else dimmed until it is, never what came for another one. */
+  #look(): void {
+    const sequence = this.#player.log.sequenceAt(this.#player.position);
+    if (this.#shown?.sequence === sequence) {
+      this.#show(this.#shown);
+      return;
     }
-    this.#isAsking = false;
+    const known = this.#known.get(sequence);
+    if (known !== undefined) {
+      this.#show(known);
+      return;
+    }
+    this.#panel.wait(sequence);
+    if (this.#asked.has(sequence) || this.#asked.size >= MOST_ASKED) return;
+    this.#asked.add(sequence);
+    void this.#ask(sequence).then((moment) => {
+      this.#asked.delete(sequence);
+      this.#keep(moment);
+      this.#look();
+    });
   }
 
-  async #show(sequence: number): Promise<void> {
-    if (this.#shown?.sequence === sequence) return;
+  async #ask(sequence: number): Promise<Moment> {
     try {
-      const [state, event] = await Promise.all([this.#state(sequence), sequence === 0 ? null : this.#host.eventAt(sequence)]);
-      this.#panel.showEvent(event);
-      this.#panel.showChanges(this.#shown, state);
-      this.#panel.showState(state);
-      this.#shown = state;
+      const isBefore = sequence < this.#player.log.sequenceAt(1);
+      const [state, event] = await Promise.all([this.#host.stateAt(sequence), isBefore ? null : this.#host.eventAt(sequence)]);
+      return { sequence, event, state, trouble: "" };
     } catch (error) {
-      this.#panel.showTrouble(error instanceof Error ? error.message : String(error));
+      return { sequence, event: null, state: null, trouble: error instanceof Error ? error.message : String(error) };
     }
   }
 
-  async #state(sequence: number): Promise<StateView> {
-    const state = this.#states.get(sequence) ?? (await this.#host.stateAt(sequence));
-    this.#states.delete(sequence);
-    this.#states.set(sequence, state);
-    const oldest = this.#states.keys().next();
-    if (this.#states.size > KEPT_STATES && oldest.done !== true) this.#states.delete(oldest.value);
-    return state;
+  #keep(moment: Moment): void {
+    this.#known.delete(moment.sequence);
+    this.#known.set(moment.sequence, moment);
+    const oldest = this.#known.keys().next();
+    if (this.#known.size > KEPT_MOMENTS && oldest.done !== true) this.#known.delete(oldest.value);
+  }
+
+  #show(moment: Moment): void {
+    if (moment.state === null) {
+      this.#panel.showTrouble(moment.trouble);
+      this.#known.delete(moment.sequence); // it is asked for again when somebody comes back
+    } else if (this.#shown !== moment) {
+      this.#panel.show(moment.event, this.#shown?.state ?? null, moment.state);
+      this.#keep(moment);
+    } else {
+      this.#panel.ready();
+    }
+    this.#shown = moment;
   }
 
   #key(event: KeyboardEvent): void {
@@ -189,8 +222,8 @@ export class Replay implements View {
       ArrowUp: () => { player.step(-1); },
       PageDown: () => { player.step(page); },
       PageUp: () => { player.step(-page); },
-      Home: () => { this.go(0); },
-      End: () => { this.go(player.log.length); },
+      Home: () => { this.#goTo(0); },
+      End: () => { this.#goTo(player.log.length); },
       " ": () => { this.#toggle(); },
       b: () => { player.seekBreakpoint(1); },
     };
@@ -199,4 +232,14 @@ export class Replay implements View {
     event.preventDefault();
     act();
   }
+}
+
+/** Names what a breakpoint stops at, as the list of events does. */
+function nameOf(by: Breakpoint["by"], value: string): string {
+  if (by === "type") return eventName(value);
+  return by === "path" ? branchOf(value) || value : value;
+}
+
+function markText({ by, value }: Breakpoint): string {
+  return `${BY.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
 }

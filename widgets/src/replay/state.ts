@@ -4,6 +4,8 @@ import type { DetailEvent, StateView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { shown, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
+import { exactMoment } from "../shared/times";
+import { branchOf, eventName } from "../shared/words";
 import { diff, type Row } from "./diff";
 
 const MOST_ROWS = 100;
@@ -16,39 +18,63 @@ const COMPARED = ["status", "variables", "outputs", "paths", "pending", "usage",
 /** Shows a state, its difference from another, and an event. */
 export class StatePanel {
   readonly element: HTMLElement;
+  readonly #loading = h("p", { class: "loading", role: "status", hidden: true });
   readonly #event = section("Event", true);
   readonly #changes = section("Changes", true);
   readonly #state = section("State", true);
 
   constructor() {
-    this.element = h("div", { class: "panel" }, this.#event.element, this.#changes.element, this.#state.element);
+    this.element = h("div", { class: "panel" }, this.#loading, this.#event.element, this.#changes.element, this.#state.element);
   }
 
-  showEvent(event: DetailEvent | null, trouble = ""): void {
+  /** Dims what is shown, which is of another position, and says which one is being loaded. */
+  wait(sequence: number): void {
+    setText(this.#loading, `loading event ${sequence.toLocaleString("en")}`);
+    this.#setBusy(true);
+  }
+
+  /** Shows an event (none stands before the first), the state after it, and what changed since another state. */
+  show(event: DetailEvent | null, before: StateView | null, state: StateView): void {
+    this.#showEvent(event);
+    this.#showChanges(before, state);
+    this.#showState(state);
+    this.#setBusy(false);
+  }
+
+  /** Shows clearly what is shown: it is of the present position. */
+  ready(): void {
+    this.#setBusy(false);
+  }
+
+  #setBusy(isBusy: boolean): void {
+    this.#loading.hidden = !isBusy;
+    this.element.setAttribute("aria-busy", String(isBusy));
+  }
+
+  #showEvent(event: DetailEvent | null): void {
     if (event === null) {
-      this.#event.fill("Event", h("p", { class: "hint" }, trouble || "Before the first event."));
+      this.#event.fill("Event", h("p", { class: "hint" }, "Before the first event."));
       return;
     }
-    const time = new Date(event.recorded_us / 1000).toISOString().replace("T", " ").replace("Z", " UTC");
-    this.#event.fill(`Event ${event.sequence}: ${event.event_type}`, h("p", { class: "hint" }, time), pre(event.data));
+    this.#event.fill(`Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`, h("p", { class: "hint" }, exactMoment(event.recorded_us)), pre(event.data));
   }
 
-  showState(state: StateView): void {
+  #showState(state: StateView): void {
     const facts = [state.status, ...Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`)];
     this.#state.fill(
-      `State after event ${state.sequence}`,
+      `State after event ${state.sequence.toLocaleString("en")}`,
       h("p", {}, facts.join(" · ")),
       state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
-      ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine(`${path} › ${step}`, 100)})`)),
+      ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine([branchOf(path), step].filter((part) => part !== "").join(" › "), 100)})`)),
       table(["Variable", "Value"], Object.entries(state.variables).map(([name, value]) => [name, cell(value)])),
-      table(["Path", "Status", "Step", "Phase"], state.paths.map(({ id, status, step, visits, phase }) => [id, status, visits > 1 ? `${step} ×${visits}` : step, phase.replaceAll("_", " ")])),
+      table(["Branch", "Status", "Step", "Phase"], state.paths.map(({ id, status, step, visits, phase }) => [branchOf(id) || id, status, visits > 1 ? `${step} ×${visits}` : step, phase.replaceAll("_", " ")])),
       Object.keys(state.outputs).length > 0 && table(["Output", "Value"], Object.entries(state.outputs).map(([name, value]) => [name, cell(value)])),
     );
   }
 
-  showChanges(before: StateView | null, after: StateView): void {
+  #showChanges(before: StateView | null, after: StateView): void {
     const rows = before === null ? [] : COMPARED.flatMap((part) => diff(before[part], after[part], part));
-    const title = before === null ? "Changes" : `Changes since event ${before.sequence}`;
+    const title = before === null ? "Changes" : `Changes since event ${before.sequence.toLocaleString("en")}`;
     const body = rows.slice(0, MOST_ROWS).map(({ path, kind, before: old, after: now }) => [
       h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]),
       oneLine(path, 200),
@@ -62,6 +88,8 @@ export class StatePanel {
   showTrouble(text: string): void {
     this.#state.fill("State", h("p", { class: "wrong" }, shown(text, 2000)));
     this.#changes.fill("Changes");
+    this.#event.fill("Event");
+    this.#setBusy(false);
   }
 }
 

@@ -1,6 +1,6 @@
 // What every view says to the kernel: hello until welcomed, that it is still there, and intents until acknowledged.
 
-import type { Ack, InboxToBrowser, OfferToBrowser, ToBrowser, ToKernel } from "../protocol";
+import type { Ack, InboxToBrowser, OfferToBrowser, RunsToBrowser, ToBrowser, ToKernel } from "../protocol";
 import type { Connected } from "./model";
 
 const HELLO_EVERY = 500;
@@ -12,7 +12,7 @@ const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: diveboo
 /** A message; or the kernel that knew this widget is gone. */
 type Signal = "msg:custom" | "comm_live_update";
 /** What a kernel says besides acknowledging. */
-type Told = Exclude<ToBrowser | InboxToBrowser | OfferToBrowser, Ack>;
+export type Told = Exclude<ToBrowser | InboxToBrowser | OfferToBrowser | RunsToBrowser, Ack>;
 
 /** The part of anywidget's model that is used; a test brings its own. */
 export interface Wire<T extends Told> {
@@ -39,12 +39,19 @@ export function freshId(): string {
   return `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 
+/** Tells whether an element lies in an output that JupyterLab's extension hosts (`lab/host.ts`). */
+export function isHosted(element: Element): boolean {
+  return element.closest(".db-host") !== null;
+}
+
 /** One view's conversation with the kernel. */
 export abstract class Channel<T extends Told> {
   protected readonly view = freshId();
   readonly #wire: Wire<T>;
   readonly #follower: Follower;
   readonly #pending = new Map<string, Pending>();
+  readonly #isHosted: () => boolean;
+  #hasSaidHosted = false;
   #helloTimer: ReturnType<typeof setInterval> | undefined;
   readonly #aliveTimer: ReturnType<typeof setInterval>;
   readonly #receive = (message: T | Ack): void => {
@@ -57,13 +64,17 @@ export abstract class Channel<T extends Told> {
     this.greet();
   };
 
-  constructor(wire: Wire<T>, follower: Follower) {
-    [this.#wire, this.#follower] = [wire, follower];
+  /** `isHosted` tells whether the page shows what is saved of the view once its model is gone. */
+  constructor(wire: Wire<T>, follower: Follower, isHosted: () => boolean = () => false) {
+    [this.#wire, this.#follower, this.#isHosted] = [wire, follower, isHosted];
     wire.on("msg:custom", this.#receive);
     wire.on("comm_live_update", this.#lost);
     this.#aliveTimer = setInterval(() => {
       if (follower.connected === "detached") this.greet();
-      else if (!this.isGreeting) this.send({ type: "alive", view: this.view, since: follower.last });
+      else if (!this.isGreeting) {
+        this.send({ type: "alive", view: this.view, since: follower.last });
+        this.#sayHosted();
+      }
     }, ALIVE_EVERY);
     this.greet();
   }
@@ -128,6 +139,13 @@ export abstract class Channel<T extends Told> {
     clearInterval(this.#helloTimer);
     this.#helloTimer = undefined;
     this.#follower.setConnected("connected");
+    this.#sayHosted();
+  }
+
+  #sayHosted(): void {
+    if (this.#hasSaidHosted || !this.#isHosted()) return;
+    this.#hasSaidHosted = true;
+    this.send({ type: "hosted", view: this.view });
   }
 
   #settle(ack: Ack): void {

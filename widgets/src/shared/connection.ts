@@ -1,12 +1,12 @@
 // The conversation about one execution: what is new, older spans page by page, and the events of a span.
 
-import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, RangeAnswer, Sent, Welcome } from "../protocol";
+import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, RangeAnswer, Sent, Variables, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
 const PAGE = 5_000;
 
-type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Bundle;
+type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Bundle;
 type Receive<T> = (answer: T) => void;
 
 /** Keeps a model up to date, and brings a person's wishes to the kernel. */
@@ -14,11 +14,12 @@ export class Connection extends Channel<Told> {
   readonly #details = new Map<number, Receive<Detail>>();
   readonly #conversations = new Map<number, Receive<Conversation>>();
   readonly #sent = new Map<number, Receive<Sent>>();
+  #variables: Receive<Variables> = () => undefined;
   readonly #bundles = new Map<BundleName, Receive<string>>();
   readonly #model: Model;
 
-  constructor(wire: Wire<Told>, model: Model) {
-    super(wire, model);
+  constructor(wire: Wire<Told>, model: Model, isHosted?: () => boolean) {
+    super(wire, model, isHosted);
     this.#model = model;
   }
 
@@ -43,6 +44,12 @@ export class Connection extends Channel<Told> {
   sent(id: number, receive: Receive<Sent>): void {
     this.#sent.set(id, receive);
     this.send({ type: "sent", view: this.view, id });
+  }
+
+  /** Asks for the variables as they are now, if they are others than in a version; the latest request gets the answer. */
+  variables(version: number, receive: Receive<Variables>): void {
+    this.#variables = receive;
+    this.send({ type: "variables", view: this.view, version });
   }
 
   /** Asks for a part of the front end, again with each welcome until it is here. */
@@ -80,6 +87,9 @@ export class Connection extends Channel<Told> {
         return;
       case "sent":
         settle(this.#sent, message.id, message);
+        return;
+      case "variables":
+        this.#variables(message);
         return;
       case "bundle":
         settle(this.#bundles, message.name, message.script);

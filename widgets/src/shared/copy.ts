@@ -6,17 +6,17 @@ import { button } from "./element";
 const SAID_FOR = 1_500; // milliseconds
 
 /** Makes a button that copies a text and says so. */
-export function copyButton(text: () => string, attributes: Record<string, string> = {}): HTMLButtonElement {
-  const pressed: HTMLButtonElement = button("Copy", () => { void copy(text(), pressed); }, attributes);
+export function copyButton(text: () => string, attributes: Record<string, string> = {}, label = "Copy"): HTMLButtonElement {
+  const pressed: HTMLButtonElement = button(label, () => { void copy(text(), pressed, label); }, attributes);
   return pressed;
 }
 
-async function copy(text: string, pressed: HTMLButtonElement): Promise<void> {
+async function copy(text: string, pressed: HTMLButtonElement, label: string): Promise<void> {
   const clipboard = (navigator as { clipboard?: Clipboard }).clipboard; // missing on pages without https
   if (clipboard === undefined) copyBySelection(text, pressed);
   else await clipboard.writeText(text);
   setText(pressed, "Copied");
-  setTimeout(() => { setText(pressed, "Copy"); }, SAID_FOR);
+  setTimeout(() => { setText(pressed, label); }, SAID_FOR);
 }
 
 function copyBySelection(text: string, near: HTMLElement): void {

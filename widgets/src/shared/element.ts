@@ -1,4 +1,4 @@
-// Ids, attributes and buttons, and the keys of a view.
+// Ids, attributes and buttons.
 
 import { h } from "./dom";
 
@@ -22,10 +22,4 @@ export function setAttribute(element: Element, name: string, value: Value): void
 /** Makes a button that submits nothing. */
 export function button(label: string, onclick: () => void, attributes: Record<string, Value> = {}): HTMLButtonElement {
   return h("button", { type: "button", ...attributes, onclick }, label);
-}
-
-/** Keeps the notebook's shortcuts away from a view that has its own keys: Enter on a button presses it. */
-export function ownKeys(element: HTMLElement): void {
-  element.setAttribute("data-lm-suppress-shortcuts", "true"); // JupyterLab, Notebook 7
-  element.addEventListener("keydown", (event) => { event.stopPropagation(); }); // the classic notebook
 }

@@ -1,20 +1,27 @@
 // Parts of a view that come when a run first needs them, so that they do not travel with every other.
 
 import type { BundleName, Sent } from "../protocol";
+import type { StepWire } from "../replay/requests";
 import type { Connection } from "./connection";
 import { h, type View } from "./dom";
 import type { Model } from "./model";
 
 /** What a part may ask of the view around it. */
-export interface Host extends Pick<Connection, "conversation"> {
+export interface Host extends Pick<Connection, "control" | "conversation" | "detail"> {
+  /** The element of the whole view, whose theme its parts follow. */
+  root: HTMLElement;
   /** Asks for all that was sent with a request; absent where nobody knows. */
   sent: ((id: number, receive: (answer: Sent) => void) => void) | undefined;
+  /** Asks for the variables, if they are others than in a version; answered once. */
+  variables: Connection["variables"];
   /** Has the card of a question stand at a place in the part. */
   placeCard: (interruptId: string, place: HTMLElement) => void;
   /** Takes the cards back: their places go. */
   gatherCards: () => void;
-  /** Shows a span in the timeline. */
-  reveal: (id: number) => void;
+  /** Opens the replay after an event; absent where there is none. */
+  replay: ((sequence: number) => void) | undefined;
+  /** What the kernel is asked by for a replay; absent where there is none. */
+  wire?: StepWire;
 }
 
 /** What the bundle of a part exports. */

@@ -1,9 +1,9 @@
 // What all views of one page share: the state of one execution as far as the kernel has sent it.
 
-import type { Delta, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
+import type { Delta, FailureReport, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";
 
-export type Change = "spans" | "header" | "questions" | "graph" | "streams" | "selection" | "filter" | "view" | "connection";
+export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "filter" | "view" | "connection";
 /** What is shown of a run in which models were asked. */
 export type Shown = "chat" | "timeline";
 export type Connected = "connecting" | "connected" | "detached";
@@ -21,6 +21,7 @@ export interface Stream {
 export class Model {
   readonly spans = new Spans();
   header: Header | null = null;
+  failures: FailureReport = { total: 0, kept: "", shown: [] };
   graph: Graph = { steps: [], edges: [] };
   readonly questions = new Map<string, Question>();
   /** By span, and by part of what it writes. */
@@ -57,6 +58,12 @@ export class Model {
     this.tell("selection");
   }
 
+  /** Shows a span in the timeline. */
+  reveal(id: number): void {
+    this.show("timeline");
+    this.select(id);
+  }
+
   show(view: Shown): void {
     if (view === this.view) return;
     this.view = view;
@@ -78,10 +85,27 @@ export class Model {
     return (this.header?.ended_us ?? null) !== null;
   }
 
-  /** Returns the kernel's present moment, in microseconds since the origin. */
+  /** Whether nothing goes on although it has not ended: somebody paused it, or its kernel is gone. */
+  get rests(): boolean {
+    if (this.header === null || this.isOver) return false;
+    return this.connected === "detached" || this.header.doing === "paused" || this.header.doing === "stopped";
+  }
+
+  /** Returns where bars that have no end are drawn to, in microseconds since the origin: now, or when nothing ran any more. */
   now(): number {
     const header = this.header;
-    if (!header?.live || this.isOver || this.connected === "detached") return this.spans.latest;
+    if (!header?.live || this.isOver || this.connected === "detached") return Math.max(this.spans.latest, (header?.since_us ?? 0) - this.originUs);
+    return this.#present(header);
+  }
+
+  /** Returns the kernel's clock, in microseconds since the origin, also while a run rests that can be asked for something. */
+  clockNow(): number {
+    const header = this.header;
+    const goesOn = header !== null && !this.isOver && header.commands.length > 0 && this.connected !== "detached";
+    return goesOn ? this.#present(header) : this.now();
+  }
+
+  #present(header: Header): number {
     return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#toldAt) * 1000);
   }
 
@@ -97,7 +121,7 @@ export class Model {
     this.#takeSpans(message.spans, message.total, fresh ? floorOf(message.spans, message.total) : this.spans.floor);
     this.last = message.last;
     this.graph = message.graph;
-    this.#takeRest(message.header, message.questions, message.streamed);
+    this.#takeRest(message);
     this.tell("graph");
   }
 
@@ -109,7 +133,7 @@ export class Model {
       this.#takeSpans(message.spans, message.total, this.spans.floor);
       this.last = message.last;
     }
-    this.#takeRest(message.header, message.questions, message.streamed);
+    this.#takeRest(message);
     return true;
   }
 
@@ -126,10 +150,14 @@ export class Model {
     this.tell("spans");
   }
 
-  #takeRest(header: Header, questions: Question[], streamed: Streamed[]): void {
+  #takeRest({ header, failures, questions, streamed }: Welcome | Delta): void {
     this.header = header;
     this.#toldAt = this.clock();
     this.tell("header");
+    if (failures !== null) {
+      this.failures = failures;
+      this.tell("failures");
+    }
     for (const asked of questions) this.questions.set(asked.interrupt_id, asked);
     if (questions.length > 0) this.tell("questions");
     for (const piece of streamed) this.#stream(piece);

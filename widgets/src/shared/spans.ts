@@ -3,7 +3,7 @@
 import type { SpanBlock } from "../protocol";
 
 const BLOCK = 256;
-const INT_COLUMNS = ["kind", "path", "step", "type", "label", "status", "note", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
+const INT_COLUMNS = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
 type IntColumn = (typeof INT_COLUMNS)[number];
 
 /** Spans by their id, which is their place in the order of beginning. Texts are places in `names`. */
@@ -47,6 +47,11 @@ export class Spans {
 
   has(id: number): boolean {
     return this.#known[id] === 1;
+  }
+
+  /** Returns the place of a text among the names; -1 if no span has it. */
+  code(text: string): number {
+    return this.#places.get(text) ?? -1;
   }
 
   column(name: IntColumn): Int32Array {
@@ -104,7 +109,7 @@ export class Spans {
     this.end[id] = end;
     const previous = id > this.floor ? (this.#sortKey[id - 1] ?? 0) : 0;
     this.#sortKey[id] = Math.max(start, previous); // clocks can be set back
-    for (const name of ["kind", "path", "step", "type", "label", "status", "note"] as const) {
+    for (const name of ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const) {
       this.#columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
     }
     for (const name of ["iteration", "visit", "attempts", "tokens", "sequence", "within"] as const) {

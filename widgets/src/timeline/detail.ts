@@ -6,12 +6,12 @@ import { copyButton } from "../shared/copy";
 import { h, longText, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import type { Model } from "../shared/model";
+import { exactMoment } from "../shared/times";
+import { eventName } from "../shared/words";
 import { conversation } from "./messages";
 
-const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 } as const;
-
 /** Makes the panel; it is there while a span is selected. */
-export function detail(model: Model, connection: Pick<Connection, "detail">, describe: (id: number) => string, close: () => void): View {
+export function detail(model: Model, ask: Connection["detail"], describe: (id: number) => string, close: () => void): View {
   const title = h("strong", { class: "db-name" });
   const facts = h("pre", { class: "db-text db-facts" });
   const written = h("pre", { class: "db-text db-written", dir: "auto", hidden: true });
@@ -41,7 +41,7 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
     if (id === shown && present === state) return;
     if (id !== shown) body.replaceChildren(h("p", { class: "db-faint" }, "loading …"));
     [shown, state] = [id, present];
-    connection.detail(id, (answer) => { if (answer.id === model.selected) fill(answer); });
+    ask(id, (answer) => { if (answer.id === model.selected) fill(answer); });
   }
 
   function stream(id: number): void {
@@ -63,7 +63,6 @@ export function detail(model: Model, connection: Pick<Connection, "detail">, des
 function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
   const json = JSON.stringify(event.data, null, 2);
   const copier = copyButton(() => json, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
-  const when = new Date(event.recorded_us / 1000).toLocaleTimeString("en-GB", CLOCK);
-  const summary = h("summary", {}, `${event.event_type} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${when}`));
+  const summary = h("summary", {}, `${eventName(event.event_type)} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${exactMoment(event.recorded_us)}`));
   return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(json));
 }

@@ -6,7 +6,7 @@ import type { Layout } from "./layout";
 /** Returns the bar that a key leads to; null if there is none, undefined if the key leads nowhere. */
 export function neighbour(spans: Spans, layout: Layout, isMeant: (id: number) => boolean, from: number | null, key: string): number | null | undefined {
   if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(key)) return undefined;
-  const ids = meant(spans, isMeant);
+  const ids = meant(spans, (id) => isMeant(id) && layout.topOf(id) >= 0);
   if (key === "Home" || from === null) return ids[0] ?? null;
   if (key === "End") return ids[ids.length - 1] ?? null;
   const place = (id: number): number => layout.topOf(id);

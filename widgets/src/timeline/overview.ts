@@ -3,12 +3,15 @@
 import { h, type View } from "../shared/dom";
 import type { Model } from "../shared/model";
 import type { TimelineCanvas } from "./canvas";
-import { LABELS, type Palette } from "./draw";
+import { isWork } from "./kinds";
+import { labelsWide } from "./scene";
+import { drawStrip } from "./strip";
 import type { TimeMap } from "./timemap";
 
-const HEIGHT = 26;
+const HEIGHT = 34;
 const EDGE = 6;
 const DRAW_EVERY = 250; // milliseconds
+const SPANS_PER_MILLISECOND = 50; // of many, the strip is painted less often
 
 /** Makes the line for a timeline. */
 export class Overview implements View {
@@ -26,6 +29,7 @@ export class Overview implements View {
   #drawnAt = -Infinity;
   #drawnVersion = -1;
   #drawnMap: TimeMap | null = null;
+  #drawnWide = -1;
   #later: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -41,41 +45,50 @@ export class Overview implements View {
   update(): void {
     const { viewport } = this.timeline;
     const whole = this.#whole();
-    const room = this.element.clientWidth - LABELS;
+    const [edge, room] = [labelsWide(this.element.clientWidth), this.#room()];
     const [left, right] = [Math.max(0, viewport.from / whole), Math.min(1, viewport.to / whole)];
-    this.#window.style.left = `${LABELS + left * room}px`;
+    this.#window.style.left = `${edge + left * room}px`;
     this.#window.style.width = `${Math.max(4, (right - left) * room)}px`;
     this.element.classList.toggle("db-all", viewport.fitted);
     const now = performance.now();
-    const isNew = this.model.spans.version !== this.#drawnVersion || this.model.spans.running.size > 0 || this.#canvas.width !== this.element.clientWidth || this.timeline.map !== this.#drawnMap;
+    const { spans } = this.model;
+    const isNew = spans.version !== this.#drawnVersion || spans.running.size > 0 || this.#canvas.clientWidth !== this.#drawnWide || this.timeline.map !== this.#drawnMap;
     if (!isNew) return;
-    if (now - this.#drawnAt > DRAW_EVERY) this.#paint(now, room);
-    else this.#later ??= setTimeout(() => { this.#later = undefined; this.timeline.invalidate(); }, DRAW_EVERY);
+    const least = Math.max(DRAW_EVERY, spans.total / SPANS_PER_MILLISECOND);
+    if (now - this.#drawnAt > least || this.element.clientWidth !== this.#drawnWide) this.#paint(now, room);
+    else this.#later ??= setTimeout(() => { this.#later = undefined; this.timeline.invalidate(); }, least);
+  }
+
+  #room(): number {
+    return Math.max(1, this.element.clientWidth - labelsWide(this.element.clientWidth));
   }
 
   #whole(): number {
     return Math.max(1, this.timeline.map.toDrawn(this.model.now()) * 1.02);
   }
 
-  /** How much runs at each pixel, calls only where there are any. */
   #paint(now: number, room: number): void {
     [this.#drawnAt, this.#drawnVersion, this.#drawnMap] = [now, this.model.spans.version, this.timeline.map];
-    const [width, palette] = [this.element.clientWidth, this.timeline.scene().palette];
-    [this.#canvas.width, this.#canvas.height] = [width, HEIGHT];
-    const busy = this.#counted(Math.max(1, Math.round(room)));
-    const most = Math.max(1, ...busy);
+    const scene = this.timeline.scene();
+    const ratio = window.devicePixelRatio || 1;
+    const width = (this.#drawnWide = this.element.clientWidth);
+    [this.#canvas.width, this.#canvas.height] = [Math.round(width * ratio), HEIGHT * ratio];
     const context = this.#canvas.getContext("2d");
     if (context === null) return;
-    bars(context, busy, most, palette);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const x = (real: number): number => labelsWide(width) + (this.timeline.map.toDrawn(Math.min(real, scene.now)) / this.#whole()) * room;
+    drawStrip(context, scene, { busy: this.#counted(Math.max(1, Math.round(room))), x, bottom: HEIGHT - 4 });
   }
 
+  /** How much worked at each pixel. */
   #counted(room: number): Float64Array {
     const { spans } = this.model;
     const steps = new Float64Array(room + 2);
     const scale = room / this.#whole();
     const moment = this.model.now();
     spans.within(-Infinity, Infinity, (id) => {
-      const x0 = Math.max(0, Math.floor(this.timeline.map.toDrawn(spans.startOf(id)) * scale));
+      if (!isWork(spans, id)) return;
+      const x0 = Math.max(0, Math.min(room - 1, Math.floor(this.timeline.map.toDrawn(spans.startOf(id)) * scale)));
       const x1 = Math.min(room, Math.max(x0 + 1, Math.ceil(this.timeline.map.toDrawn(spans.endOf(id, moment)) * scale)));
       steps[x0] = (steps[x0] ?? 0) + 1;
       steps[x1] = (steps[x1] ?? 0) - 1;
@@ -100,7 +113,7 @@ export class Overview implements View {
 
   #move(event: PointerEvent): void {
     if (this.#drag === null) return;
-    const scale = this.#whole() / Math.max(1, this.element.clientWidth - LABELS);
+    const scale = this.#whole() / this.#room();
     const x = this.#place(event);
     const { kind, from, to } = this.#drag;
     const by = (x - this.#drag.x) * scale;
@@ -108,7 +121,10 @@ export class Overview implements View {
     if (kind === "both") this.#show(from + by, to + by);
     else if (kind === "from") this.#show(Math.min(from + by, to), to);
     else if (kind === "to") this.#show(from, Math.max(from, to + by));
-    else this.#show((Math.min(x, this.#drag.x) - LABELS) * scale, (Math.max(x, this.#drag.x) - LABELS) * scale);
+    else {
+      const edge = labelsWide(this.element.clientWidth);
+      this.#show((Math.min(x, this.#drag.x) - edge) * scale, (Math.max(x, this.#drag.x) - edge) * scale);
+    }
   }
 
   #show(from: number, to: number): void {
@@ -116,12 +132,4 @@ export class Overview implements View {
     else this.timeline.viewport.show(from, to);
     this.timeline.invalidate();
   }
-}
-
-function bars(context: CanvasRenderingContext2D, busy: Float64Array, most: number, palette: Palette): void {
-  context.fillStyle = palette["step"] ?? "";
-  busy.forEach((count, x) => {
-    const height = count === 0 ? 0 : Math.max(2, (Math.log1p(count) / Math.log1p(most)) * (HEIGHT - 4));
-    context.fillRect(LABELS + x, HEIGHT - 1 - height, 1, height);
-  });
 }

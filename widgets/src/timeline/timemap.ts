@@ -1,15 +1,46 @@
 // Time as it is drawn: stretches in which nothing happens can be folded to a fixed width.
 
+import type { Spans } from "../shared/spans";
+import { isWork } from "./kinds";
+
 /** A stretch of time; microseconds since the origin. */
 export type Stretch = readonly [from: number, to: number];
 
-/** Returns the stretches, longer than `least`, that none of the busy ones touches; `busy` is in order of beginning. */
-export function idle(busy: Iterable<Stretch>, least: number): Stretch[] {
+const LEAST = 2_000_000; // shorter stretches are never folded
+const SHARE = 0.1; // of what is left once all that are longer are folded
+
+/**
+ * Returns the stretches in which nobody worked and nothing began, and those in which the run as a whole stood still, where
+ * a bar may stretch over them (a call was open when its kernel stopped): those long enough to be in the way.
+ */
+export function idle(spans: Spans, now: number, halts: readonly Stretch[] = []): Stretch[] {
+  const stood = halts.map(([from, to]): Stretch => [from, Math.min(to, now)]).filter(([from, to]) => to - from >= LEAST);
+  const long = joined([...stretches(spans, now, LEAST), ...stood]);
+  const worked = now - long.reduce((sum, [from, to]) => sum + to - from, 0);
+  return long.filter(([from, to]) => to - from >= worked * SHARE);
+}
+
+function stretches(spans: Spans, now: number, least: number): Stretch[] {
   const found: Stretch[] = [];
-  let until: number | undefined;
-  for (const [from, to] of busy) {
-    if (until !== undefined && from - until > least) found.push([until, from]);
-    until = Math.max(until ?? to, to);
+  let until = 0;
+  const look = (id: number): void => {
+    const start = spans.startOf(id);
+    if (start - until >= least) found.push([until, start]);
+    until = Math.max(until, isWork(spans, id) ? spans.endOf(id, now) : start);
+  };
+  spans.early.forEach(look);
+  for (let id = spans.floor; id < spans.total; id++) look(id);
+  if (now - until >= least) found.push([until, now]);
+  return found;
+}
+
+/** Returns stretches with those that touch made one. */
+function joined(all: readonly Stretch[]): Stretch[] {
+  const found: Stretch[] = [];
+  for (const [from, to] of [...all].sort((one, other) => one[0] - other[0])) {
+    const last = found.at(-1);
+    if (last === undefined || from > last[1]) found.push([from, to]);
+    else found[found.length - 1] = [last[0], Math.max(last[1], to)];
   }
   return found;
 }

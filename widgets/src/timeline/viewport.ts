@@ -12,7 +12,7 @@ export class Viewport {
 
   /** Sets where time ends; what follows it moves along. */
   extend(end: number): void {
-    const followed = !this.fitted && this.to >= this.#end * (1 - 1e-9);
+    const followed = !this.fitted && this.follows;
     const moved = end - this.#end;
     this.#end = Math.max(end, 1);
     if (this.fitted) this.fit();
@@ -24,6 +24,16 @@ export class Viewport {
     this.fitted = true;
     this.from = 0;
     this.to = this.#end * (1 + MARGIN);
+  }
+
+  /** Whether the right edge moves with the present. */
+  get follows(): boolean {
+    return this.fitted || this.to >= this.#end * (1 - 1e-9);
+  }
+
+  /** Goes to the present, and along with it. */
+  follow(): void {
+    this.pan(this.#end * (1 + MARGIN) - this.to);
   }
 
   /** Makes what is seen `factor` times as long, while the point at `anchor` (0 left, 1 right) stays. */

@@ -114,7 +114,7 @@ class Inset implements View {
   ) {
     const name = h("b", {}, `↳ ${oneLine(model.spans.text(id, "label"), 60)}`);
     const open = button("Open", () => { this.#toggle(open); }, { class: "small quiet", "aria-expanded": "false" });
-    const lane = button("Its lane", () => { host.reveal(id); }, { class: "small quiet", title: "Show it in the timeline" });
+    const lane = button("Its lane", () => { model.reveal(id); }, { class: "small quiet", title: "Show it in the timeline" });
     this.element.append(h("div", { class: "row" }, name, this.#facts, h("span", { class: "db-grow" }), open, lane), this.#answer);
     const draw = (): void => { this.#draw(open); };
     this.#undo = [talks.follow(id, draw), model.on((change) => { if (change === "spans" || change === "questions") draw(); })];

@@ -53,7 +53,7 @@ function turns(model: Model, host: Host): View {
     chat?.destroy();
     chat = new Chat(id, model, talks, host, YOU, (talk) => {
       rail.update(talk);
-      setText(times, turnTimes(model, id, questionsOfStep(model, id)).replace(/^(?=\d)/, "worked "));
+      setText(times, turnTimes(model, id, questionsOfStep(model, id)).replace(/^(?=\d)/, "requests and calls "));
       const messages = talk.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + talk.calls.filter(({ outcome }) => outcome !== "").length;
       setText(count, talk.isKnown ? `${plural(messages, "message")}${(talk.requests[0]?.number ?? 1) > 1 ? " here" : ""}` : "");
       setText(about, talk.thread === "" ? "" : `thread ${oneLine(talk.thread, 60)}`);

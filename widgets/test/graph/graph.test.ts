@@ -42,8 +42,8 @@ test("each state has its sign, and repeated visits are counted", () => {
   expect(step("plan").textContent).toContain("×3");
   expect(step("plan").querySelector("title")?.textContent).toBe("plan (prompt): completed, 3 visits");
   expect(step("work").getAttribute("data-status")).toBe("waiting");
-  expect(step("end").querySelector("title")?.textContent).toBe("end (prompt): pending");
-  expect(document.querySelector(".legend")?.textContent).toBe("○ pending   ? waiting   ✓ completed");
+  expect(step("end").querySelector("title")?.textContent).toBe("end (prompt): not yet");
+  expect(document.querySelector(".legend")?.textContent).toBe("○ not yet   ? waits for you   ✓ completed");
 });
 
 test("a change of state does not draw again", () => {
@@ -84,6 +84,37 @@ test("the picture is magnified", () => {
   lit();
   press("+");
   expect(document.querySelector("svg > g")?.getAttribute("transform")).toContain("scale(1.25");
+});
+
+const under = (name: string): string | null | undefined => step(name).querySelector(".type")?.textContent;
+
+test("a step with items says how many are done and how many failed", () => {
+  const progress = { step: "work", done: 58, total: 60, failed: 0, running: true, left_us: null, at_us: 0 };
+  const running = new Map<string, StepState>([["work", { status: "running", visits: 1 }]]);
+  view.update(GRAPH, running, [progress]);
+  expect(under("work")).toBe("58 of 60");
+  view.update(GRAPH, running, [{ ...progress, done: 1398, total: 2000, failed: 3 }]);
+  expect(under("work")).toBe("1,398 of 2,000, 3 failed");
+  expect(step("work").querySelector("title")?.textContent).toBe("work (prompt · each item): running, 1,398 of 2,000, 3 failed");
+  view.update(GRAPH, running, [{ ...progress, total: 0 }]);
+  expect(under("work")).toBe("58 done");
+});
+
+test("steps that were never taken say so once the run has ended, and not before", () => {
+  const states = new Map<string, StepState>([["plan", { status: "completed", visits: 1 }], ["work", { status: "failed", visits: 1 }]]);
+  view.update(GRAPH, states);
+  expect([step("end").getAttribute("data-status"), under("end")]).toEqual(["pending", "prompt"]);
+  view.update(GRAPH, states, [], true);
+  expect([step("end").getAttribute("data-status"), under("end"), under("work")]).toEqual(["untaken", "not taken", "prompt · each item"]);
+  expect(document.querySelector(".legend")?.textContent).toBe("– not taken   ✓ completed   ✕ failed");
+});
+
+test("a step that asks is a question, and waits for you while it does", () => {
+  const asking: Graph = { steps: [{ name: "ask", type: "interrupt", each: false }], edges: [] };
+  view.update(asking, new Map());
+  expect(under("ask")).toBe("question");
+  view.update(asking, new Map([["ask", { status: "waiting", visits: 1 }]]));
+  expect(under("ask")).toBe("waits for you");
 });
 
 test("names are text, cut to what fits, and whole in the title", () => {
@@ -127,6 +158,8 @@ test("a step that asks waits", () => {
   const tally = tallied([1, "main", "review", "running"]);
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");
   expect(tally.states([question({ status: "resolved" })]).get("review")?.status).toBe("running");
+  expect(tally.states([], true).get("review")?.status).toBe("stopped");
+  expect(tally.states([question()], true).get("review")?.status).toBe("waiting");
 });
 
 test("a workflow that is wider than its place says that there is more of it", () => {

@@ -21,7 +21,7 @@ afterEach(() => {
 });
 
 function asked(id: string, workflow: string, given: Parameters<typeof question>[0] = {}): Asked {
-  return { execution_id: `exec_${workflow}`, workflow, question: question({ interrupt_id: id, question: `${workflow}?`, ...given }) };
+  return { execution_id: `exec_${workflow}`, workflow, question: question({ interrupt_id: id, question: `${workflow}?`, ...given }), cell: "" };
 }
 
 function begin(all: Asked[], more: Partial<Inbox> = {}): void {
@@ -40,7 +40,7 @@ test("each question is a card that names its workflow and execution", () => {
   expect(text()).toContain("connecting to the kernel");
   begin([asked("ask_1", "publish", { kind: "confirmation" }), asked("ask_2", "order")]);
   expect(text()).toContain("2 open questions");
-  expect(cards().map((card) => card.querySelector(".asker")?.textContent)).toEqual(["publish · exec_publish · main", "order · exec_order · main"]);
+  expect(cards().map((card) => card.querySelector(".asker")?.textContent)).toEqual(["publish", "order"]);
   expect(cards()[0]?.querySelector(".where")?.textContent).toContain("publish");
 });
 
@@ -52,9 +52,9 @@ test("an answer goes out under the id of its question, and its card becomes a li
   wire.say({ type: "ack", id: answer?.id ?? "", accepted: true, text: "Kept, but it does not go on here" });
   await vi.advanceTimersByTimeAsync(0);
   expect(text()).toContain("Kept, but it does not go on here");
-  change([asked("ask_1", "publish", { kind: "confirmation", status: "resolved", response: { approved: true }, answered_by: "ann" })]);
+  change([asked("ask_1", "publish", { kind: "confirmation", status: "resolved", response: { approved: true }, became: "approved", answered_by: "ann" })]);
   expect(cards()).toHaveLength(1);
-  expect(wire.page.querySelector(".closed li")?.textContent).toContain("publish: publish?approved — by ann");
+  expect(wire.page.querySelector(".closed li")?.textContent).toContain("publish: publish?approved by ann");
 });
 
 test("what was missed is asked for, and questions that are no longer there are over", () => {
@@ -82,7 +82,7 @@ test("where the kernel is gone cards say how to go on, and send nothing", () => 
   begin([asked("ask_1", "publish", { kind: "confirmation" })]);
   wire.isGone = true;
   vi.advanceTimersByTime(10_000);
-  expect(text()).toContain("detached: its kernel is gone; to go on, run the cell again");
+  expect(text()).toContain("The kernel stopped. Run the notebook up to this cell again to go on.");
   expect(text()).toContain("%dive answer ask_1 ANSWER");
   expect(buttonOf(wire.page, "Approve").getAttribute("aria-disabled")).toBe("true");
   wire.isGone = false;
@@ -93,5 +93,5 @@ test("where the kernel is gone cards say how to go on, and send nothing", () => 
 test("the countdown follows the kernel's clock", () => {
   begin([asked("ask_1", "publish", { expires_us: 90_000_000 })], { now_us: 30_000_000 });
   vi.advanceTimersByTime(1000);
-  expect(wire.page.querySelector(".clock")?.textContent).toBe("0:59 left");
+  expect(wire.page.querySelector(".clock")?.textContent).toBe("59 s left");
 });

@@ -1,7 +1,7 @@
 // Runs out of saved notebooks: Python's recording comes back state by state, and what strangers made is refused or harmless.
 
 import { expect, test, vi } from "vitest";
-import type { Recording, PackedRun, StateView } from "../../src/protocol";
+import type { FailureView, Recording, PackedRun, StateView } from "../../src/protocol";
 import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
@@ -35,15 +35,46 @@ test("events come with their types and data", async () => {
   const host = new RecordedHost(await decode(saved));
   expect(await host.eventAt(1)).toMatchObject({ sequence: 1, event_type: "execution_started", data: { workflow_name: "w" } });
   await expect(host.eventAt(0)).rejects.toThrow("there is no event here");
-  await expect(host.stateAt(10_000)).rejects.toThrow("Only events 1 to");
+  await expect(host.stateAt(10_000)).rejects.toThrow("Event 10,000 is not in this notebook.");
 });
 
-test("events that were not saved are said to be missing", async () => {
-  const host = new RecordedHost(await decode(await repacked((recording) => { recording.events.first = 101; })));
-  expect(host.blocks.map((block) => [block.first, block.type.length])).toEqual([[1, 100], [101, states.length - 1]]);
-  expect(host.blocks[0]?.names[1]).toBe("not in this notebook");
-  await expect(host.stateAt(50)).rejects.toThrow("Only events 101 to");
+test("of a sample the states at the kept events are right, and others are said to be missing", async () => {
+  const sampled = await repacked((recording) => {
+    const { events } = recording;
+    recording.sample = "Sample of 3 of 9 events, with all failures and questions";
+    for (const column of [events.sequence, events.time, events.type, events.path, events.step, events.text, recording.data]) column.splice(1, 3);
+    recording.changes.splice(1, 4, recording.changes.slice(1, 5).flat());
+  });
+  const host = new RecordedHost(await decode({ ...sampled, format: 2 }));
+  expect(host.events.sequence.slice(0, 3)).toEqual([1, 5, 6]);
+  for (const sequence of [0, 1, 5, 6]) expect(await host.stateAt(sequence)).toEqual(states[sequence]);
+  await expect(host.stateAt(3)).rejects.toThrow("Event 3 is not in this notebook.");
+  const view = await savedRun({ ...sampled, store: "/the/store.db" }, "", load);
+  expect(view.element.querySelector(".db-origin")?.textContent).toBe("Sample of 3 of 9 events, with all failures and questions. The whole log is in /the/store.db. ");
+  view.destroy();
+});
+
+/** A failure as older versions saved it, without what it means. */
+const FAILED = {
+  id: 0, sequence: 3, failed_us: 1, error_type: "KeyError", message: "'b'", step: "s", path: "main", item: "", attempt: 1, called: "", arguments: [], place: "", cell: "", line: 0, source: [],
+  traceback: "", handled: "", same: 1,
+} as unknown as FailureView;
+
+test("a recording of the newest events by an older version is opened", async () => {
+  const older = await repacked((recording) => {
+    const events = recording.events as Partial<typeof recording.events>;
+    delete events.sequence;
+    delete (recording as Partial<Recording>).sample;
+    recording.events.first = 101;
+    recording.failures = { total: 1, kept: "", shown: [{ ...FAILED }] };
+  });
+  const recording = await decode(older);
+  expect(recording.failures.shown[0]?.means).toBe("");
+  expect(recording.sample).toBe(`The last ${states.length - 1} of ${99 + states.length} events`);
+  const host = new RecordedHost(recording);
+  expect([host.events.sequence[0], host.last]).toEqual([101, 99 + states.length]);
   expect((await host.stateAt(100)).sequence).toBe(100);
+  await expect(host.stateAt(50)).rejects.toThrow("Event 50 is not");
 });
 
 const broken: Record<string, (recording: Recording) => void> = {
@@ -52,7 +83,8 @@ const broken: Record<string, (recording: Recording) => void> = {
   "an infinite time": (recording) => { recording.spans.start[0] = Infinity; },
   "columns of different lengths": (recording) => { recording.spans.end.push(1); },
   "a name that is not there": (recording) => { recording.events.type[0] = 9999; },
-  "a first event out of this world": (recording) => { recording.events.first = 1e12; },
+  "an event out of this world": (recording) => { recording.events.sequence.splice(-1, 1, 1e12); },
+  "events out of order": (recording) => { recording.events.sequence.reverse(); },
   "a change of nothing that is known": (recording) => { recording.changes[0] = [["__proto__", "polluted", 1]]; },
   "a path that is none": (recording) => { recording.changes[0] = [["paths", "main", "x"]]; },
   "a text for a list": (recording) => { recording.questions = "x" as never; },
@@ -63,7 +95,7 @@ test.each(Object.keys(broken))("%s is refused", async (name) => {
   await expect(decode(damaged)).rejects.toThrow(/is not|contradict|same length/);
 });
 
-test.each([null, [], "x", {}, { format: 1 }, { ...fixture.saved, recording: 3 }, { ...fixture.saved, format: 2 }])("no saved run: %j", (data) => {
+test.each([null, [], "x", {}, { format: 1 }, { ...fixture.saved, recording: 3 }, { ...fixture.saved, format: 3 }])("no saved run: %j", (data) => {
   expect(() => checkSaved(data)).toThrow();
 });
 
@@ -105,14 +137,14 @@ test("the log is stepped through from its end, once it is unfolded", async () =>
   const fold = view.element.querySelector<HTMLDetailsElement>(".db-stepping");
   expect(fold?.querySelector(".divebook-replay")).toBeNull();
   fold?.dispatchEvent(new Event("toggle"));
-  await vi.waitFor(() => { expect(fold?.textContent).toContain("execution_completed"); });
+  await vi.waitFor(() => { expect(fold?.textContent).toContain("run completed"); });
   view.destroy();
 });
 
-test("a run that had not ended takes one line until it is unfolded", async () => {
-  const view = await savedRun({ ...saved, status: "waiting", next: "%dive show exec_1" }, "", load);
-  expect(view.element.textContent).toBe("w: waiting when its cell ended To look again or go on: %dive show exec_1");
-  view.element.dispatchEvent(new Event("toggle"));
-  expect(view.element.querySelector(".db-timeline")).not.toBeNull();
+test("a run that had not ended is shown like any other, with the time for which that holds", async () => {
+  const open = await repacked(({ header }) => { header.ended_us = null; header.now_us = Date.UTC(2026, 4, 1, 12, 30) * 1000; });
+  const view = await savedRun({ ...open, status: "waiting", next: "%dive show exec_1" }, "", load);
+  expect(view.element.querySelector(".db-header")).not.toBeNull();
+  expect(view.element.querySelector(".db-origin")?.textContent).toMatch(/^As it stood at .*:30.*; it may have gone on since\. To look again or go on: %dive show exec_1$/);
   view.destroy();
 });

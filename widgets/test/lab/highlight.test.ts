@@ -2,7 +2,7 @@
 
 import { expect, test, vi } from "vitest";
 import { highlight } from "../../src/lab/highlight";
-import type { Panel, Tracker } from "../../src/lab/jupyterlab";
+import type { CodePanel, Tracker } from "../../src/lab/jupyterlab";
 
 class Signal {
   readonly #slots: (() => void)[] = [];
@@ -12,7 +12,7 @@ class Signal {
   }
 }
 
-function cell(source: string): { model: Panel["content"]["widgets"][number]["model"]; write: (text: string) => void } {
+function cell(source: string): { model: CodePanel["content"]["widgets"][number]["model"]; write: (text: string) => void } {
   let text = source;
   const changed = new Signal();
   const model = { type: "code", mimeType: "text/x-ipython", sharedModel: { getSource: () => text, changed }, mimeTypeChanged: new Signal() };
@@ -58,8 +58,8 @@ test("a language is set when the one before it is loaded, since an editor shows 
 async function follow(models: ReturnType<typeof cell>["model"][], getLanguage = (): Promise<unknown> => Promise.resolve(null)): Promise<void> {
   const widgets = models.map((model) => ({ model }));
   const content = { codeMimetype: "text/x-ipython", widgets, model: { cells: { changed: new Signal() } }, modelChanged: new Signal() };
-  const panel: Panel = { context: { ready: Promise.resolve() }, content };
-  const tracker: Tracker = { forEach: (visit) => { visit(panel); }, widgetAdded: new Signal() };
+  const panel: CodePanel = { context: { ready: Promise.resolve() }, content };
+  const tracker: Tracker<CodePanel> = { forEach: (visit) => { visit(panel); }, widgetAdded: new Signal() };
   highlight(tracker, { getLanguage });
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setTimeout(resolve));
 }

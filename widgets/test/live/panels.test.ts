@@ -33,7 +33,7 @@ function begin(rows: Row[], ...asked: ReturnType<typeof question>[]): void {
 }
 
 function change(rows: Row[], total: number): void {
-  model.delta({ type: "delta", after: model.last, last: model.last + 1, total, origin_us: 0, spans: block(rows), header: HEADER, questions: [], streamed: [] });
+  model.delta({ type: "delta", after: model.last, last: model.last + 1, total, origin_us: 0, spans: block(rows), header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(50);
 }
 
@@ -65,6 +65,9 @@ test("steps follow the spans, those that run again as well", () => {
   expect(states()).toEqual(["running", "pending"]);
   change([{ id: 0, step: "a", start: 0, end: 9 }, { id: 1, step: "b", start: 9 }], 2);
   expect(states()).toEqual(["completed", "running"]);
+  model.setConnected("detached");
+  vi.advanceTimersByTime(50);
+  expect(states()).toEqual(["completed", "stopped"]);
 });
 
 test("older spans that come later count", () => {

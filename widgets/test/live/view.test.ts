@@ -1,15 +1,14 @@
-// The whole view in a page, without a kernel: what is shown, and that hostile texts are nothing but text.
+// The whole view in a page, without a kernel: what is shown, and what is asked.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import live from "../../src/live";
-import type { Detail, ToBrowser, ToKernel } from "../../src/protocol";
-import { HEADER, type Row, welcome } from "../blocks";
+import type { ToBrowser, ToKernel } from "../../src/protocol";
+import { delta, HEADER, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
 
-const HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31mred \u202eevil";
 const ROWS: Row[] = [
   { id: 0, start: 0, end: 5_000_000, step: "collect" },
-  { id: 1, start: 0, end: 1_000_000, kind: "operation", type: "agent_response", step: "collect", label: HOSTILE },
+  { id: 1, start: 0, end: 1_000_000, kind: "operation", type: "agent_response", step: "collect", label: "critic" },
   { id: 2, start: 2_000_000, kind: "operation", type: "tool_call", step: "collect", label: "search", status: "failed", note: "Timeout", end: 3_000_000 },
 ];
 
@@ -49,26 +48,42 @@ function begin(more: Parameters<typeof welcome>[1] = {}): void {
   vi.advanceTimersByTime(1000);
 }
 
-function openRows(): NodeListOf<HTMLElement> {
-  const list = find(".db-list");
-  Object.defineProperty(list, "clientHeight", { value: 240 });
-  find(".db-table").dispatchEvent(new Event("toggle"));
-  return page.querySelectorAll(".db-space .db-row:not([hidden])");
-}
-
-function openDetail(events: Detail["events"]): void {
-  openRows()[1]?.click();
-  const request = heard.find((message) => message.type === "detail");
-  say({ type: "detail", view: request?.view ?? "", id: 1, events, error: "" });
-}
-
-test("the head tells status, numbers and durability", () => {
-  begin({ header: { ...HEADER, cost: 0.5, durability: "memory", gauges: [{ name: "tokens", spent: 90, limit: 100, unit: "" }] } });
+test("the head tells status, facts in their order, bounds and durability", () => {
+  const gauges = [{ name: "tokens", spent: 1_234, limit: 1_300, unit: "" }, { name: "loops", spent: 1, limit: 9, unit: "" }];
+  const times = { doing: "waited", since_us: 500_000, worked_us: 62_000_000, waited_us: 63_000_000 } as const;
+  begin({ header: { ...HEADER, ...times, live: false, cost: 0.5, durability: "memory", gauges } });
   expect(shown(".db-status")).toBe("▸ running");
-  expect(shown(".db-line")).toContain("2 model calls · 1,234 tokens · $0.50");
+  expect(shown(".db-when")).toMatch(/^began .*\d\d:\d\d .+/);
+  expect([...page.querySelectorAll(".db-fact")].map((fact) => fact.textContent)).toEqual([
+    "Cost$0.50", "Model calls2", "▲ Tokens1,234 of 1,300", "Worked1 min 02 s", expect.stringMatching(/^Waited for you1 min \d\d s$/), "Loops1 of 9",
+  ]);
   expect(shown(".db-badge")).toBe("memory only");
-  expect(find("[role=meter]").getAttribute("aria-label")).toBe("tokens 90 of 100");
-  expect(find(".db-gauge").dataset["level"]).toBe("near");
+  expect(find(".db-badge").title).toContain("end with this process");
+  expect(find("[role=meter]").getAttribute("aria-label")).toBe("tokens 1,234 of 1,300");
+});
+
+test("how far the items are stands in the head, with what is left and what failed", () => {
+  const step = { step: "classify", done: 58, total: 60, failed: 1, running: true, left_us: 4_000_000, at_us: 5_000_000 };
+  begin({ header: { ...HEADER, progress: [{ ...step, step: "list", running: false, done: 60 }, step] } });
+  expect(shown(".db-progress")).toBe("classify: 58 of 60, about 3.0 s left · 1 failed");
+  const ended = { ...step, running: false, done: 40 };
+  say(delta([], { total: ROWS.length, header: { ...HEADER, status: "failed", live: false, ended_us: 9_000_000, progress: [ended] } }));
+  expect(shown(".db-progress")).toBe("classify: 40 of 60 · 1 failed · 20 not done");
+});
+
+test("cancelling asks once more, and says what is kept", () => {
+  const step = { step: "classify", done: 58, total: 60, failed: 0, running: true, left_us: null, at_us: 0 };
+  begin({ header: { ...HEADER, progress: [step] } });
+  const cancel = (): void => { buttonOf(page, "Cancel …").click(); };
+  cancel();
+  expect(shown(".db-sure")).toBe("Cancel the run? 58 of 60 are kept.Cancel the runGo on");
+  expect(document.activeElement).toBe(buttonOf(page, "Go on"));
+  find(".db-sure").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  expect([find(".db-sure").hidden, document.activeElement]).toEqual([true, buttonOf(page, "Cancel …")]);
+  expect(heard.some((message) => message.type === "control")).toBe(false);
+  cancel();
+  buttonOf(page, "Cancel the run").click();
+  expect(heard.find((message) => message.type === "control")?.command).toBe("cancel");
 });
 
 test("until the kernel answers the view says that it connects, and buttons wait", () => {
@@ -80,14 +95,25 @@ test("until the kernel answers the view says that it connects, and buttons wait"
 
 test("a kernel that is gone is told of, with the way on", () => {
   begin();
-  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, questions: [], streamed: [] });
+  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
-  expect(shown(".db-notice")).toContain("%dive resume exec_1");
+  expect(shown(".db-notice")).toBe("The kernel stopped. Run the notebook up to this cell again to continue, or: %dive resume exec_1");
+});
+
+test("a run that has ended asks nothing until it is resumed", () => {
+  begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
+  const asks = (): unknown[] => [document.querySelectorAll("article.card").length, find(".db-asks").hidden];
+  expect(asks()).toEqual([1, false]);
+  const told = (header: Partial<typeof HEADER>): void => { say({ ...delta([]), header: { ...HEADER, ...header } }); };
+  told({ status: "failed", ended_us: 5 });
+  expect(asks()).toEqual([0, true]);
+  told({});
+  expect(asks()).toEqual([1, false]);
 });
 
 test("the questions of a kernel that is gone say how to answer them", () => {
   begin({ questions: [question({ interrupt_id: "ask_7", kind: "confirmation" })] });
-  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, questions: [], streamed: [] });
+  say({ type: "delta", after: 99, last: 100, origin_us: 0, total: 3, spans: welcome([]).spans, header: HEADER, failures: null, questions: [], streamed: [] });
   vi.advanceTimersByTime(20_000);
   expect(shown(".card .status")).toContain("%dive answer ask_7 ANSWER");
   expect(buttonOf(page, "Approve").getAttribute("aria-disabled")).toBe("true");
@@ -109,72 +135,30 @@ test("a run that waits for a signal says which, and what sends it", () => {
   expect(shown(".db-waits")).toBe("waits for the signal 'go': %dive signal exec_1 go");
 });
 
+test("a run that somebody paused says so, and how to go on", () => {
+  begin({ header: { ...HEADER, doing: "paused", live: false, commands: ["resume", "cancel"] } });
+  expect(shown(".db-status")).toBe("‖ paused");
+  expect(shown(".db-notice")).toBe("paused. Run the cell again to continue.");
+});
+
+test("a run that lets time pass does not look as if it waited for a person", () => {
+  begin({ header: { ...HEADER, status: "waiting", doing: "asleep" } });
+  expect([shown(".db-status"), find(".db-status").dataset["status"]]).toEqual(["… asleep", "asleep"]);
+  say(delta([], { total: ROWS.length, header: { ...HEADER, status: "waiting", doing: "waited" } }));
+  expect([shown(".db-status"), find(".db-status").title]).toEqual(["? waiting", ""]);
+});
+
+test("a run that completed after its cell had failed says how to come by its result", () => {
+  begin({ header: { ...HEADER, status: "failed", live: false } });
+  expect(page.querySelector<HTMLElement>(".db-notice")?.hidden).toBe(true);
+  say(delta([], { total: ROWS.length, header: { ...HEADER, status: "completed", live: false } }));
+  expect(shown(".db-notice")).toBe("The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log.");
+});
+
 test("only the commands that are possible are offered", () => {
   begin({ header: { ...HEADER, commands: ["resume"] } });
-  const offered = [...page.querySelectorAll<HTMLElement>(".db-actions button")].filter((button) => !button.hidden);
+  const offered = [...page.querySelectorAll<HTMLElement>(".db-commands button")].filter((button) => !button.hidden);
   expect(offered.map((button) => button.textContent)).toEqual(["Resume"]);
-});
-
-test("rows say in words what the bars show", () => {
-  begin();
-  const rows = openRows();
-  expect([...rows].map((row) => row.children[1]?.textContent)).toEqual(["collect", "collect", "collect"]);
-  expect(rows[2]?.textContent).toContain("✕ failed");
-  expect(find(".db-list").getAttribute("aria-rowcount")).toBe("4");
-});
-
-test("search leaves what is meant", () => {
-  begin();
-  const search = find(".db-search") as HTMLInputElement;
-  search.value = "timeout";
-  search.dispatchEvent(new Event("input"));
-  vi.advanceTimersByTime(500);
-  expect(shown(".db-found")).toBe("1 of 3");
-  expect(openRows()).toHaveLength(1);
-});
-
-test("a type that is switched off is left out", () => {
-  begin();
-  find(".db-chip[data-key=tool]").click();
-  expect(find(".db-chip[data-key=tool]").getAttribute("aria-pressed")).toBe("false");
-  expect(shown(".db-found")).toBe("2 of 3");
-});
-
-test("hostile labels, details and streams are text with visible control characters", () => {
-  begin({ streamed: [{ id: 0, part: "text", at: 0, text: HOSTILE }] });
-  const data = { operation_type: "agent_response", parameters: { prompt: HOSTILE, instructions: "x" } };
-  openDetail([{ sequence: 7, event_type: "operation_started", recorded_us: 1, data }]);
-  expect(page.querySelector("script, img")).toBeNull();
-  expect(shown(".db-said")).not.toMatch(/[\x1b\u202e]/); // eslint-disable-line no-control-regex -- that is the point
-  expect(shown(".db-detail")).toContain("<script>alert(1)</script>");
-  expect(shown(".db-detail")).toContain("\\u202eevil");
-});
-
-test("a text of five million characters is cut, and goes on by request", () => {
-  begin();
-  openDetail([{ sequence: 7, event_type: "operation_completed", recorded_us: 1, data: { result: "x".repeat(5_000_000) } }]);
-  const before = shown(".db-event pre").length;
-  expect(before).toBeLessThan(3000);
-  find(".db-more").click();
-  expect(shown(".db-event pre").length).toBeGreaterThan(before + 10_000);
-  expect(shown(".db-more")).toMatch(/^more \(4,9\d\d,\d{3} characters\)$/);
-});
-
-test("details are closed by Escape", () => {
-  begin();
-  openDetail([]);
-  expect(find(".db-detail").hidden).toBe(false);
-  find(".db-detail").dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }));
-  expect(find(".db-detail").hidden).toBe(true);
-});
-
-test("the keyboard goes from bar to bar, and what it comes to is said", () => {
-  begin();
-  const canvas = find(".db-canvas");
-  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Home" }));
-  expect(shown("[aria-live=polite]")).toContain("collect: ✓ completed");
-  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
-  expect(heard.at(-1)).toMatchObject({ type: "detail", id: 0 });
 });
 
 test("nothing is left behind when the view goes", () => {

@@ -66,6 +66,6 @@ test("where the kernel is gone nothing can be pressed, and it says how to go on"
   begin();
   wire.isGone = true;
   vi.advanceTimersByTime(10_000);
-  expect(wire.page.textContent).toContain("Detached: the kernel is gone. Run the cell again to choose here.");
+  expect(wire.page.textContent).toContain("The kernel stopped. Run the notebook up to this cell again to choose here.");
   expect(buttons().every((one) => one.disabled)).toBe(true);
 });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Prompt } from "../../src/prompt/prompt";
 import type { Draft, Outcome, Question } from "../../src/prompt/types";
-import { buttonOf, question, type } from "./questions";
+import { buttonOf, heads, many, press, question, type } from "./questions";
 
 const NOW = 1_000_000_000;
 let sent: unknown[];
@@ -19,18 +19,6 @@ function shownWith(...questions: Partial<Question>[]): Prompt {
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
-}
-
-function many(count: number): Partial<Question>[] {
-  return Array.from({ length: count }, (_, index) => ({ question: `Question ${index + 1}` }));
-}
-
-function heads(): HTMLElement[] {
-  return [...document.querySelectorAll<HTMLElement>(".head")];
-}
-
-function press(target: Element | null | undefined, key: string, more: KeyboardEventInit = {}): void {
-  target?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
 }
 
 beforeEach(() => {
@@ -53,8 +41,8 @@ const ANSWERS: [string, Partial<Question>, string, unknown][] = [
   ["raise money", { kind: "resource_exhausted", data: { bound: "max_cost", used: "0.51", limit: "0.50" } }, "Raise", { decision: "raise", data: { to: "2" } }],
   ["stop", { kind: "resource_exhausted", data: { bound: "max_tokens", used: 1, limit: 1 } }, "Stop", { decision: "stop" }],
   ["retry", { kind: "outcome_unknown" }, "again", { choice: "retry" }],
-  ["done", { kind: "outcome_unknown" }, "It was done", { choice: "done" }],
-  ["fail", { kind: "outcome_unknown" }, "It failed", { choice: "fail" }],
+  ["done", { kind: "outcome_unknown" }, "It went through", { choice: "done", result: null }],
+  ["fail", { kind: "outcome_unknown" }, "It did not", { choice: "fail" }],
   ["skip", { kind: "timeout", required: false }, "Skip", {}],
 ];
 
@@ -134,7 +122,7 @@ test("a card says in whole minutes for how long it has been waiting", () => {
     shownWith({ raised_us: NOW - minutes * 60_000_000 });
     return document.querySelector(".clock")?.textContent;
   };
-  expect([0.5, 1.9, 59, 60, 47 * 60, 49 * 60].map(at)).toEqual(["", "asked 1 min ago", "asked 59 min ago", "asked 1 h ago", "asked 47 h ago", "asked 2 days ago"]);
+  expect([0.5, 1.9, 59, 60, 47 * 60, 49 * 60].map(at)).toEqual(["asked just now", "asked 1 min ago", "asked 59 min ago", "asked 1 h ago", "asked 47 h ago", "asked 2 days ago"]);
 });
 
 test("a changed text is sent as a review's data", () => {
@@ -203,11 +191,11 @@ test("after an answer the focus goes to the next question, and who answered is t
   expect(document.activeElement).toBe(heads()[1]);
   expect(document.querySelector("textarea")?.disabled).toBe(true);
   prompt.update([
-    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "resolved", response: { approved: true, text: "fine" }, answered_by: "ada", answered_us: NOW }),
+    question({ interrupt_id: "int_1", question: "One", kind: "confirmation", status: "resolved", response: { approved: true, text: "fine" }, became: "approved: fine", answered_by: "ada", answered_us: NOW }),
     question({ interrupt_id: "int_2", question: "Two" }),
   ]);
   expect(heads()).toHaveLength(1);
-  expect(document.querySelector(".closed li")?.textContent).toMatch(/approved: fine — by ada at \d/);
+  expect(document.querySelector(".closed li")?.textContent).toMatch(/✓ApprovalOneapproved: fine by ada, .*\d\d:\d\d/);
   expect(document.activeElement).toBe(heads()[0]);
 });
 
@@ -253,45 +241,27 @@ test("each card that stands elsewhere has a way to it", () => {
   expect(ways()).toEqual([""]);
 });
 
-test("few questions are open, many are a list", () => {
-  shownWith(...many(3));
-  expect(document.querySelectorAll(".card.open")).toHaveLength(3);
-  shownWith(...many(20));
-  expect(document.querySelectorAll(".card.open")).toHaveLength(1);
-  expect(document.querySelector(".count")?.textContent).toBe("20 open questions");
-});
-
-test("many questions are filtered, and Escape ends that", () => {
-  shownWith(...many(20));
-  const filter = document.querySelector<HTMLInputElement>("input[type=search]");
-  expect(filter?.hidden).toBe(false);
-  type(filter, "question 12");
-  expect(heads().filter((head) => !(head.parentElement?.hidden ?? true))).toHaveLength(1);
-  expect(document.querySelector(".count")?.textContent).toBe("1 of 20 open questions");
-  press(filter, "Escape");
-  expect(document.querySelector(".count")?.textContent).toBe("20 open questions");
-});
-
-test("arrow keys go from question to question, Escape goes back to the question", () => {
-  shownWith(...many(5));
-  heads()[0]?.focus();
-  press(heads()[0], "ArrowDown");
-  expect(document.activeElement).toBe(heads()[1]);
-  press(heads()[1], "End");
-  expect(document.activeElement).toBe(heads()[4]);
-  heads()[0]?.focus();
-  const input = document.querySelector("textarea");
+test("a card moves with whoever was brought to its head, and stays where somebody fills it in", () => {
+  const prompt = shownWith({ question: "Which?" }, { question: "Why?", interrupt_id: "int_2" });
+  const place = document.createElement("div");
+  document.body.append(place);
+  const [first, second] = [...document.querySelectorAll<HTMLElement>("article.card")];
+  const head = first?.querySelector<HTMLElement>(".head");
+  head?.focus();
+  prompt.place("int_1", place);
+  expect([place.contains(first ?? null), document.activeElement === head]).toEqual([true, true]);
+  const input = second?.querySelector("textarea");
   input?.focus();
-  press(input, "Escape");
-  expect(document.activeElement).toBe(heads()[0]);
+  prompt.place("int_2", place);
+  expect([place.contains(second ?? null), document.activeElement === input]).toEqual([false, true]);
 });
 
 test("the time that is left counts down, and then nothing can be sent", () => {
   shownWith({ expires_us: NOW + 90_000_000 });
-  expect(document.querySelector(".clock")?.textContent).toBe("1:30 left");
+  expect(document.querySelector(".clock")?.textContent).toBe("1 min 30 s left");
   now += 80_000_000;
   vi.advanceTimersByTime(1000);
-  expect(document.querySelector(".clock.urgent")?.textContent).toBe("0:10 left");
+  expect(document.querySelector(".clock.urgent")?.textContent).toBe("10 s left");
   now += 10_000_000;
   vi.advanceTimersByTime(1000);
   expect(document.querySelector(".clock")?.textContent).toBe("time is up");
@@ -300,10 +270,80 @@ test("the time that is left counts down, and then nothing can be sent", () => {
   expect(document.querySelector("textarea")?.disabled).toBe(true);
 });
 
-test("an expired question is shown as such", () => {
-  shownWith({ status: "expired" }, { status: "expired", response: { text: "MIT" } }, { status: "cancelled" });
-  const lines = [...document.querySelectorAll(".closed .answer")].map((line) => line.textContent);
-  expect(lines).toEqual(["withdrawn", "expired; its default holds: MIT", "expired without an answer"]);
+test("a question that is settled is a line with a sign: a cross where somebody said no", () => {
+  const settled: [Partial<Question>, string, string][] = [
+    [{ status: "expired", became: "expired, default used: nothing" }, "◷", "expired, default used: nothing"],
+    [{ status: "resolved", kind: "confirmation", response: { approved: false, text: "too dear" }, became: "denied: too dear", answered_by: "mara" }, "✕", "denied: too dear by mara"],
+    [{ status: "resolved", kind: "outcome_unknown", response: { choice: "fail" }, became: "it did not go through" }, "✕", "it did not go through"],
+    [{ status: "resolved", response: { text: "MIT" }, became: "MIT", answered_by: "ada" }, "✓", "MIT by ada"],
+    [{ status: "cancelled", became: "withdrawn" }, "◼", "withdrawn"],
+  ];
+  shownWith(...settled.map(([given]) => given));
+  const lines = [...document.querySelectorAll(".closed li")].map((line) => [line.querySelector(".sign")?.textContent, line.querySelector(".answer")?.textContent]);
+  expect(lines.reverse()).toEqual(settled.map(([, sign, words]) => [sign, words]));
+  expect(document.querySelector(".closed summary")?.textContent).toBe("5 closed");
+});
+
+test("what is wrong is marked until it is filled", () => {
+  shownWith({ schema: { type: "object", properties: { name: { type: "string" }, size: { type: "integer" } }, required: ["name", "size"] } });
+  buttonOf(document.body, "Answer").click();
+  const wrong = (): string[] => [...document.querySelectorAll(".error, .status")].map((part) => part.textContent).filter((text) => text !== "");
+  expect(wrong()).toEqual(["Name needs an answer.", "Size needs an answer.", "Not sent: correct what is marked."]);
+  type(document.querySelector("textarea"), "wheel");
+  expect(wrong()).toEqual(["Size needs an answer.", "Not sent: correct what is marked."]);
+  type(document.querySelector(".card input"), "3");
+  expect(wrong()).toEqual([]);
+  buttonOf(document.body, "Answer").click();
+  expect(sent).toEqual([["int_1", { name: "wheel", size: 3 }]]);
+});
+
+test("a call of unknown outcome is shown by its arguments, and no button stands out", () => {
+  shownWith({ kind: "outcome_unknown", question: "Did the call to Pay go through?", message: "The kernel stopped after it began.", data: { parameters: { action_name: "Pay", params: { amount: 5, to: "Ann" } }, choices: ["retry"] } });
+  expect(document.querySelector(".seen")?.textContent).toBe("The callCallPayAmount5ToAnn");
+  expect(document.querySelectorAll(".primary")).toHaveLength(0);
+  expect([...document.querySelectorAll(".actions button:not([hidden])")].map((one) => one.textContent)).toEqual(["✓ It went through", "✕ It did not: the step fails", "↻ Make the call again"]);
+  shownWith({});
+  expect(document.querySelector(".primary")?.textContent).toBe("✓ Answer");
+});
+
+test("one answer is given to all of a kind once somebody has seen which those are", async () => {
+  const about = (name: string): Partial<Question> => ({ kind: "confirmation", question: `Delete ${name}?`, data: { tool: "delete", parameters: { name } } });
+  shownWith(about("a"), about("b"), { question: "Which?" }, about("c"));
+  const offer = [...document.querySelectorAll<HTMLButtonElement>(".to-all")].filter((one) => !one.hidden);
+  expect(offer.map((one) => one.textContent)).toEqual(["Answer the same for all 3 of this kind …"]);
+  type(document.querySelector("textarea"), "old files");
+  offer[0]?.click();
+  expect([...document.querySelectorAll(".all li")].map((line) => line.textContent)).toEqual(["Delete a? name=a", "Delete b? name=b", "Delete c? name=c"]);
+  expect(sent).toEqual([]);
+  buttonOf(document.body, "Approve 3").click();
+  expect(sent).toEqual(["int_1", "int_2", "int_4"].map((id) => [id, { approved: true, text: "old files" }]));
+  await vi.advanceTimersByTimeAsync(0);
+});
+
+test("changed arguments and rules are given to no other call", () => {
+  const about = (name: string): Partial<Question> => ({ kind: "confirmation", data: { tool: "delete", parameters: { name }, offers: { scopes: ["run"] } } });
+  shownWith(about("a"), about("b"));
+  buttonOf(document.body, "Edit").click();
+  buttonOf(document.body, "Answer the same").click();
+  buttonOf(document.body, "Approve 2").click();
+  expect(sent).toEqual([["int_1", { approved: true, data: { name: "a" } }], ["int_2", { approved: true }]]);
+});
+
+test("a number chooses an option, or goes to a button, and sends nothing", () => {
+  shownWith({ schema: { enum: ["keep", "drop"] } });
+  press(heads()[0], "2");
+  expect([...document.querySelectorAll<HTMLInputElement>(".card input")].map((one) => one.checked)).toEqual([false, true]);
+  shownWith({ kind: "confirmation" });
+  press(heads()[0], "2");
+  expect(document.activeElement?.textContent).toBe("✕ Deny");
+  press(document.querySelector("textarea"), "1");
+  expect(document.activeElement?.textContent).toBe("✕ Deny");
+  expect(sent).toEqual([]);
+});
+
+test("the default that will be used is told beside the time that is left", () => {
+  shownWith({ expires_us: NOW + 90_000_000, fallback: "keep" });
+  expect(document.querySelector(".clock")?.textContent).toBe("default in 1 min 30 s: keep");
 });
 
 test("hostile texts are text, and long ones are cut", () => {
@@ -312,16 +352,6 @@ test("hostile texts are text, and long ones are cut", () => {
   expect(document.querySelector("img")).toBeNull();
   expect(document.body.textContent).toContain("\\u202e\\x1b[31m");
   expect(document.body.textContent.length).toBeLessThan(50_000);
-});
-
-test("the notebook's shortcuts do not hear the keys", () => {
-  shownWith({});
-  const heard = vi.fn();
-  document.body.addEventListener("keydown", heard);
-  press(document.querySelector("textarea"), "a");
-  document.body.removeEventListener("keydown", heard);
-  expect(heard).not.toHaveBeenCalled();
-  expect(document.querySelector("[data-lm-suppress-shortcuts]")).not.toBeNull();
 });
 
 test("where nothing can be sent buttons are off, and the sentence how to go on stands beside them", () => {

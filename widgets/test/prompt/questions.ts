@@ -20,6 +20,8 @@ export function question(given: Partial<Question> = {}): Question {
     response: null,
     answered_by: null,
     answered_us: null,
+    became: "",
+    fallback: "",
     ...given,
   };
 }
@@ -37,4 +39,19 @@ export function buttonOf(element: Element, label: string): HTMLButtonElement {
   const found = [...element.querySelectorAll("button")].find((one) => one.textContent.includes(label));
   if (found === undefined) throw new Error(`no button ${label}`);
   return found;
+}
+
+/** Makes questions that differ in their text. */
+export function many(count: number): Partial<Question>[] {
+  return Array.from({ length: count }, (_, index) => ({ question: `Question ${index + 1}` }));
+}
+
+/** Returns the first lines of all cards. */
+export function heads(): HTMLElement[] {
+  return [...document.querySelectorAll<HTMLElement>(".head")];
+}
+
+/** Presses a key in an element. */
+export function press(target: Element | null | undefined, key: string, more: KeyboardEventInit = {}): void {
+  target?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
 }

@@ -13,6 +13,7 @@ function block(first: number, count: number): EventBlock {
   const rows = Array.from({ length: count }, (_, index) => first + index);
   return {
     first,
+    sequence: rows,
     origin_us: 0,
     names,
     time: rows.map((sequence) => sequence * 1000),
@@ -39,12 +40,31 @@ afterEach(() => { vi.useRealTimers(); });
 test("a log takes over what follows and leaves out what it knows", () => {
   const log = logOf(10);
   expect(log.take(block(1, 10))).toBe(false);
-  expect(log.take(block(15, 3))).toBe(false);
   expect(log.take(block(11, 5))).toBe(true);
   expect(log.length).toBe(15);
   expect(log.at(12)).toMatchObject({ sequence: 12, type: "step_completed", path: "main", step: "a" });
   expect([log.at(0), log.at(16)]).toEqual([undefined, undefined]);
   expect(log.values("step")).toEqual(["a", "b"]);
+});
+
+test("of a sample the events have places, and keep their numbers", async () => {
+  const sample = { ...block(1, 5), sequence: [1, 40, 41, 900, 52_310] };
+  const log = new Log();
+  log.take(sample);
+  expect([0, 1, 2, 5].map((place) => log.sequenceAt(place))).toEqual([0, 1, 40, 52_310]);
+  expect([0, 1, 39, 40, 899, 900, 60_000].map((sequence) => log.placeOf(sequence))).toEqual([0, 1, 1, 2, 3, 4, 5]);
+  const asked: number[] = [];
+  const replay = await shown(0, (sequence) => {
+    asked.push(sequence);
+    return Promise.resolve(state(sequence));
+  });
+  replay.take(sample);
+  replay.go(900);
+  press("ArrowRight");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toEqual([0, 900, 52_310]);
+  expect(document.querySelector(".place")?.textContent).toBe("event 52,310 of 52,310 · 5 ms");
+  expect(document.body.textContent).toContain("State after event 52,310");
 });
 
 test("the next and the previous event of a type are found", () => {
@@ -135,31 +155,80 @@ test("stepping shows the state and what changed", async () => {
   await vi.advanceTimersByTimeAsync(0);
   press("ArrowRight");
   await vi.advanceTimersByTimeAsync(0);
-  expect(document.querySelector(".place")?.textContent).toBe("6 of 100 events · 0.01 s");
+  expect(document.querySelector(".place")?.textContent).toBe("event 6 of 100 · 6 ms");
   expect(document.body.textContent).toContain("Changes since event 5");
   const changed = document.querySelector(".changed")?.closest("tr");
   expect([...(changed?.children ?? [])].map((cell) => cell.textContent)).toEqual(["≠", "variables.n", "5", "6"]);
   expect(document.body.textContent).toContain("State after event 6");
   press("Home");
-  expect(document.querySelector(".place")?.textContent).toBe("0 of 100 events");
+  expect(document.querySelector(".place")?.textContent).toBe("event 0 of 100");
   press("End");
-  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("100");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("100");
 });
 
-test("while an answer is under way only the latest position is asked for", async () => {
+/** Answers that come when a test lets them, in any order. */
+function held(): { asked: number[]; stateAt: (sequence: number) => Promise<StateView>; answer: (sequence: number) => Promise<void> } {
+  const waiting = new Map<number, () => void>();
   const asked: number[] = [];
-  const slow = async (sequence: number): Promise<StateView> => {
+  const stateAt = (sequence: number): Promise<StateView> => {
     asked.push(sequence);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    return state(sequence);
+    return new Promise((resolve) => waiting.set(sequence, () => { resolve(state(sequence)); }));
   };
-  const replay = await shown(100, slow);
+  const answer = async (sequence: number): Promise<void> => {
+    waiting.get(sequence)?.();
+    await vi.advanceTimersByTimeAsync(0);
+  };
+  return { asked, stateAt, answer };
+}
+
+const panel = (): Element | null => document.querySelector(".panel");
+
+test("number and bar move at once, and the state is dimmed until that of the position is here", async () => {
+  const { stateAt, answer } = held();
+  const replay = await shown(60_000, stateAt);
+  await answer(0);
+  expect([panel()?.getAttribute("aria-busy"), panel()?.querySelector<HTMLElement>(".loading")?.hidden]).toEqual(["false", true]);
+  replay.go(52_310);
+  expect(document.querySelector(".place")?.textContent).toContain("event 52,310 of 60,000");
+  expect(document.querySelector<HTMLInputElement>("[type=range]")?.value).toBe("52310");
+  expect(panel()?.getAttribute("aria-busy")).toBe("true");
+  expect(panel()?.querySelector(".loading")?.textContent).toBe("loading event 52,310");
+  expect(panel()?.textContent).not.toContain("State after event 52,310");
+  await answer(52_310);
+  expect(panel()?.getAttribute("aria-busy")).toBe("false");
+  expect(panel()?.textContent).toContain("State after event 52,310");
+});
+
+test("what comes late or out of order is never shown under another number", async () => {
+  const { stateAt, answer } = held();
+  const replay = await shown(100, stateAt);
+  await answer(0);
+  replay.go(10);
+  replay.go(20);
+  await answer(20);
+  expect(panel()?.textContent).toContain("State after event 20");
+  await answer(10);
+  expect(panel()?.textContent).toContain("State after event 20");
+  expect(panel()?.getAttribute("aria-busy")).toBe("false");
+  replay.go(30);
+  expect(panel()?.querySelector(".loading")?.textContent).toBe("loading event 30");
+  replay.go(20);
+  expect(panel()?.getAttribute("aria-busy")).toBe("false");
+  await answer(30);
+  expect(panel()?.textContent).toContain("State after event 20");
+  replay.go(10);
+  expect(panel()?.textContent).toContain("State after event 10");
+});
+
+test("no more is asked for at a time than a few positions, and in the end the present one", async () => {
+  const { asked, stateAt, answer } = held();
+  const replay = await shown(100, stateAt);
   for (let position = 1; position <= 50; position += 1) replay.go(position);
-  await vi.advanceTimersByTimeAsync(1000);
-  expect(asked).toEqual([0, 50]);
-  replay.go(0);
-  await vi.advanceTimersByTimeAsync(1000);
-  expect(asked).toEqual([0, 50]);
+  expect(asked).toEqual([0, 1, 2]);
+  await answer(1);
+  expect(asked).toEqual([0, 1, 2, 50]);
+  await answer(50);
+  expect(panel()?.textContent).toContain("State after event 50");
 });
 
 test("a state that cannot be had is told", async () => {
@@ -167,6 +236,7 @@ test("a state that cannot be had is told", async () => {
   replay.go(1);
   await vi.advanceTimersByTimeAsync(0);
   expect(document.querySelector(".wrong")?.textContent).toBe("the kernel is gone");
+  expect(document.querySelector(".panel")?.getAttribute("aria-busy")).toBe("false");
 });
 
 test("of a long log only what is seen is on the page", async () => {
@@ -181,13 +251,13 @@ test("breakpoints are added, switched off and taken away", async () => {
   const [, value] = details?.querySelectorAll("select") ?? [];
   if (value !== undefined) value.value = "state_mutated";
   details?.querySelector("button")?.click();
-  expect(details?.querySelector("li")?.textContent).toContain("type: state_mutated");
+  expect(details?.querySelector("li")?.textContent).toContain("type: variables changed");
   press("b");
-  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("2");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("2");
   expect(document.querySelector("[aria-selected=true] .dot")?.textContent).toBe("●");
   details?.querySelector<HTMLInputElement>("li input")?.click();
   press("b");
-  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-sequence")).toBe("2");
+  expect(document.querySelector("[aria-selected=true]")?.getAttribute("data-place")).toBe("2");
   details?.querySelector<HTMLButtonElement>("li button")?.click();
   expect(details?.querySelector("li")).toBeNull();
 });

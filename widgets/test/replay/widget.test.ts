@@ -30,7 +30,7 @@ afterEach(() => {
 function events(after: number, count: number, total: number): ReplayToBrowser {
   const zeros = Array<number>(count).fill(0);
   const view = heard[0]?.view ?? "";
-  return { type: "events", view, total, events: { first: after + 1, origin_us: 0, names: [""], time: zeros, type: zeros, path: zeros, step: zeros, text: zeros } };
+  return { type: "events", view, total, events: { first: after + 1, sequence: Array.from({ length: count }, (_, row) => after + 1 + row), origin_us: 0, names: [""], time: zeros, type: zeros, path: zeros, step: zeros, text: zeros } };
 }
 
 function asked(type: string): ReplayToKernel[] {
@@ -46,7 +46,7 @@ test("events are asked for until they come, page by page", async () => {
   expect(asked("events").at(-1)).toMatchObject({ after: 10_000 });
   say(events(10_000, 5, 10_005));
   await vi.advanceTimersByTimeAsync(5000);
-  expect(document.querySelector(".place")?.textContent).toBe("0 of 10,005 events");
+  expect(document.querySelector(".place")?.textContent).toBe("event 0 of 10,005");
   expect(asked("events")).toHaveLength(4);
 });
 
@@ -60,7 +60,7 @@ test("a state that is refused, and a kernel that is gone, are told", async () =>
 
 test("answers to other views are not taken, and nothing is sent after the end", () => {
   say({ ...events(0, 5, 5), view: "another" });
-  expect(document.querySelector(".place")?.textContent).toBe("0 of 0 events");
+  expect(document.querySelector(".place")?.textContent).toBe("event 0 of 0");
   end();
   const before = heard.length;
   vi.advanceTimersByTime(60_000);

@@ -87,3 +87,14 @@ test("a welcome after a gap adds to what is there, one from the start replaces i
   model.welcome(welcome([{ id: 0, start: 0, end: 3 }], { last: 5 }));
   expect([model.spans.total, model.spans.has(1), model.last]).toEqual([1, false, 5]);
 });
+
+test("bars of a run that rests end where nothing ran any more, while its clock goes on as long as it can be asked for something", () => {
+  let clock = 0;
+  const model = new Model(() => clock);
+  const header = { ...HEADER, live: false, doing: "paused", since_us: 3_000_000, now_us: 4_000_000, commands: ["resume"] } as const;
+  model.welcome(welcome([{ id: 0, start: 0 }], { header: { ...header, commands: [...header.commands] } }));
+  clock = 1_000;
+  expect([model.now(), model.clockNow()]).toEqual([2_000_000, 4_000_000]);
+  model.delta(delta([], { header: { ...header, commands: [] } }));
+  expect(model.clockNow()).toBe(2_000_000);
+});

@@ -52,14 +52,18 @@ beforeEach(() => {
   model.show("chat");
   [said, asked, placed] = [new Map([[1, conversation()]]), [], []];
   host = {
+    control: vi.fn(),
+    replay: undefined,
     conversation: (id, since, receive) => {
       asked.push([id, since]);
       receive(said.get(id) ?? conversation({ id, requests: [], calls: [], error: `no ${id}` }));
     },
     sent: (id, receive) => { receive({ type: "sent", view: "", id, parts: [{ kind: "system", text: "the whole", call: "" }], error: "" }); },
+    variables: () => undefined,
     placeCard: (id, place) => { placed.push([id, place]); },
     gatherCards: vi.fn(),
-    reveal: vi.fn(),
+    root: document.createElement("div"),
+    detail: vi.fn(),
   };
 });
 
@@ -204,7 +208,7 @@ test("the work that was given to another agent is a line that unfolds into its c
   expect(text(".call .came")).toBe("answered");
   expect(text(".rail .given")).toContain("reader$0.0020");
   buttonOf(find(".team"), "Its lane").click();
-  expect(host.reveal).toHaveBeenCalledWith(4);
+  expect([model.view, model.selected]).toEqual(["timeline", 4]);
 });
 
 test("what was sent is shown whole, and hidden again", () => {
@@ -276,7 +280,7 @@ const answered = { kind: "confirmation" as const, question: "Run search?", step:
 test("what was worked and what was waited are told apart", () => {
   const asked = question({ ...answered, raised_us: 4_600_000, answered_us: 44_600_000 }); // spans begin at second 1
   begin([ROWS[0], TURN, ...ROWS.slice(2), { id: 6, kind: "operation", type: "agent_response", start: 43_600_000, end: 44_600_000, within: 1, step: "ask" }] as Row[], { questions: [asked] });
-  expect(text(".bar")).toContain("worked 4.5 s · waited for you 40.0 s");
+  expect(text(".bar")).toContain("requests and calls 4.5 s · waited for you 40.0 s");
   expect(text(".rail .facts")).toBe("1 call · 3.5 s · waited for you 40.0 s");
 });
 
@@ -295,10 +299,10 @@ test("what one agent waits for holds up no other", () => {
 });
 
 test("a call says what a person answered, and after how long", () => {
-  begin(ROWS, { questions: [question({ ...answered, raised_us: 0, answered_us: 40_000_000, response: { approved: true, data: { parameters: { query: "b" } } } })] });
+  begin(ROWS, { questions: [question({ ...answered, raised_us: 0, answered_us: 40_000_000, response: { approved: true, data: { parameters: { query: "b" } } }, became: "approved with changes" })] });
   find(".call").setAttribute("open", "");
   find(".call").dispatchEvent(new Event("toggle"));
-  expect(text(".call .in")).toMatch(/askedRun search\? approved with changes — by ada at .*, after 40\.0 s/);
+  expect(text(".call .in")).toMatch(/askedRun search\? approved with changes by ada, .*, after 40\.0 s/);
 });
 
 test("why a call was denied stands beside its request", () => {

@@ -1,0 +1,343 @@
+"""How a run went on: when calls ran, when it waited for people, was paused or asleep, and how far its steps have come.
+
+One fold for all who say so: header, nodes, reports, the shell and the list of runs read it off here.
+
+Every moment of a run belongs to one thing: a call runs (``worked``); no call runs, and a question is open (``waited``);
+no call runs, and a timer or a signal is awaited (``asleep``); somebody has paused it (``paused``); it had ended, or its
+process had, and was taken up again later (``stopped``). The moments between two calls count as work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+from divebook.engine.changes import SLEEPS
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.events import Event, catalog
+from divebook.text.durations import seconds
+
+Doing: TypeAlias = Literal["worked", "waited", "paused", "asleep", "stopped"]
+WORKED: Doing = "worked"
+WAITED: Doing = "waited"
+PAUSED: Doing = "paused"
+ASLEEP: Doing = "asleep"
+STOPPED: Doing = "stopped"
+SHORTEST_US = 50_000
+"""What is shorter lies between two calls: nobody was waited for."""
+MOST_ITEMS = 10**12
+"""Larger numbers, of a log that was not written by an engine, are not believed."""
+LATEST_ENDS = 50
+"""Items from whose ends it is estimated how long the others will take."""
+
+
+class Stretch(NamedTuple):
+    """A time in which no call ran."""
+
+    doing: Doing
+    started_us: int
+    ended_us: int | None = None
+    """None while it lasts."""
+
+
+@dataclass(slots=True)
+class ItemProgress:
+    """How far a step with `Each` has come, in the latest visit of each path."""
+
+    step: str
+    done: int = 0
+    """Items that have ended and are not made again."""
+    total: int = 0
+    """0 in logs that do not say."""
+    failed: int = 0
+    running: int = 0
+    """Visits that have not ended."""
+    left_us: int | None = None
+    """How long the others will take, as the latest ones let expect; None where nothing can be said."""
+    at_us: int = 0
+    """When the latest one ended."""
+    ends: deque[int] = field(default_factory=deque)
+    """On the clock of work: when it began, and the latest ends of items."""
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A visit of one path to a step with `Each`."""
+
+    progress: ItemProgress
+    done: int = 0
+    total: int = 0
+    failed: set[int] = field(default_factory=set)
+    is_running: bool = True
+
+
+class _Open:
+    """What is under way, by path."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, set[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_path)
+
+    def add(self, path: str, name: str) -> None:
+        self._by_path.setdefault(path, set()).add(name)
+
+    def discard(self, path: str, name: str) -> None:
+        names = self._by_path.get(path, set())
+        names.discard(name)
+        if not names:
+            self.drop(path)
+
+    def drop(self, path: str) -> None:
+        self._by_path.pop(path, None)
+
+
+class Course:
+    """Follows a log, event by event.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> facts = [catalog.ExecutionStarted("w"), catalog.ExecutionPaused("lunch"), catalog.ExecutionResumed()]
+    >>> course = Course()
+    >>> for number, data in enumerate(facts, 1):
+    ...     course.take(Event("event_1", "exec_1", number, number * 1_000_000, data))
+    >>> course.stretches, course.spent("worked", now_us=5_000_000) / 1e6
+    ([Stretch(doing='paused', started_us=2000000, ended_us=3000000)], 3.0)
+    """
+
+    def __init__(self) -> None:
+        self.stretches: list[Stretch] = []
+        """Those that are over, oldest first."""
+        self.doing: Doing = WORKED
+        """What it does since `since_us`; ``stopped`` once it has ended."""
+        self.since_us = self.last_us = 0
+        """When that began, and when the last event was recorded."""
+        self._started_us = 0
+        self._idle: dict[Doing, int] = {}
+        """How long the stretches took that are over."""
+        self._halted: Doing | None = None
+        """Why nothing goes on, where it is paused or over."""
+        self._calls, self._sleeps, self._questions = _Open(), _Open(), _Open()
+        self._visits: dict[tuple[str, str], _Visit] = {}
+        """The latest to each step with items, by path and step."""
+        self._steps: dict[str, ItemProgress] = {}
+
+    def take(self, event: Event) -> None:
+        """Let one event have its effect."""
+        change = self._CHANGES.get(type(event.data))
+        moment = max(event.recorded_at, self.last_us)
+        if change is not None:
+            change(self, event, event.data)
+            self._turn_to(self._present_doing(), moment)
+        self.last_us = moment
+
+    # --- what is read off it ---------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended; it may still be resumed."""
+        return self._halted == STOPPED
+
+    def before(self, doing: Doing) -> int:
+        """Return how many microseconds it did something up to `since_us`."""
+        if doing != WORKED:
+            return self._idle.get(doing, 0)
+        return self.since_us - self._started_us - sum(self._idle.values())
+
+    def spent(self, doing: Doing, now_us: int = 0) -> int:
+        """Return how many microseconds it did something: to its end, else to `now_us`, or the last event if later."""
+        until = self.since_us if self.is_over else max(now_us, self.last_us)
+        return self.before(doing) + (until - self.since_us if doing == self.doing else 0)
+
+    @property
+    def times(self) -> list[str]:
+        """How long it did what, up to the last event, as people read it."""
+        return times_told(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
+
+    @property
+    def lasting(self) -> Stretch | None:
+        """The stretch that has not ended, if there is one."""
+        return None if self.doing == WORKED or self.is_over else Stretch(self.doing, self.since_us)
+
+    @property
+    def progress(self) -> list[ItemProgress]:
+        """How far the steps with `Each` have come, in the order in which they began."""
+        return list(self._steps.values())
+
+    # --- what goes on ----------------------------------------------------------------------------------------------
+
+    def _present_doing(self) -> Doing:
+        if self._halted is not None:
+            return self._halted
+        if self._calls:
+            return WORKED
+        if self._questions:
+            return WAITED
+        return ASLEEP if self._sleeps else WORKED
+
+    def _turn_to(self, doing: Doing, moment: int) -> None:
+        if doing == self.doing:
+            return
+        if self.doing != WORKED and moment - self.since_us >= SHORTEST_US:
+            self._note(Stretch(self.doing, self.since_us, moment))
+        self.doing, self.since_us = doing, moment
+
+    def _note(self, stretch: Stretch) -> None:
+        self.stretches.append(stretch)
+        took = (stretch.ended_us or 0) - stretch.started_us
+        self._idle[stretch.doing] = self._idle.get(stretch.doing, 0) + took
+
+    def _execution_started(self, event: Event, _data: catalog.Payload) -> None:
+        self._started_us = self.since_us = max(event.recorded_at, self.last_us)
+
+    def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
+        """Go on. What ran when the process ended runs no more; timers, signals and executions are still awaited."""
+        if self._halted is None and self.doing == WORKED:
+            self._turn_to(STOPPED, self.last_us)
+        self._halted, self._calls = None, _Open()
+
+    def _execution_paused(self, _event: Event, _data: catalog.Payload) -> None:
+        self._halted = PAUSED
+
+    def _execution_ended(self, _event: Event, _data: catalog.Payload) -> None:
+        self._halted = STOPPED
+        for visit in self._visits.values():
+            _stop(visit)
+
+    def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        if data.operation_type in ENCLOSING:
+            return
+        is_sleep = data.operation_type in SLEEPS and data.operation_type != CHILD_WORKFLOW
+        (self._sleeps if is_sleep else self._calls).add(event.path, data.operation_id)
+
+    def _operation_ended(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
+        self._calls.discard(event.path, data.operation_id)
+        self._sleeps.discard(event.path, data.operation_id)
+
+    def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
+        self._questions.add(event.path, data.interrupt_id)
+        self._calls.discard(event.path, data.operation_id or "")
+
+    def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
+        self._questions.discard(event.path, data.interrupt_id)
+
+    def _step_left(self, event: Event, _data: catalog.Payload) -> None:
+        """Forget what a path has left open: no event will report its end."""
+        for known in (self._calls, self._sleeps, self._questions):
+            known.drop(event.path)
+        visit = self._visits.get((event.path, event.step))
+        if visit is not None:
+            _stop(visit)
+
+    # --- items -----------------------------------------------------------------------------------------------------
+
+    def _step_started(self, event: Event, _data: catalog.Payload) -> None:
+        """Begin to count anew for a path that enters a step again."""
+        before = self._visits.pop((event.path, event.step), None)
+        if before is not None:
+            _stop(before)
+            told = before.progress
+            told.done, told.total = told.done - before.done, told.total - before.total
+            told.failed -= len(before.failed)
+
+    def _item_started(self, event: Event, data: catalog.IterationStarted) -> None:
+        visit = self._visits.get((event.path, event.step))
+        if visit is None or not visit.is_running:
+            visit = self._begun(event, visit)
+        if data.total and not visit.total:
+            visit.total = min(max(0, data.total), MOST_ITEMS)
+            visit.progress.total += visit.total
+        if data.iteration_index in visit.failed:
+            visit.failed.remove(data.iteration_index)
+            visit.progress.failed -= 1
+
+    def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
+        """Return the visit that has items from now on, a new one or one that goes on."""
+        if visit is None:
+            progress = self._steps.setdefault(event.step, ItemProgress(event.step))
+            visit = self._visits[event.path, event.step] = _Visit(progress)
+        told, visit.is_running = visit.progress, True
+        if not told.running:
+            told.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
+        told.running += 1
+        return visit
+
+    def _item_completed(self, event: Event, _data: catalog.Payload) -> None:
+        self._item_done(event, self._visits.get((event.path, event.step)))
+
+    def _item_failed(self, event: Event, data: catalog.IterationFailed) -> None:
+        visit = self._visits.get((event.path, event.step))
+        if visit is not None:
+            visit.failed.add(data.iteration_index)
+            visit.progress.failed += 1
+        if data.result is not None:
+            self._item_done(event, visit)
+
+    def _item_done(self, event: Event, visit: _Visit | None) -> None:
+        if visit is None:
+            return
+        told, visit.done = visit.progress, visit.done + 1
+        told.done += 1
+        told.at_us = event.recorded_at
+        told.ends.append(self.spent(WORKED, event.recorded_at))
+        told.left_us = _left_us(told)
+
+    _ENDS: ClassVar[list[type]] = [kind for kind, status in STATUS_AFTER.items() if status in TERMINAL]
+    _CHANGES: ClassVar[dict[type, Callable[[Course, Event, Any], None]]] = {
+        **dict.fromkeys(_ENDS, _execution_ended),
+        catalog.ExecutionStarted: _execution_started,
+        catalog.ExecutionResumed: _execution_resumed,
+        catalog.ExecutionPaused: _execution_paused,
+        catalog.StepStarted: _step_started,
+        catalog.StepCompleted: _step_left,
+        catalog.StepFailed: _step_left,
+        catalog.PathCompleted: _step_left,
+        catalog.PathFailed: _step_left,
+        catalog.OperationStarted: _operation_started,
+        catalog.OperationCompleted: _operation_ended,
+        catalog.OperationFailed: _operation_ended,
+        catalog.InterruptRaised: _interrupt_raised,
+        catalog.InterruptResolved: _interrupt_settled,
+        catalog.InterruptExpired: _interrupt_settled,
+        catalog.IterationStarted: _item_started,
+        catalog.IterationCompleted: _item_completed,
+        catalog.IterationFailed: _item_failed,
+    }
+
+
+def course_of(events: Iterable[Event]) -> Course:
+    """Return how a run has gone on, by its log."""
+    course = Course()
+    for event in events:
+        course.take(event)
+    return course
+
+
+def _stop(visit: _Visit) -> None:
+    """Note that a visit has ended, or rests."""
+    if visit.is_running:
+        visit.is_running, told = False, visit.progress
+        told.running -= 1
+        told.left_us = _left_us(told)
+
+
+def _left_us(told: ItemProgress) -> int | None:
+    left, ends = told.total - told.done, told.ends
+    if not told.running or left < 0 or len(ends) < 2:
+        return None
+    return left * (ends[-1] - ends[0]) // (len(ends) - 1)
+
+
+def times_told(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us: int = 0) -> list[str]:
+    """Return how long a run did what, as people read it; what took no time is left out, but for the work.
+
+    >>> times_told(2_000_000, 63_000_000)
+    ['worked 2.0 s', 'waited for you 1 min 03 s']
+    """
+    told = ("waited for you", waited_us), ("paused", paused_us), ("slept", asleep_us)
+    return [f"worked {seconds(worked_us / 1e6)}", *(f"{what} {seconds(took / 1e6)}" for what, took in told if took > 0)]

@@ -1,0 +1,114 @@
+"""The texts of a step that are code: scripts, conditions, items, parameters, and what ``${...}`` stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from divebook.errors import Place
+from divebook.scripting import check_condition, check_expression, check_script, check_template
+from divebook.scripting.contexts import ACTIVITY_NAMES, SAFE_NAMES
+from divebook.scripting.program import Program
+from divebook.workflow.rules import is_expression
+from divebook.workflow.step import WORKFLOW, Step
+
+Check = Callable[[str], list[Program]]
+ABOUT = frozenset({"workflow", "step", "agent"})
+"""Names that scripts of content have besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeText:
+    """One of them."""
+
+    place: Place
+    """Relative to the step."""
+    text: str
+    check: Check
+    """What parses it."""
+    is_before: bool = False
+    """Whether it is looked at before the step has begun: it knows no item."""
+    is_after: bool = False
+    """Whether it is looked at when the step has ended: it knows its result, and no item."""
+    about: frozenset[str] = frozenset()
+    """Names that it has besides those of all code."""
+
+    @property
+    def is_script(self) -> bool:
+        """Whether it is a whole script, and no expressions."""
+        return self.check is check_script
+
+    @property
+    def offered(self) -> Collection[str]:
+        """The names that it has beside `inputs`, `state` and an item."""
+        return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
+
+    @property
+    def key(self) -> str:
+        """The key that it stands under."""
+        return next(part for part in reversed(self.place) if isinstance(part, str))
+
+
+def code_texts(step: Step) -> Iterator[CodeText]:
+    """Yield each text of a step that is code."""
+    if step.each is not None and isinstance(step.each.items, str):
+        yield CodeText(("Each", "Items"), step.each.items, check_expression, is_before=True)
+    for number, edge in enumerate(step.edges):
+        if edge.condition:
+            yield CodeText(("Next", number, "Condition"), edge.condition, check_condition, is_after=True)
+    if step.type in _OWN:
+        yield from _OWN[step.type](step)
+
+
+def _of_prompt(step: Step) -> Iterator[CodeText]:
+    yield from _templates((), Prompt=step.prompt, Thread=step.thread)
+    for number, entry in enumerate(step.content):
+        if entry.dynamic is not None:
+            yield CodeText(("Content", number, "Dynamic"), entry.dynamic, check_script, about=ABOUT)
+
+
+def _of_script(step: Step) -> Iterator[CodeText]:
+    if step.script:
+        yield CodeText(("Script",), step.script, check_script)
+
+
+def _of_action(step: Step) -> Iterator[CodeText]:
+    return _filled(("Parameters",), step.parameters)
+
+
+def _of_wait(step: Step) -> Iterator[CodeText]:
+    return _templates((), Seconds=step.seconds, Signal=step.signal)
+
+
+def _of_child(step: Step) -> Iterator[CodeText]:
+    yield from _templates((), Workflow=step.workflow)
+    yield from _filled(("Inputs",), step.inputs)
+
+
+def _of_question(step: Step) -> Iterator[CodeText]:
+    if step.ask is not None:
+        yield from _templates(("Ask",), Question=step.ask.question, Message=step.ask.message)
+        yield from _filled(("Ask", "Data"), step.ask.data)
+
+
+def _templates(place: Place, **given: object) -> Iterator[CodeText]:
+    for key, text in given.items():
+        if isinstance(text, str) and text:
+            yield CodeText((*place, key), text, check_template)
+
+
+def _filled(place: Place, given: Mapping[str, object]) -> Iterator[CodeText]:
+    for key, text in given.items():
+        if isinstance(text, str):
+            yield CodeText((*place, key), text, check_expression if is_expression(text) else check_template)
+
+
+_OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
+    "prompt": _of_prompt,
+    "script": _of_script,
+    "action": _of_action,
+    "wait": _of_wait,
+    WORKFLOW: _of_child,
+    "interrupt": _of_question,
+}
+"""What the code of a step is that only steps of its type have."""

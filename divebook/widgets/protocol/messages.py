@@ -1,0 +1,30 @@
+"""Which messages a view of each kind may be sent, and which a kernel may be sent."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from divebook.widgets.protocol.conversations import Conversation, ConversationQuery, Sent, SentQuery
+from divebook.widgets.protocol.questions import AnswerGiven, Inbox, InboxDelta, Offer
+from divebook.widgets.protocol.replay import (
+    EventAnswer,
+    EventRange,
+    EventRequest,
+    EventsAnswer,
+    StateAnswer,
+    StateRequest,
+)
+from divebook.widgets.protocol.run import Delta, Welcome
+from divebook.widgets.protocol.runs import RunsPage, RunsQuery, RunsWish
+from divebook.widgets.protocol.spans import Detail, DetailRequest, Range, RangeAnswer
+from divebook.widgets.protocol.variables import VariableQuery, Variables
+from divebook.widgets.protocol.views import Ack, Alive, Bundle, BundleQuery, Bye, Hello, Hosted, Steering
+
+ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Bundle | Ack
+InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
+OfferToBrowser: TypeAlias = Offer | Ack
+RunsToBrowser: TypeAlias = RunsPage | Ack
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer
+Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery
+ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange
+ToKernel: TypeAlias = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel

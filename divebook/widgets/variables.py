@@ -1,0 +1,208 @@
+"""Variables as they are now, with type and size: short, a table as its head; large values are never gone through whole.
+
+Values in a log never change: what was made of one is kept for as long as the variable has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from divebook.engine.state import ExecutionState
+from divebook.errors import UnopenableValueError
+from divebook.events.arrow.stored import Arrow
+from divebook.events.catalog import StateMutated
+from divebook.events.classes import Instance
+from divebook.events.event import Event
+from divebook.events.readable import readable
+from divebook.events.recorded import Recorded
+from divebook.text.cuts import cut, one_line
+from divebook.text.redaction import Redactor
+from divebook.widgets.protocol.variables import VariableView
+from divebook.workflow.definition import Workflow
+
+MOST_VARIABLES = 200
+HEAD = 5
+"""Rows of a table."""
+MOST_COLUMNS, CELL = 20, 60
+LARGEST = 50_000_000
+"""Bytes of a table that is opened for its head."""
+TEXT = 2_000
+"""Characters of one value."""
+MOST_PARTS, DEEPEST = 20, 4
+"""Parts of a list or mapping, and how far down they are shown."""
+INPUT = "input"
+
+
+class _Named(NamedTuple):
+    """A variable or input of an execution."""
+
+    name: str
+    source: str
+    """The step that set it last, or the first that is to; ``input`` of an input."""
+    value: Any = None
+    is_set: bool = True
+
+
+class Setters:
+    """Which step set each variable last, as the log says."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.steps: dict[str, str] = {}
+        for event in events:
+            self.take(event)
+
+    def take(self, event: Event) -> None:
+        """Take over the next event."""
+        if isinstance(event.data, StateMutated) and event.step:
+            self.steps.update((mutation.key, event.step) for mutation in event.data.mutations)
+
+
+class VariableReader:
+    """Makes views of the variables of one execution, each value once."""
+
+    def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
+        self._steps = {step.store: step.name for step in reversed(workflow.steps) if step.store}
+        self._redactor = redactor
+        self._known: dict[tuple[str, str], tuple[Any, VariableView]] = {}
+
+    def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
+        """Return inputs and variables as they are, and those that steps are still to set."""
+        before, self._known = self._known, {}
+        return [self._view(named, before) for named in islice(self._named(state, setters), MOST_VARIABLES)]
+
+    def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Named]:
+        yield from (_Named(name, INPUT, value) for name, value in state.inputs.items())
+        for name in dict.fromkeys([*reversed(self._steps), *sorted(state.variables)]):
+            source = setters.steps.get(name) or self._steps.get(name, "")
+            yield _Named(name, source, state.variables.get(name), name in state.variables)
+
+    def _view(self, named: _Named, before: Mapping[tuple[str, str], tuple[Any, VariableView]]) -> VariableView:
+        key = named.source, named.name
+        known = before.get(key)
+        view = known[1] if known is not None and named.is_set and known[0] is named.value else self._made(named)
+        if named.is_set:
+            self._known[key] = named.value, view
+        return view
+
+    def _made(self, named: _Named) -> VariableView:
+        name, source = one_line(named.name, CELL), one_line(named.source, CELL)
+        view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
+        if not named.is_set:
+            return {**view, "text": "not set yet"}
+        view["type"], view["size"] = type_of(named.value), size_of(named.value)
+        try:
+            head = _head(named.value)
+        except (UnopenableValueError, ValueError) as error:
+            return {**view, "text": one_line(f"its rows cannot be shown: {error}", TEXT)}
+        if head:
+            columns, rows = self._table(named.name, head)
+            return {**view, "columns": columns, "rows": rows, "total": len_of(named.value)}
+        return {**view, "text": self._text(named.name, named.value)}
+
+    def _text(self, name: str, value: Any) -> str:
+        told = self._redactor.under(name, _short(value, DEEPEST))
+        return cut(readable(told, indent=2 if _is_nested(told) else None), TEXT)
+
+    def _table(self, name: str, head: list[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+        names = list(dict.fromkeys(str(key) for row in head for key in row))[:MOST_COLUMNS]
+        short = [{str(key): _short(part, 1) for key, part in row.items()} for row in head]
+        clean = [self._redactor.under(name, {key: row.get(key) for key in names}) for row in short]
+        rows = [[_cell(row.get(key)) for key in names] if isinstance(row, dict) else [str(row)] for row in clean]
+        return [one_line(key, CELL) for key in names], rows
+
+
+def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView]:
+    """Return views of which all texts together have about so many characters; after that only name, type and size."""
+    kept, left = [], characters
+    for view in views:
+        left -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
+        kept.append(view if left >= 0 else {**view, "text": "", "columns": [], "rows": []})
+    return kept
+
+
+def type_of(value: Any) -> str:
+    """Return the type of a recorded value in a word: ``text``, ``list``, ``DataFrame``, the name of a class.
+
+    >>> type_of("site-packages"), type_of([]), type_of(True), type_of(2.5)
+    ('text', 'list', 'yes or no', 'number')
+    """
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "yes or no"
+        case str():
+            return "text"
+        case int() | float():
+            return "number"
+        case list() | tuple():
+            return "list"
+        case Mapping():
+            return "mapping"
+        case Arrow():
+            return value.kind.rpartition(".")[2]
+        case Instance():
+            return value.cls.rpartition(".")[2]
+    return str(getattr(value, "tag", type(value).__name__))
+
+
+def size_of(value: Any) -> str:
+    """Return how large a value is: characters of a text, parts of a list, rows and columns of a table."""
+    if isinstance(value, Arrow):
+        return " x ".join(f"{length:,}" for length in value.shape)
+    return f"{len(value):,}" if isinstance(value, str | list | tuple | Mapping) else ""
+
+
+def len_of(value: Any) -> int:
+    """Return how many rows a table has."""
+    return int(value.shape[0]) if isinstance(value, Arrow) else len(value)
+
+
+def _head(value: Any) -> list[Mapping[str, Any]]:
+    """Return the first rows of a table, or of a list of records; none of anything else."""
+    if isinstance(value, Arrow) and len(value.shape) == 2:
+        if value.least_bytes() > LARGEST:
+            raise ValueError(f"it has more than {LARGEST // 1_000_000} MB")
+        return [row for row in value.head(HEAD) if isinstance(row, Mapping)]
+    first = value[:HEAD] if isinstance(value, list | tuple) else []
+    rows = [item.plain() if isinstance(item, Instance) else item for item in first]
+    are_records = all(isinstance(row, Mapping) and 0 < len(row) <= MOST_COLUMNS for row in rows)
+    return rows if are_records else []
+
+
+def _short(value: Any, depth: int) -> Any:
+    """Return the beginning of a value, as plain data."""
+    match value:
+        case str():
+            return value[: 2 * TEXT] + ("…" if len(value) > 2 * TEXT else "")
+        case Mapping():
+            parts = value.items()
+        case Instance():
+            parts = value.plain().items()
+        case list() | tuple():
+            return _and_more([_short(part, depth - 1) for part in value[:MOST_PARTS]], len(value)) if depth else "[…]"
+        case Recorded():
+            return value.summary()
+        case _:
+            return value
+    if not depth:
+        return "{…}"
+    kept: dict[str, Any] = {str(key): _short(part, depth - 1) for key, part in islice(parts, MOST_PARTS)}
+    left = len(parts) - len(kept)
+    return kept | {"…": f"{left:,} more"} if left > 0 else kept
+
+
+def _cell(value: Any) -> str:
+    is_missing = value is None or value != value  # noqa: PLR0124 - as only nan does
+    return "" if is_missing else one_line(readable(value), CELL)
+
+
+def _and_more(kept: list[Any], whole: int) -> list[Any]:
+    return [*kept, f"… {whole - len(kept):,} more"] if whole > len(kept) else kept
+
+
+def _is_nested(value: Any) -> bool:
+    parts: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return any(isinstance(part, Mapping | list) and part for part in parts)

@@ -1,0 +1,72 @@
+"""What a header says of the course of a run."""
+
+from divebook import Each, Step, Workflow
+from divebook.events import catalog
+from divebook.history.course import course_of
+from divebook.widgets.feed import Feed
+from divebook.widgets.pace import MOST_STRETCHES, paced
+from divebook.widgets.source import source_of
+from tests.engine.history import events, step
+from tests.execution.worlds import Gate, environment
+from tests.widgets.feeds import HEADER, Log
+
+ASKED, ANSWERED = catalog.InterruptRaised("ask_1", "question", "Well?"), catalog.InterruptResolved("ask_1", {})
+
+
+def header_after(*facts, live=True):
+    return paced({**HEADER, "live": live}, course_of(events(catalog.ExecutionStarted("w"), *facts)))
+
+
+def test_a_header_counts_up_to_when_the_present_began():
+    header = header_after((ASKED, "main"), (ANSWERED, "main"))
+    assert (header["doing"], header["since_us"], header["worked_us"]) == ("worked", 3_000_000, 1_000_000)
+    assert header["waited_us"] == 1_000_000
+    assert header["stretches"] == [{"doing": "waited", "begin_us": 2_000_000, "end_us": 3_000_000}]
+
+
+def test_a_stretch_that_lasts_has_no_end():
+    header = header_after((ASKED, "main"))
+    assert header["stretches"] == [{"doing": "waited", "begin_us": 2_000_000, "end_us": None}]
+
+
+def test_a_run_whose_process_is_gone_has_stopped_when_it_was_last_heard_of():
+    header = header_after((catalog.OperationStarted("op_1", "script"), "main"), live=False)
+    assert (header["doing"], header["since_us"], header["worked_us"]) == ("stopped", 2_000_000, 1_000_000)
+
+
+def test_the_longest_stretches_are_shown_and_all_are_counted():
+    answers = [(fact, "main") for _ in range(MOST_STRETCHES + 20) for fact in (ASKED, ANSWERED)]
+    header = header_after(*answers)
+    assert len(header["stretches"]) == MOST_STRETCHES
+    assert header["waited_us"] == (MOST_STRETCHES + 20) * 1_000_000
+
+
+def test_a_feed_says_nothing_anew_while_the_same_goes_on():
+    log = Log()
+    log.write(catalog.ExecutionStarted("w"), (ASKED, "main"))
+    assert log.feed.frame()["header"]["doing"] == "waited"
+    log.header["now_us"] = 99
+    log.feed.look_again()
+    assert log.feed.frame() is None
+
+
+def test_a_header_tells_how_far_the_items_of_a_step_are():
+    gate = Gate()
+    steps = [Step("classify", action="gate", parameters={"value": "${row}"}, each=Each(["a", "b", "c"], "row"))]
+    execution = environment(actions=[gate.action()]).start(Workflow("w", steps))
+    assert gate.reached.wait(20)
+    feed = Feed(source_of(execution))
+    (told,) = feed.frame()["header"]["progress"]
+    assert (told["step"], told["done"], told["total"], told["running"]) == ("classify", 0, 3, True)
+    gate.opened.set()
+    execution.wait(20)
+    feed.look_again()
+    delta = feed.frame()
+    (told,) = delta["header"]["progress"]
+    assert (told["done"], told["total"], told["running"], told["left_us"]) == (3, 3, False, None)
+    names = delta["spans"]["names"]
+    assert {names[place] for place in delta["spans"]["item"]} == {"", "a", "b", "c"}
+
+
+def test_a_step_without_items_has_no_progress():
+    assert header_after(*step("s"))["progress"] == []

@@ -1,0 +1,63 @@
+// What can be done about a failure, each way with what it reuses, what it makes live, and what that is likely to cost.
+
+import type { FailureView, Way } from "../protocol";
+import { h, setText } from "../shared/dom";
+import { button } from "../shared/element";
+import { dollars, duration } from "../shared/format";
+import type { Host } from "../shared/later";
+import type { Model } from "../shared/model";
+import { canGo, goTo } from "../shared/place";
+
+/** Makes the ways on; `update` shows those that there are now. */
+export function ways(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {
+  const rows = h("div", { class: "ways" });
+  const notice = h("p", { class: "notice", role: "status", hidden: true });
+  const element = h("div", { class: "todo" }, rows, notice);
+  let drawn = "";
+
+  function say(text: string): void {
+    setText(notice, text);
+    notice.hidden = text === "";
+  }
+
+  function take(way: Way): void {
+    const failure = failureNow();
+    if (way.name === "replay") {
+      if (failure !== undefined) host.replay?.(failure.sequence);
+      return;
+    }
+    say(`${way.label} …`);
+    void host.control(way.name).then((ack) => { say(ack.accepted ? "" : ack.text); });
+  }
+
+  function row(way: Way, isFirst: boolean): HTMLElement {
+    const failure = failureNow();
+    const edits = way.name === "fix" && !way.ready && failure !== undefined && canGo(failure) ? failure : undefined;
+    const pressed = edits === undefined
+      ? button(way.label, () => { take(way); }, { class: isFirst ? "primary" : null })
+      : button(`Edit ${edits.place.split(",")[0] ?? ""}`, () => { goTo(host.root, edits); }, { class: isFirst ? "primary" : null });
+    pressed.disabled = edits === undefined && (!way.ready || model.connected !== "connected");
+    return h("div", { class: "row" }, pressed, h("span", { class: "plan" }, ...plan(way)));
+  }
+
+  function update(): void {
+    const offered = (model.header?.ways ?? []).filter(({ name }) => name !== "replay" || host.replay !== undefined);
+    element.hidden = offered.length === 0;
+    const key = JSON.stringify([offered, model.connected, failureNow()?.sequence]);
+    if (key === drawn) return;
+    drawn = key;
+    const held = rows.contains(document.activeElement) ? [...rows.querySelectorAll("button")].findIndex((one) => one === document.activeElement) : -1;
+    rows.replaceChildren(...offered.map((way, place) => row(way, place === 0)));
+    rows.querySelectorAll("button")[held]?.focus();
+  }
+
+  return { element, update };
+}
+
+function plan({ told, reused, live, cost, took_us: took }: Way): (Node | string)[] {
+  const price = [cost !== null && cost > 0 ? dollars(cost) : "", took === null ? "" : duration(took)].filter(Boolean).join(" and ");
+  const parts: (Node | string)[] = [told];
+  if (reused !== "") parts.push(" ", h("strong", {}, "Reused:"), ` ${reused}.`);
+  if (live !== "") parts.push(" ", h("strong", {}, "Live:"), ` ${live}${price === "" ? "" : `, about ${price}`}.`);
+  return parts;
+}

@@ -1,0 +1,130 @@
+// The head of every view of a run: what it is and how it stands, what can be asked of it, how far it is, what it took.
+
+import type { Header } from "../protocol";
+import type { Connection } from "../shared/connection";
+import { copyButton } from "../shared/copy";
+import { h, setText, type View } from "../shared/dom";
+import { button } from "../shared/element";
+import { plural } from "../shared/format";
+import { keysList } from "../shared/keys";
+import type { Model } from "../shared/model";
+import { kernelStopped } from "../shared/words";
+import { moment } from "../shared/times";
+import { SIGNS } from "../timeline/kinds";
+import { actions } from "./actions";
+import { facts } from "./facts";
+import { progress } from "./progress";
+import "./head.css";
+
+const DURABILITY = {
+  durable: ["durable", "Every event is safe on disk, even if the power fails."],
+  relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
+  memory: ["memory only", "Events are kept in memory and end with this process."],
+} as const;
+const [TICK, SETTLED] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
+
+/** Makes the head; `root` is the view whose keys it lists. */
+export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">): View {
+  const name = h("h2", { class: "db-name" });
+  const status = h("span", { class: "db-status" });
+  const asked = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
+  const when = h("span", { class: "db-when" });
+  const durability = h("span", { class: "db-badge", tabindex: 0 });
+  const notice = h("div", { class: "db-notice", role: "status", hidden: true });
+  const waits = h("div", { class: "db-notice db-waits", hidden: true });
+  const error = h("div", { class: "db-error", role: "alert", hidden: true });
+  const keys = keysList(root);
+  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: "Copy the line that opens this run in any notebook", "aria-label": "Copy the line that opens this run" });
+  const acting = actions(model, connection, say);
+  const [going, told] = [progress(model), facts(model)];
+
+  let said = "";
+  let hasFailed = false; // and with it the cell of this view
+  let tickedAt = 0;
+
+  function say(text: string): void {
+    said = text;
+    const shown = { connecting: "connecting to the kernel …", connected: said, detached: stopped(model) }[model.connected] || pausedText(model) || mendedText(model, hasFailed);
+    setText(notice, shown);
+    notice.hidden = shown === "";
+  }
+
+  function show(): void {
+    const shown = model.header;
+    if (shown === null) return;
+    hasFailed ||= shown.status === "failed";
+    setText(name, shown.workflow);
+    name.title = shown.execution_id;
+    const standing = standingOf(shown);
+    setText(status, `${SIGNS[standing] ?? ""} ${standing}`);
+    status.dataset["status"] = standing;
+    status.title = standing === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
+    setText(when, shown.started_us === null ? "" : `began ${moment(shown.started_us)}`);
+    const [word, meaning] = DURABILITY[shown.durability];
+    setText(durability, word);
+    durability.title = meaning;
+    durability.setAttribute("aria-label", `${word}: ${meaning}`);
+    durability.dataset["durability"] = shown.durability;
+    setText(waits, shown.waits);
+    waits.hidden = shown.waits === "";
+    setText(error, shown.error);
+    error.dataset["status"] = standing;
+    error.hidden = shown.error === "" || model.failures.total > 0; // its card says it
+    say(said);
+    ask();
+    if (!shown.live || Date.now() - tickedAt > SETTLED) tick();
+  }
+
+  function ask(): void {
+    const open = [...model.questions.values()].filter((question) => question.status === "pending").length;
+    asked.hidden = open === 0 || model.isOver;
+    setText(asked, `? ${plural(open, "question")} for you`);
+  }
+
+  function tick(): void {
+    tickedAt = Date.now();
+    going.update();
+    told.update();
+  }
+
+  const timer = setInterval(tick, TICK);
+  const undo = model.on((change) => {
+    if (change === "header" || change === "failures") show();
+    if (change === "questions") ask();
+    if (change === "connection") say("");
+  });
+  say("");
+  const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, acting.element, copy, keys.button);
+  const line = h("div", { class: "db-top" }, name, status, asked, when, durability, end);
+  const element = h("div", { class: "db-header" }, line, acting.question, keys.element, going.element, told.element, error, notice, waits);
+  const destroy = (): void => {
+    clearInterval(timer);
+    undo();
+    acting.destroy();
+  };
+  return { element, destroy };
+}
+
+function pythonOf(header: Header | null): string {
+  return `import divebook; run = divebook.show(${JSON.stringify(header?.execution_id ?? "")})`;
+}
+
+function stopped({ header }: Model): string {
+  return kernelStopped(`continue${header === null ? "." : `, or: %dive resume ${header.execution_id}`}`);
+}
+
+function pausedText({ header }: Model): string {
+  return header !== null && standingOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
+}
+
+/** Says how a notebook comes by what a run has come to after its cell had ended with the error. */
+function mendedText({ header }: Model, hasFailed: boolean): string {
+  return hasFailed && header?.status === "completed" ? "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log." : "";
+}
+
+/** Returns how a run stands. For its log one that somebody paused is running, and one that lets time pass is waiting. */
+function standingOf({ status, doing, live, ended_us: ended }: Header): string {
+  if (ended !== null) return status;
+  if (doing === "asleep" && status === "waiting") return "asleep";
+  return doing === "paused" && !live ? "paused" : status;
+}

@@ -1,0 +1,34 @@
+// Brings people from a view to the line of a cell that it speaks of, and tells views what is in a cell now.
+
+import type { Cell, Panel, Tracker } from "./jupyterlab";
+import { guide, type Wanted } from "../shared/place";
+
+/** Listens to the views of all notebooks. */
+export function goToLines(tracker: Tracker): void {
+  guide((wanted, from) => {
+    tracker.forEach((panel) => { if (panel.node.contains(from)) show(panel, wanted); });
+  }, (cell, from) => {
+    let text: string | null = null;
+    tracker.forEach((panel) => { if (panel.node.contains(from)) text = cellOf(panel, cell)?.model.sharedModel.getSource() ?? null; });
+    return text;
+  });
+}
+
+function cellOf({ content }: Panel, cell: string): Cell | undefined {
+  return content.widgets.find(({ model }) => model.id === cell);
+}
+
+function show({ content }: Panel, { cell, line }: Wanted): void {
+  const index = content.widgets.findIndex(({ model }) => model.id === cell);
+  const found = content.widgets[index];
+  if (found === undefined) return;
+  content.activeCellIndex = index;
+  void content.scrollToItem(index, "smart");
+  content.mode = "edit";
+  void found.ready.then(() => {
+    const place = { line: Math.min(line, found.editor?.lineCount ?? 1) - 1, column: 0 };
+    found.editor?.setCursorPosition(place);
+    found.editor?.revealPosition(place);
+    found.editor?.focus();
+  });
+}

@@ -1,0 +1,12 @@
+// The runs of a store: what anywidget renders for `%dive runs`.
+
+import type { RenderProps } from "@anywidget/types";
+import { Browser } from "./browser";
+
+function render({ model: wire, el }: RenderProps): () => void {
+  const browser = new Browser(wire);
+  el.append(browser.element);
+  return () => { browser.destroy(); };
+}
+
+export default { render };

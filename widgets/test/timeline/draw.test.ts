@@ -1,0 +1,84 @@
+// What is painted, in which order, as a pen that remembers it tells.
+
+import { expect, test } from "vitest";
+import { Spans } from "../../src/shared/spans";
+import { draw } from "../../src/timeline/draw";
+import { Layout } from "../../src/timeline/layout";
+import type { Scene } from "../../src/timeline/scene";
+import { TimeMap } from "../../src/timeline/timemap";
+import { Viewport } from "../../src/timeline/viewport";
+import { block, type Row } from "../blocks";
+
+const [WIDTH, LABELS] = [1132, 132];
+const NAMES = ["paper", "ink", "soft", "line", "hover", "dim", "bad", "outline", "failed", "item-tint", "item", "action-tint", "action"];
+
+interface Painted {
+  how: string;
+  colour: unknown;
+  left: number;
+  wide: number;
+}
+
+/** Draws spans of a run of one second, a thousand pixels wide, and returns what was filled or outlined there. */
+function painted(rows: readonly Row[]): { shapes: Painted[]; measured: string[] } {
+  const [shapes, measured]: [Painted[], string[]] = [[], []];
+  const state: Record<string, unknown> = {};
+  const pen = new Proxy(state, {
+    get: (_, name: string) => {
+      if (name in state) return state[name];
+      return (...args: unknown[]): unknown => {
+        if (name === "fillRect" || name === "roundRect") shapes.push({ how: name, colour: state["fillStyle"], left: Number(args[0]), wide: Number(args[2]) });
+        if (name !== "measureText") return null;
+        measured.push(String(args[0]));
+        return { width: String(args[0]).length * 6 };
+      };
+    },
+  });
+  const spans = new Spans();
+  spans.take(block(rows), rows.length, 0);
+  const [layout, viewport] = [new Layout(), new Viewport()];
+  layout.update(spans, 0);
+  viewport.extend(1_000_000);
+  viewport.show(0, 1_000_000);
+  const palette = Object.fromEntries(NAMES.map((name) => [name, name]));
+  const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMeant: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [] };
+  draw(pen as unknown as CanvasRenderingContext2D, scene);
+  return { shapes, measured };
+}
+
+/** An item and the call in it; milliseconds, which are pixels. */
+function pair(id: number, start: number, end: number, within: readonly [start: number, end: number], status = "completed"): Row[] {
+  const about = { step: "a", iteration: id, status };
+  return [
+    { id, kind: "item", start: start * 1000, end: end * 1000, ...about },
+    { id: id + 1, kind: "operation", type: "action_execution", label: "Parse", start: within[0] * 1000, end: within[1] * 1000, ...about },
+  ];
+}
+
+const colours = (shapes: readonly Painted[]): unknown[] => shapes.filter(({ colour }) => /item|action|failed/.test(String(colour))).map(({ colour }) => colour);
+
+test("an item is painted where it shows beside its call, and left out where the call covers it", () => {
+  expect(colours(painted(pair(0, 100, 112, [100.2, 111.5])).shapes)).not.toContain("item-tint");
+  expect(colours(painted(pair(0, 100, 112, [105, 112])).shapes)).toEqual(["item-tint", "item", "action-tint", "action"]);
+  expect(colours(painted(pair(0, 100, 112, [100, 107])).shapes)).toContain("item-tint");
+});
+
+test("narrow bars are plain rectangles, wide ones have round corners", () => {
+  const { shapes } = painted([...pair(0, 100, 112, [100, 112]), ...pair(2, 200, 300, [200, 300])]);
+  const calls = shapes.filter(({ colour }) => colour === "action-tint");
+  expect(calls.map(({ how, left }) => [how, left - LABELS])).toEqual([["fillRect", 100], ["roundRect", 200]]);
+});
+
+test("what failed is painted after all else, whenever it was", () => {
+  const { shapes } = painted([...pair(0, 100, 130, [100, 130], "failed"), ...pair(2, 110, 140, [110, 140]), ...pair(4, 120, 120.5, [120, 120.5])]);
+  const order = colours(shapes);
+  expect(order.indexOf("failed")).toBeGreaterThan(Math.max(order.lastIndexOf("action-tint"), order.lastIndexOf("action")));
+});
+
+test("texts of many bars are fitted from the widths of their letters, each measured once", () => {
+  const rows = Array.from({ length: 8 }, (_, place) => pair(place * 2, place * 100, place * 100 + 60, [place * 100, place * 100 + 60])).flat();
+  const named = rows.map((row, place): Row => ({ ...row, item: `rows[${1000 + place}] of a long list` }));
+  const letters = painted(named).measured.filter((text) => !/^[\d.]+ (ms|s)$|^0$/.test(text));
+  expect(Math.max(...letters.map((text) => text.length))).toBe(1);
+  expect(new Set(letters).size).toBe(letters.length);
+});
