@@ -8,6 +8,7 @@ from tests.browser.test_live import ASKING, WORKFLOW, approve
 from tests.browser.test_saved import reopened
 
 RECORDING, HOSTED = "application/vnd.divebook.run+json", "application/vnd.divebook.view+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 BOOM = """\
 %%dive workflow boom
 Steps:
@@ -56,11 +57,15 @@ def data(notebook, index):
 
 
 def until_saved(notebook, index, status):
-    """Wait until what is saved of a run says its status, and needs no widget."""
-    notebook.until(
-        f"inLab.outputs({index}).some(({{ data = {{}} }}) => (data['{RECORDING}'] ?? {{}}).status === '{status}'"
-        " && data['application/vnd.jupyter.widget-view+json'] === undefined)"
-    )
+    """Wait until what is saved of a run says its status, and needs no widget; else say what is saved instead."""
+
+    def saved():
+        return [(output["data"].get(RECORDING, {}).get("status"), WIDGET in output["data"]) for output in shown()]
+
+    def shown():
+        return [output for output in notebook.outputs(index) if "data" in output]
+
+    notebook.until_here(lambda: (status, False) in saved(), lambda: f"cell {index}: {saved()}, not {status}: {shown()}")
 
 
 def test_views_stay_while_their_kernel_lives(lab):
