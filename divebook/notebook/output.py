@@ -30,9 +30,9 @@ class LiveOutput:
         self.view = view_of(run)
         self._lock, self._ended_with = threading.Lock(), 0
         self._standing: tuple[str, bool] | None = None
-        self._rests_until = 0.0
+        self._rests_until, self._owes = 0.0, False
         self._output = LastingOutput(self.view, run.static_bundle(with_data=False))
-        self._detach: Callable[[], None] = self._publisher.add(self._look)
+        self._detach: Callable[[], None] = self._publisher.add(self._look, self._catch_up)
         self.view.when_moved(self._follow)
 
     @property
@@ -65,24 +65,32 @@ class LiveOutput:
         """Save what is shown in the same place from now on: another run, that the page has begun."""
         self._detach()
         self._publisher, self._standing, self._ended_with = publisher, None, 0
-        self._detach = publisher.add(self._look)
+        self._detach = publisher.add(self._look, self._catch_up)
 
     def _look(self, delta: Delta) -> int:
         """Hear of every frame, on the publisher's thread."""
         standing = delta["header"]["status"], delta["header"]["live"]
         before, self._standing = self._standing, standing
-        if standing == before or standing[1]:
+        if standing == before:
             return 0
-        if standing[0] in TERMINAL:
+        self._owes = not standing[1] and standing[0] not in TERMINAL
+        if standing[0] in TERMINAL and not standing[1]:
             self._end()
-        elif self._output.is_kept and time.monotonic() >= self._rests_until:
-            self._save()
+        self._catch_up()
         return 0
 
+    def _catch_up(self) -> None:
+        """Save how the run stands, once nothing is in the way; also with each heartbeat of the publisher."""
+        if self._owes and self._output.is_kept and time.monotonic() >= self._rests_until:
+            self._owes = False
+            self._save()
+
     def _save(self) -> None:
-        began = time.monotonic()
-        self._output.save(self.run.refresh().static_bundle())
-        self._rests_until = time.monotonic() + REST * (time.monotonic() - began)
+        """Save how the run stands: of two threads that do so the later one has the newer state."""
+        with self._lock:
+            began = time.monotonic()
+            self._output.save(self.run.refresh().static_bundle())
+            self._rests_until = time.monotonic() + REST * (time.monotonic() - began)
 
     def _end(self) -> None:
         """Show what lasts, once for each end: a failed run can be taken up from the page."""

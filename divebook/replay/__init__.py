@@ -1,1 +1,1 @@
-"""What a log is good for once it is written: driven again without a call, forked, changed, stepped through, explained."""
+"""What a log is good for once it is written: driven again without a call, forked, stepped through, explained."""
