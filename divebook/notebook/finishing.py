@@ -88,7 +88,7 @@ def show_live(run: Run, front_end: FrontEnd) -> LiveOutput:
     from divebook.notebook.output import LiveOutput
 
     run.shown_in = front_end.count
-    return LiveOutput(run, front_end)
+    return LiveOutput(run)
 
 
 def _is_elsewhere(run: Run) -> bool:

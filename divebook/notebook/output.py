@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.events.catalog import COMPLETED
-from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.lasting import PAGES, LastingOutput
 from divebook.notebook.run import Run
 from divebook.notebook.view import view_of
@@ -24,8 +23,8 @@ REST = 20
 class LiveOutput:
     """The output of one run in one cell, for front ends that show widgets."""
 
-    def __init__(self, run: Run, front_end: FrontEnd) -> None:
-        self.run, self.front_end = run, front_end
+    def __init__(self, run: Run) -> None:
+        self.run = run
         self._publisher: Publisher[Feed] = publisher_of(run.execution)
         self.view = view_of(run)
         self._lock, self._ended_with = threading.Lock(), 0

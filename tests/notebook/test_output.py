@@ -1,0 +1,70 @@
+"""What is saved of a run while its view is live: how it stands is never forgotten, however long saving takes."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import divebook
+from divebook.notebook import lasting
+from divebook.notebook import output as outputs
+from divebook.widgets import following
+from divebook.widgets.publisher import Publisher, publisher_of
+from tests.notebook.test_inbox import Handle
+
+ASKING = "Workflows: [{Name: asking, Steps: [{Name: s, Type: interrupt, Ask: 'Publish it?'}]}]"
+
+
+@pytest.fixture
+def slow(session, monkeypatch):
+    """Return the output of a run that waits, its publisher, what it saves, and a clock on which saving takes 1 s."""
+    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(Publisher, "_start", lambda _: None)
+    monkeypatch.setattr(lasting.PAGES, "host", True)
+    divebook.define(ASKING)
+    run, saved = divebook.run("asking").wait(), []
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(outputs, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(lasting, "display_bundle", Handle)
+    shown = run.static_bundle
+
+    def bundle(**options):
+        clock.now += 1
+        saved.append(run.status)
+        return shown(**options)
+
+    monkeypatch.setattr(run, "static_bundle", bundle)
+    publisher = publisher_of(run.execution)
+    publisher._clock = lambda: clock.now
+    output = outputs.LiveOutput(run)
+    saved.clear()
+    yield output, publisher, saved, clock
+    output.view.close()
+
+
+def test_what_could_not_be_saved_at_once_is_saved_later(slow):
+    output, publisher, saved, clock = slow
+    output.leave()
+    assert saved == ["waiting"]
+    saved.clear()
+    publisher.turn()  # the first frame says how the run stands, and saving rests
+    assert saved == []
+    clock.now += outputs.REST / 2
+    publisher.turn()
+    assert saved == []
+    clock.now += outputs.REST
+    publisher.turn()
+    assert saved == ["waiting"]
+    clock.now += 2 * outputs.REST
+    publisher.turn()
+    assert saved == ["waiting"]  # once is enough
+
+
+def test_what_no_page_hosted_yet_is_saved_once_one_does(slow, monkeypatch):
+    output, publisher, saved, clock = slow
+    monkeypatch.setattr(lasting.PAGES, "host", None)
+    publisher.turn()
+    assert saved == []
+    monkeypatch.setattr(lasting.PAGES, "host", True)
+    clock.now += 2
+    publisher.turn()
+    assert saved == ["waiting"]
