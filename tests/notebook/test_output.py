@@ -60,7 +60,7 @@ def test_what_could_not_be_saved_at_once_is_saved_later(slow):
 
 
 def test_what_no_page_hosted_yet_is_saved_once_one_does(slow, monkeypatch):
-    output, publisher, saved, clock = slow
+    _, publisher, saved, clock = slow
     monkeypatch.setattr(lasting.PAGES, "host", None)
     publisher.turn()
     assert saved == []
