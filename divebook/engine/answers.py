@@ -58,7 +58,7 @@ def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
     answered = question.resolved(data)
     _settle(draft, answered, data.message)
     if question.kind == RESOURCE_EXHAUSTED:
-        _follow_about_bounds(draft, answered)
+        follow_about_bounds(draft, answered)
 
 
 def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
@@ -84,7 +84,7 @@ def _take(draft: Draft, message: int | None) -> None:
         draft.taken = max(draft.taken, message)
 
 
-def _follow_about_bounds(draft: Draft, question: Question) -> None:
+def follow_about_bounds(draft: Draft, question: Question) -> None:
     """Raise a bound, or stop, as the answer says."""
     response = question.response or {}
     told = question.data or {}

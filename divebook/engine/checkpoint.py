@@ -23,9 +23,9 @@ from divebook.errors import UNFIT
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode, encode_parts
 
-VERSION = 6
+VERSION = 7
 BEGINNING = 1
-"""The event that holds the inputs."""
+"""The event that holds the inputs, but for those that a fork changed."""
 
 Facts: TypeAlias = Callable[[Sequence[int]], Mapping[int, Payload]]
 """Returns what some events of a log say, by sequence number."""
@@ -79,7 +79,8 @@ class _Writer:
         ended = state.last_sequence if state.lifecycle == COMPLETED else 0  # nothing follows that
         for name, place in (("inputs", BEGINNING), ("outputs", ended)):
             if name in whole:
-                large = [key for key, value in whole[name].items() if place and is_large(value)]
+                inside = state.edited_inputs if name == "inputs" else ()
+                large = [key for key, value in whole[name].items() if place and key not in inside and is_large(value)]
                 whole[name] = self._values(whole[name], dict.fromkeys(large, place))
         whole["variables"] = self._values(state.variables, state.variables_at)
         whole["paths"] = [self._path(path) for path in state.paths.values()]

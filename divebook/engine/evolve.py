@@ -21,6 +21,7 @@ from divebook.engine.answers import (
 )
 from divebook.engine.calls import event_emitted, operation_completed, operation_failed, operation_started
 from divebook.engine.changes import Draft, is_sleeping
+from divebook.engine.forked import execution_forked
 from divebook.engine.ledger import NO_BOUNDS, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
@@ -258,6 +259,7 @@ def _leave(draft: Draft, data: Payload) -> None:
 
 _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionStarted: _execution_started,
+    catalog.ExecutionForked: execution_forked,
     catalog.ExecutionResumed: _execution_resumed,
     catalog.ExecutionPaused: _execution_paused,
     catalog.ExecutionCompleted: _execution_completed,

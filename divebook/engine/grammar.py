@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, may_follow
+from divebook.engine.operations import ENCLOSING
 from divebook.events import catalog
 from divebook.events.event import Event
 
@@ -34,6 +35,8 @@ class _Reader:
         """Whether each path goes on."""
         self.operations: dict[str, bool] = {}
         """Whether each operation is under way."""
+        self.holders: set[str] = set()
+        """The operations that hold others."""
         self.begun_at: dict[int, str] = {}
         """The operations by the events with which they began."""
         self.sequence = 0
@@ -78,11 +81,20 @@ class _Reader:
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
+    def forked(self, data: catalog.ExecutionForked) -> Iterator[str]:
+        """Drop what was in flight in the source."""
+        if self.sequence <= data.at:
+            yield f"it claims to come after event {data.at}"
+        self.operations = {known: under_way and known in self.holders for known, under_way in self.operations.items()}
+        self.questions = dict.fromkeys(self.questions, False)
+
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
         """Note that an operation is under way, perhaps once more."""
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
+        if data.operation_type in ENCLOSING:
+            self.holders.add(data.operation_id)
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
@@ -112,6 +124,7 @@ class _Reader:
 
 _RULES: dict[type[catalog.Payload], Callable[[_Reader, Any], Iterator[str]]] = {
     catalog.PathBranched: _Reader.branched,
+    catalog.ExecutionForked: _Reader.forked,
     catalog.ExecutionResumed: _Reader.resumed,
     catalog.OperationStarted: _Reader.begun,
     catalog.OperationCompleted: _Reader.ended,

@@ -25,6 +25,7 @@ from divebook.events.catalog import (
     ExecutionCompleted,
     ExecutionContinuedAsNew,
     ExecutionFailed,
+    ExecutionForked,
     ExecutionMoved,
     ExecutionPictured,
     ExecutionResumed,
@@ -34,7 +35,7 @@ from divebook.events.catalog import (
 
 Kind: TypeAlias = type[Payload]
 
-_HOLDER = "the holder of the lease"
+_HOLDER = "who drives it"
 _RESUMER = "who resumes it, with a lease of its own"
 _ANEW = "start a new execution to run the workflow again"
 
@@ -57,7 +58,7 @@ class Standing:
 
 STANDINGS: tuple[Standing, ...] = (
     Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
-    Standing(RUNNING, (ExecutionStarted, ExecutionResumed), None, _HOLDER),
+    Standing(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _HOLDER),
     Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
     Standing(COMPLETED, (ExecutionCompleted,), (), "-", way_on=_ANEW),
     Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),

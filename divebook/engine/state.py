@@ -157,6 +157,10 @@ class ExecutionState(Timed):
     """The events that hold the large ones of `variables`."""
     paths: Map[str, PathState] = EMPTY
     usage: Usage = NO_USAGE
+    inherited: Usage = NO_USAGE
+    """What of it was consumed in the events that it shares with its source; it counts for its bounds only."""
+    edited_inputs: tuple[str, ...] = ()
+    """The inputs that are not those of the first event, since a fork changed them."""
     last_sequence: int = 0
     active: int = 0
     """Paths that have not ended."""
@@ -225,6 +229,11 @@ class ExecutionState(Timed):
     def running_us(self) -> int:
         """How long it has run, in microseconds, without the time in which it waited for people or for a driver."""
         return 0 if self.started_us is None else max(0, self.last_us - self.started_us - self.paused_us)
+
+    @property
+    def own_usage(self) -> Usage:
+        """What it has consumed itself, without what its source had before it was forked."""
+        return Usage(*(now - before for now, before in zip(self.usage, self.inherited, strict=True)))
 
     def deadlines(self) -> list[tuple[str, int]]:
         """Return the paths that are to be looked at again at some time, though nothing happens, and the time."""

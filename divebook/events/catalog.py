@@ -125,6 +125,56 @@ class ExecutionStarted(Payload):
         return self.origin or (CHILD if self.parent else RUN)
 
 
+@_event("execution_forked", "source", "workflow_name")
+@dataclass(frozen=True, slots=True)
+class ExecutionForked(Payload):
+    """The log goes on apart from that of its source, whose events up to `at` it shares; what was in flight is dropped.
+
+    It is an opening as `ExecutionStarted` is one: what it leaves out is as the opening before it says
+    (`divebook.engine.forked.opened_as`).
+    """
+
+    source: str = ""
+    """The execution whose first events these are."""
+    at: int = 0
+    """The last event of the source that counts."""
+    workflow_name: str = ""
+    previous: int = 1
+    """The number of the opening before this one."""
+    change: Mapping[str, Any] | None = None
+    """What is otherwise from here on (`divebook.engine.change.Change`), but for definition and model."""
+    origin: str | None = None
+    """How it came about, one of `ORIGINS`; where nothing is said, a fork."""
+    definition: Mapping[str, Any] | None = None
+    """The workflow from now on."""
+    text: str | None = None
+    """The text of the cell or file that defined that."""
+    fingerprint: str | None = None
+    written_by: str | None = None
+    bounds: Mapping[str, Any] | None = None
+    identity: Mapping[str, Any] | None = None
+    key: str | None = None
+    tags: Sequence[str] | None = None
+    note: str | None = None
+    notebook: str | None = None
+    cell: str | None = None
+    seed: str | None = None
+    """What the ids of its source's questions are made of: a question that was answered there is not asked again."""
+    code: Mapping[str, str] | None = None
+    """Digests of its Python functions from now on, where they are not those of its source."""
+    model: str | None = None
+
+    @property
+    def parent(self) -> str:
+        """The execution that it came from, and that does not wait for it."""
+        return self.source
+
+    @property
+    def came_from(self) -> str:
+        """How it came about, one of `ORIGINS`."""
+        return self.origin or FORK
+
+
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):

@@ -195,6 +195,13 @@ class Course:
     def _execution_started(self, event: Event, _data: catalog.Payload) -> None:
         self._started_us = self.since_us = max(event.recorded_at, self.last_us)
 
+    def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
+        """Count anew: the time before was the source's, and so is what was in flight."""
+        self._turn_to(STOPPED, self.last_us)
+        self._turn_to(WORKED, max(event.recorded_at, self.last_us))
+        self._halted, self._idle, self._started_us = None, {}, self.since_us
+        self._calls, self._sleeps, self._questions = _Open(), _Open(), _Open()
+
     def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
         """Go on. What ran when the process ended runs no more; timers, signals and executions are still awaited."""
         if self._halted is None and self.doing == WORKED:
@@ -291,6 +298,7 @@ class Course:
     _CHANGES: ClassVar[dict[type, Callable[[Course, Event, Any], None]]] = {
         **dict.fromkeys(_ENDS, _execution_ended),
         catalog.ExecutionStarted: _execution_started,
+        catalog.ExecutionForked: _execution_forked,
         catalog.ExecutionResumed: _execution_resumed,
         catalog.ExecutionPaused: _execution_paused,
         catalog.StepStarted: _step_started,

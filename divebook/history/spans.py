@@ -324,6 +324,13 @@ class Spans:
             if span.status in (catalog.FAILED, catalog.CANCELLED):
                 self._go_on(span, event)
 
+    def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
+        """Leave to the source the calls that were under way, and the doubts about them."""
+        self._doubtful.clear()
+        for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
+            self._end(span, event, catalog.CANCELLED)
+            span.ended_us = max(span.started_us, self._last_us)
+
     def _go_on(self, step: Span, event: Event) -> None:
         if step.result is None:
             self._begin_again(step, event)
@@ -357,6 +364,7 @@ class Spans:
         catalog.InterruptExpired: _interrupt_settled,
         catalog.PathFailed: _path_failed,
         catalog.PathCancelled: _path_cancelled,
+        catalog.ExecutionForked: _execution_forked,
         catalog.ExecutionResumed: _execution_resumed,
         catalog.ExecutionCompleted: _execution_ended,
         catalog.ExecutionFailed: _execution_ended,

@@ -137,6 +137,8 @@ class Summing:
             self._redactor.learn(data.inputs)
             self._given = self._clean(in_words(data.inputs, self._redactor))
         elif kind in STATUS_AFTER:
+            if kind is catalog.ExecutionForked:  # what its source consumed counts there
+                self._usage, self._asked_models = NO_USAGE, False
             self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
             self._ended_by = (
                 self._clean(data.reason.removeprefix("cancelled ")) if kind is catalog.ExecutionCancelled else ""

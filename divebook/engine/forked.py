@@ -1,0 +1,203 @@
+"""How an execution begins that shares the first events of another one: what it drops, what it does otherwise.
+
+What was begun there and has no end belongs to the source: its end comes to the source alone, and the fork begins it
+anew or has it from the change. What was answered and what has ended stays (tests/engine/test_forked.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from immutables import Map
+
+from divebook.bounds import Bounds
+from divebook.engine.answers import follow_about_bounds
+from divebook.engine.change import Change
+from divebook.engine.changes import Draft, is_sleeping
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.engine.records import EMPTY, OpenStep, OperationRecord
+from divebook.engine.state import COMPLETED, ENDED, FAILED, RUNNING, ExecutionState, PathState
+from divebook.errors import SetupError
+from divebook.events import catalog
+from divebook.events.event import Event
+from divebook.questions.kinds import RESOURCE_EXHAUSTED
+
+CHANGED_BY = "change"
+"""Who has answered a question whose answer a change has."""
+_ALONE = (catalog.PathBranched, catalog.StepFailed)
+"""Facts after which the path has still to be told what follows from them."""
+_TOGETHER = frozenset(
+    {
+        (catalog.PathCompleted, catalog.PathJoined),
+        (catalog.PathCompleted, catalog.PathCompleted),
+        (catalog.StateMutated, catalog.StepCompleted),
+        (catalog.StateMutated, catalog.StepCaught),
+        (catalog.OperationFailed, catalog.StepRetried),
+    }
+)
+"""Facts that follow from one rule (`divebook.engine.decide`), so that nothing may come between them."""
+
+
+def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
+    """Drop what was in flight, and change what the fork is to have otherwise."""
+    change = Change.recorded(data)
+    _begin_anew(draft, data)
+    for path in list(draft.paths.values()):
+        if path.open is not None or path.asking:
+            own = draft.own(path.id)
+            own.asking = 0
+            own.open = None if own.open is None else _without_calls(own, own.open, change)
+    _set_variables(draft, change)
+    _settle_questions(draft, change)
+    if change.inputs:
+        draft.inputs = {**draft.inputs, **change.inputs}
+        draft.edited_inputs = tuple(sorted({*draft.edited_inputs, *change.inputs}))
+    draft.asking, draft.sleeping = 0, sum(is_sleeping(path) for path in draft.paths.values() if path.phase != ENDED)
+
+
+def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
+    """Let the fork's time, money and messages be its own; what was spent still counts for its bounds."""
+    draft.lifecycle, draft.started_us, draft.paused_us = RUNNING, draft.moment, 0
+    draft.ended_us = draft.error = draft.reason = draft.stopped = draft.paused = draft.failed_path = None
+    draft.parent = draft.continued_as = None
+    draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
+    draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
+    draft.seed, draft.fingerprint = data.seed or draft.seed, data.fingerprint or draft.fingerprint
+    draft.code, draft.model = draft.code if data.code is None else data.code, data.model or draft.model
+    draft.identity = draft.identity if data.identity is None else data.identity
+    draft.bounds = draft.bounds if data.bounds is None else Bounds.from_dict(data.bounds)
+
+
+def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
+    """Return an open step without the calls that are the source's, and with the results that are changed."""
+    kept: dict[str, OperationRecord] = {}
+    for key, record in opened.operations.items():
+        if key in change.results:
+            kept[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
+        elif not _is_the_sources(path, opened, record):
+            kept[key] = record._replace(reserved=None)
+    for key, record in kept.items():
+        if record.holds:
+            kept[key] = record._replace(holds=tuple(held for held in record.holds if held in kept))
+    return opened._replace(operations=Map(kept))
+
+
+def _is_the_sources(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:
+    if record.operation_type in ENCLOSING:  # entered again, with what has ended in it
+        return False
+    if record.operation_type == CHILD_WORKFLOW and record.status != COMPLETED and path.phase == ENDED:
+        return opened.ended_by is None or record.operation_id in opened.ended_by  # a resumption would drive it on
+    return record.status not in (COMPLETED, FAILED)
+
+
+def _set_variables(draft: Draft, change: Change) -> None:
+    """Set variables for all that is still to come: also as open steps and choices read them."""
+    told = change.variables
+    if not told:
+        return
+    draft.variables, draft.variables_at = draft.variables.update(told), _without(draft.variables_at, told)
+    for path in list(draft.paths.values()):
+        if path.phase != ENDED or path.open is not None:
+            own = draft.own(path.id)
+            own.variables, own.variables_at = own.variables.update(told), _without(own.variables_at, told)
+            if own.open is not None:
+                entry, places = own.open.entry_variables.update(told), _without(own.open.entry_at, told)
+                own.open = own.open._replace(entry_variables=entry, entry_at=places)
+
+
+def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
+    for name in names:
+        if name in places:
+            places = places.delete(name)
+    return places
+
+
+def _settle_questions(draft: Draft, change: Change) -> None:
+    """Drop the open questions, which are asked anew, and give those an answer for which the change has one."""
+    for question in list(draft.interrupts.values()):
+        if question.id in change.answers:
+            answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
+            settled = question.resolved(answer)._replace(settled_us=draft.moment, waiting=())
+            draft.interrupts = draft.interrupts.set(question.id, settled)
+            if question.kind == RESOURCE_EXHAUSTED:
+                follow_about_bounds(draft, settled)
+        elif question.is_open:
+            draft.interrupts = draft.interrupts.delete(question.id)
+
+
+# --- before it begins ------------------------------------------------------------------------------------------------
+
+
+def require_reach(change: Change, source: ExecutionState) -> None:
+    """Raise `SetupError` unless all that a change names is there as its source stood at the event of the fork."""
+    opened = [path.open for path in source.paths.values() if path.open is not None]
+    known = {key for found in opened for key in found.operations}
+    place = f"event {source.last_sequence} of execution {source.execution_id}"
+    for operation in change.results:
+        if operation not in known:
+            raise SetupError(
+                f"the result of {operation} cannot be changed at {place}: no step that is open there has begun it. "
+                "Fork at an event after its operation_started and before the end of its step"
+            )
+    for question in change.answers:
+        if question not in source.interrupts:
+            asked = ", ".join(source.interrupts) or "none"
+            raise SetupError(f"question {question} has not been asked by {place} (asked: {asked}); fork at a later one")
+    for name in change.inputs:
+        if name not in source.inputs:
+            raise SetupError(f"there is no input {name!r} to change (inputs: {', '.join(source.inputs) or 'none'})")
+
+
+def snapped(events: Sequence[Event], at: int) -> int:
+    """Return the event after which an execution can be forked that is to be forked after event `at`.
+
+    What follows from one rule is not cut in half, and an end is not shared: nothing could follow it.
+
+    Parameters
+    ----------
+    events
+        The whole log, from event 1 on.
+    """
+    while at < len(events) and _goes_on(events[at - 1].data, events[at].data):
+        at += 1
+    while at and STATUS_AFTER.get(type(events[at - 1].data)) in TERMINAL:
+        at -= 1
+    return at
+
+
+def _goes_on(data: catalog.Payload, following: catalog.Payload) -> bool:
+    return isinstance(data, _ALONE) or (type(data), type(following)) in _TOGETHER
+
+
+def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.ExecutionForked]) -> catalog.ExecutionStarted:
+    """Return what an execution begins with whose log has these openings, the first one and then the later ones.
+
+    Examples
+    --------
+    >>> forked = catalog.ExecutionForked("exec_1", 7, "w", change={"inputs": {"x": 2}})
+    >>> opened = opened_as(catalog.ExecutionStarted("w", {"x": 1, "y": 0}), [forked])
+    >>> dict(opened.inputs), opened.parent, opened.came_from
+    ({'x': 2, 'y': 0}, 'exec_1', 'fork')
+    """
+    opening = first
+    for fork in forks:
+        told: dict[str, Any] = {"bounds": fork.bounds, "identity": fork.identity, "seed": fork.seed, "code": fork.code}
+        told |= {"model": fork.model, "written_by": fork.written_by, "fingerprint": fork.fingerprint}
+        if fork.definition is not None:
+            told |= {"definition": fork.definition, "source": fork.text or ""}
+        opening = replace(
+            opening,
+            **{name: value for name, value in told.items() if value is not None},
+            inputs={**opening.inputs, **Change.recorded(fork).inputs},
+            parent=fork.source,
+            origin=fork.came_from,
+            key=fork.key,
+            tags=fork.tags,
+            note=fork.note,
+            notebook=fork.notebook,
+            cell=fork.cell,
+        )
+    return opening
