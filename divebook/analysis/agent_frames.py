@@ -247,6 +247,27 @@ def costs_frame(events: Iterable[Event], by: By = "agent") -> pd.DataFrame:
     return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
 
 
+@dataclass(slots=True)
+class ModelSum(_Sum):
+    """What one agent consumed of one model."""
+
+    model: str = ""
+
+    @property
+    def agent(self) -> str:
+        """Who asked; empty where that is not known."""
+        return self.name
+
+
+def sums_by_model(events: Iterable[Event]) -> list[ModelSum]:
+    """Return what the agents of a log consumed of each model, in the order in which they first asked it."""
+    sums: dict[tuple[str, str], ModelSum] = {}
+    for view in requests_of(events):
+        agent, model = view.agent or "", view.model or ""
+        _count(sums.setdefault((agent, model), ModelSum(agent, model=model)), view)
+    return list(sums.values())
+
+
 def _count(total: _Sum, view: RequestView) -> None:
     total.requests += not view.cached
     total.cached += view.cached

@@ -1,12 +1,11 @@
-"""Frames of what a store holds: executions, questions, and the logs of many executions in one frame."""
+"""Frames of what a store holds: executions and questions; `divebook.analysis.whole_store` has those of many logs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, Protocol, get_args
 
 import pandas as pd
@@ -32,10 +31,8 @@ from divebook.events.catalog import FAILED
 from divebook.events.recorded import opened
 from divebook.execution.register import folded
 from divebook.history.failures import Failure, failure_in
-from divebook.history.framed import Framed
 from divebook.questions import Question
 from divebook.store import EventStore, ExecutionRecord
-from divebook.text.shown import plural
 
 
 class _Kept(NamedTuple):
@@ -47,6 +44,8 @@ class _Kept(NamedTuple):
 
     failure: Failure | None
     """Of one that has failed: why."""
+    damage: str | None
+    """Why its log cannot be read."""
 
     @property
     def started_at(self) -> datetime | None:
@@ -88,6 +87,7 @@ RUN_COLUMNS: Columns = {
     "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
     "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
     "note": Column(TEXT, "the note given at its start", "record.note"),
+    "damage": Column(TEXT, "why its log cannot be read"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
 TELLING = ("cost", "error", "tags", "note")
@@ -97,17 +97,15 @@ TELLING = ("cost", "error", "tags", "note")
 @documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
     """Return one row per execution of a store."""
-    return frame(
-        RUN_COLUMNS, [_Kept(record, _last_state(record, store), _failure(record, store)) for record in records]
-    )
+    return frame(RUN_COLUMNS, [_kept(record, store) for record in records])
 
 
-def _last_state(record: ExecutionRecord, store: EventStore) -> ExecutionState | None:
-    """Return how an execution stands; None where its log is damaged."""
+def _kept(record: ExecutionRecord, store: EventStore) -> _Kept:
     try:
-        return folded(store, record.execution_id)
-    except StoreError:
-        return None
+        state, damage = folded(store, record.execution_id), None
+    except StoreError as error:
+        state, damage = None, str(error)
+    return _Kept(record, state, _failure(record, store), damage)
 
 
 def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
@@ -177,62 +175,6 @@ _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
 def frame_of(kind: str, parts: Iterable[Any]) -> pd.DataFrame:
     """Return a frame of one execution: of its events, or of its questions, each with the execution's id."""
     return _OF_ONE[kind](parts)
-
-
-@dataclass(frozen=True)
-class Frames(Framed):
-    """The frames of many executions, each made when it is first asked for: those of one, with `execution_id` in front.
-
-    Logs that cannot be read are left out; `runs` has them all.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1")])])
-    >>> _ = [environment.start("w").wait() for _ in range(2)]
-    >>> Frames(environment.store, environment.executions(workflow="w")).steps.groupby("step").size().to_dict()
-    {'s': 2}
-    """
-
-    store: EventStore
-    records: Sequence[ExecutionRecord]
-    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @cached_property
-    def runs(self) -> pd.DataFrame:
-        """One row per execution: `runs_frame`."""
-        return runs_frame(self.records, self.store)
-
-    @cached_property
-    def questions(self) -> pd.DataFrame:
-        """One row per question: `questions_frame`."""
-        states = ((record.execution_id, _last_state(record, self.store)) for record in self.records)
-        asked = [(name, question) for name, state in states if state for question in state.interrupts.values()]
-        return questions_frame(asked)
-
-    def __repr__(self) -> str:
-        count = plural(len(self.records), "execution")
-        kinds = [kind for kind in ("runs", *_OF_ONE) if kind.isidentifier()]
-        return f"<Frames of {count} in {self.store.location}: {', '.join(kinds)}, costs()>"
-
-    def _frame(self, kind: str) -> pd.DataFrame:
-        if kind not in self._made:
-            self._made[kind] = self._together(_OF_ONE[kind])
-        return self._made[kind]
-
-    def _together(self, make: Callable[[Iterable[Any]], pd.DataFrame]) -> pd.DataFrame:
-        made = []
-        for record in self.records:
-            try:
-                one = make(self.store.history(record.execution_id))
-            except StoreError:
-                continue
-            one.insert(0, "execution_id", pd.Series([record.execution_id] * len(one), dtype=TEXT))
-            made.append(one)
-        if not made:
-            made = [make(())]
-            made[0].insert(0, "execution_id", pd.Series([], dtype=TEXT))
-        return pd.concat(made, ignore_index=True)
 
 
 class Display(Protocol):

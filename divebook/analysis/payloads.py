@@ -12,15 +12,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.extensions import ExtensionArray, ExtensionDtype
 from pandas.api.indexers import check_array_indexer
 from pandas.io.formats.printing import pprint_thing  # type: ignore[import-not-found]  # not in the stubs
 
-from divebook.events.codec import decode_payload
+from divebook.events.codec import TAGGED, decode_payload, encode_shown
+from divebook.events.upcast import FORM
 from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
 _CODEC = "lz4"
 _MISSING = -1
+_MARKS = (TAGGED, f'"{FORM}":'.encode())
+"""What stands in payloads that are read as something else than is written."""
 
 
 class PayloadDtype(ExtensionDtype):
@@ -55,9 +59,24 @@ class PackedPayloads:
         """How many there are."""
         return len(self.types)
 
+    def texts(self) -> Any:
+        """Return them as JSON, an array of texts: as they were written, or as they are read where that is another."""
+        places, content = pa.py_buffer(self.begins.astype(np.int64)), self._content()
+        written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        if any(mark in content for mark in _MARKS):
+            odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
+            decoded = self.opened()
+            read = [encode_shown(decoded(place)) for place in np.flatnonzero(odd).tolist()]
+            written = pc.replace_with_mask(written, odd, pa.array(read, pa.large_binary()))
+        return written.cast(pa.large_string())
+
+    def _content(self) -> bytes:
+        content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
+        return content
+
     def opened(self) -> Callable[[int], Any]:
         """Return what decodes one of them."""
-        content = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
+        content = self._content()
         types = self.types.to_pylist()
 
         def decoded(place: int) -> dict[str, Any]:
@@ -141,6 +160,13 @@ class Payloads(ExtensionArray):
             parts += each.source.parts
             length += len(each.source)
         return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
+
+    def texts(self) -> Any:
+        """Return them as JSON, an array of texts of Arrow, without a dict for each."""
+        whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
+            return pa.chunked_array([part.texts() for part in whole], pa.large_string())
+        return pa.array([None if each is None else encode_shown(each).decode() for each in self], pa.large_string())
 
     @property
     def nbytes(self) -> int:

@@ -10,6 +10,7 @@ from divebook.config import load
 from divebook.config.answers import answers_from
 from divebook.dialects import OWN, Dialect
 from divebook.errors import NotFoundError, SetupError
+from divebook.notebook.framed_runs import executions_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Change, Session, current_session
 from divebook.starting import StartOptions
@@ -19,7 +20,8 @@ from divebook.workflow.reader import read_definitions
 if TYPE_CHECKING:
     import pandas as pd
 
-    from divebook.analysis.listings import Frames
+    from divebook.analysis.whole_store import Frames
+    from divebook.notebook.framed_runs import FramesOf
     from divebook.notebook.runs import Runs
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
@@ -159,23 +161,61 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
 
 
 def frames(
-    workflow: str | None = None,
-    status: str | None = None,
-    limit: int = 0,
+    of: FramesOf = None,
+    where: Mapping[str, Any] | None = None,
     *,
+    columns: Mapping[str, str] | None = None,
+    limit: int = 0,
     store: str | None = None,
     **filters: Any,
 ) -> Frames:
-    """Return the frames of many executions: ``frames(workflow="label").operations`` has those of all its runs.
+    """Return the frames of many executions, or of a whole store: ``frames(workflow="label").operations``.
 
-    ``.runs``, ``.events``, ``.operations``, ``.steps``, ``.items``, ``.questions``, and of agents ``.model_calls``,
-    ``.messages``, ``.tool_calls`` and ``.costs()`` are made when they are asked for;
-    `limit` 0 takes all executions, else the newest. The `filters` are those of `runs`.
+    ``.executions``, ``.events``, ``.operations``, ``.steps``, ``.items``, ``.paths``, ``.variables``, ``.questions``,
+    ``.usage``, and of agents ``.model_calls``, ``.messages``, ``.tool_calls`` and ``.costs()`` are made when they are
+    asked for; ``.arrow("events")`` is a table for DuckDB and polars, ``.reader("events")`` gives it in batches.
+
+    Parameters
+    ----------
+    of
+        A store, an environment, an execution or a run, several of these, or a frame with a column `execution_id`; a
+        text is the name of a workflow. Without it, and with a workflow, it is the session's store.
+    where
+        Which executions: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and
+        more, see `divebook.analysis.selection.Selection`; each may be a list. `filters` are further parts of it.
+    columns
+        Columns of your own, by path: ``{"label": "outputs.label", "scores": "variables.rows.*.score"}``; see
+        `divebook.analysis.whole_store.Frames`.
+    limit
+        0 takes all executions, else the newest.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such filter, status or origin.
+    SetupError
+        A path or a time cannot be read.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow, frames
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1", store="n")])])
+    >>> _ = environment.start("w", tags=["baseline"]).wait()
+    >>> frames(environment, {"tag": "baseline"}, columns={"n": "variables.n"}).executions[["status", "n"]].to_numpy()
+    array([['completed', 1]], dtype=object)
     """
-    from divebook.analysis.listings import Frames
+    from divebook.analysis.selection import Selection
+    from divebook.analysis.whole_store import Frames
 
-    environment = current_session().over(store)
-    return Frames(environment.store, environment.executions(status, workflow, limit, **filters))
+    asked = {**(where or {}), **filters}
+    if isinstance(of, str):
+        asked["workflow"], of = of, None
+    found, ids = executions_of(of)
+    if ids is not None:
+        asked.setdefault("ids", ids)
+    selection = Selection.of(asked)
+    source = current_session().over(store).store if found is None else found
+    return Frames(source, selection.records(source, limit), columns or {}, selection.origin is not None)
 
 
 def answer(

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.analysis import agent_frames, listings
+from divebook.analysis import agent_frames, whole_store
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.codec import decode_line
@@ -137,7 +137,7 @@ def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
     assert execution.model_calls.request.tolist() == [1, 2]
     assert [message.role for message in execution.conversation] == ["system", "user", "assistant", "tool", "assistant"]
     assert execution.costs("tool").calls.tolist() == [1]
-    every = listings.Frames(environment.store, environment.executions())
+    every = whole_store.Frames(environment.store, environment.executions())
     assert every.tool_calls.execution_id.tolist() == [execution.id]
     assert every.costs("model").requests.tolist() == [2]
     with pytest.raises(SetupError, match="by agent, model or tool, not by 'day'"):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.analysis import event_table, fields, listings, payloads
+from divebook.analysis import event_table, fields, payloads, whole_store
 from divebook.analysis.frames import events_frame
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
@@ -193,7 +193,7 @@ def test_a_payload_whose_shown_fields_are_wrong_gives_no_frame():
 def test_frames_of_executions_keep_their_payloads_when_they_are_put_together(path):
     with SqliteStore(path) as store:
         store.append(ONE, log(5), 0)
-        every = listings.Frames(store, store.records()).events
+        every = whole_store.Frames(store, store.records()).events
         assert [*every["data"]] == [event.data.to_data() for event in store.read(ONE)]
         store.delete(ONE)
     assert every["data"][0]["workflow_name"] == "greet"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from divebook import Action, Agent, Each, Environment, Retry, Run, ScriptedModel, Step, Workflow
-from divebook.analysis import agent_frames, frames, listings
+from divebook.analysis import agent_frames, frames, listings, whole_store
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
 from divebook.history.spans import spans_of
@@ -254,11 +254,11 @@ def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
 def test_frames_of_all_runs_of_a_workflow_come_together(retried):
     environment = Environment(store=retried.store, workflows=[Workflow("other", [Step("s", script="1")])])
     environment.start("other").wait()
-    every = listings.Frames(retried.store, environment.executions())
+    every = whole_store.Frames(retried.store, environment.executions())
     assert set(every.steps.execution_id) == set(every.runs.execution_id)
     assert len(every.runs) == 2
     assert every.operations.cost.sum() == 0.5
-    none = listings.Frames(retried.store, [])
+    none = whole_store.Frames(retried.store, [])
     assert dtypes(none.events) == {"execution_id": "str", **declared(frames.EVENT_COLUMNS)}
     assert dtypes(every.items) == {"execution_id": "str", **declared(frames.ITEM_COLUMNS)}
 

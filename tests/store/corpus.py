@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.analysis.listings import Frames
+from divebook.analysis.whole_store import Frames
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
 from divebook.store.codec import FernetCodec
