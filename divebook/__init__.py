@@ -143,6 +143,7 @@ extensions.extend(extensions.ENVELOPE, "divebook.pipeline.envelope.of_execution:
 extensions.extend(extensions.CODE_CELLS, "divebook.notebook.code_cells:run_cells")
 extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_of")
 extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")
+extensions.extend(extensions.WHY, "divebook.replay.why:why")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 

@@ -21,6 +21,8 @@ from divebook.execution.moving import move_out
 from divebook.execution.recovery import next_attempt
 from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
+from divebook.replay.provenance import Provenance
+from divebook.replay.why import why
 from divebook.starting import as_bounds
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.threads import Thread, ThreadBooks
@@ -202,6 +204,14 @@ class Executions:
         What its log says is read when it is asked for: to find one costs the same whatever its length.
         """
         return self._handle(self._control.look_up(execution_id))
+
+    def why(self, execution_id: str, name: str, at: int | None = None) -> Provenance:
+        """Return where the value of a variable of an execution came from: events, steps, calls, variables, inputs.
+
+        Printed it says so in words; `Provenance.frame` is a DataFrame. The log is gone through once; after that each
+        question is answered at once. Parameters and errors are those of `divebook.replay.why.why`.
+        """
+        return why(self.execution(execution_id).history(), name, at)
 
     def export_log(
         self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False

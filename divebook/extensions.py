@@ -16,6 +16,8 @@ CELL_OF_CODE = "cell of code"
 """Function from the file name of compiled code to the cell of a notebook that it stands in, or None."""
 FRAMES = "frames"
 """Function that makes a DataFrame: from which one (``events``, ``steps`` ...) and what it is of."""
+WHY = "why"
+"""Function that says where a value came from: from a log, a name and an event."""
 STEP_TYPES = "step types"
 """Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
 

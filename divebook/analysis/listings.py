@@ -25,6 +25,7 @@ from divebook.analysis.columns import (
     frame,
     moment,
 )
+from divebook.analysis.provenance_frame import why_frame
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
 from divebook.events.catalog import FAILED
@@ -159,6 +160,8 @@ def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = 
     return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in asked])
 
 
+_OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {"why": why_frame}
+"""Frames of what was found out about a log, made of that and not of its events."""
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": frames.events_frame,
     "operations": frames.operations_frame,
@@ -172,9 +175,9 @@ _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
 }
 
 
-def frame_of(kind: str, parts: Iterable[Any]) -> pd.DataFrame:
-    """Return a frame of one execution: of its events, or of its questions, each with the execution's id."""
-    return _OF_ONE[kind](parts)
+def frame_of(kind: str, parts: Any) -> pd.DataFrame:
+    """Return a frame of one execution: of its events, of its questions, each with the execution's id, or a finding."""
+    return (_OF_ONE.get(kind) or _OF_FINDINGS[kind])(parts)
 
 
 class Display(Protocol):

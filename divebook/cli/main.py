@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import doctor, keys, logs, mcp, questions, recovery, rules, run, runs, schedule, upkeep
+from divebook.cli import doctor, keys, logs, looking, mcp, questions, recovery, rules, run, runs, schedule, upkeep
 from divebook.cli.refusal import Commands
 from divebook.cli.text import secrets
 
@@ -29,6 +29,7 @@ app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.ru
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
+app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)
 app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
 app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6b")(rules.rules)
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from divebook import extensions
 from divebook.errors import SetupError
@@ -93,6 +93,23 @@ class FramedLog(Framed):
     def conversation(self) -> list[CallMessage]:
         """What was said to its agents, by them and by their tools, each thing once."""
         return conversation_in(self.requests)
+
+    def why(self, name: str, at: int | None = None) -> Any:
+        """Return where the value of a variable came from, a `divebook.replay.provenance.Provenance`.
+
+        Parameters
+        ----------
+        name
+            A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
+        at
+            The number of the event at which it is asked; by default the last.
+
+        Raises
+        ------
+        NotFoundError
+            It had no value then, and no choice is known that was the cause of that.
+        """
+        return extensions.extension(extensions.WHY)(self._log(), name, at)
 
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())

@@ -13,8 +13,9 @@ from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
+from divebook.notebook.looking_magics import LookingMagics
 from divebook.notebook.printed import tell
-from divebook.notebook.run_magics import RunMagics, spared
+from divebook.notebook.run_magics import spared
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 
@@ -36,7 +37,7 @@ OVERVIEW = """\
 
 
 @magics_class
-class DiveMagics(RunMagics):
+class DiveMagics(LookingMagics):
     """Magics of one shell."""
 
     @no_var_expand

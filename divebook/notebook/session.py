@@ -277,6 +277,15 @@ class Session:
         environment = self.over(store)
         return Run(environment.execution(execution_id), environment)
 
+    def run_or_newest(self, execution_id: str | None, *, store: str | None = None) -> Run:
+        """Return a run, or where none is named the newest one; raises `NotFoundError` where there is none."""
+        if execution_id is not None:
+            return self.run_of(execution_id, store=store)
+        newest = self.over(store).executions(limit=1)
+        if not newest:
+            raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
+        return self.run_of(newest[0].execution_id, store=store)
+
     def resume(
         self,
         execution_id: str,

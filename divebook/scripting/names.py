@@ -145,13 +145,20 @@ class _KeyUses(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute):
-            key = _constant(node.args[0]) if node.args and node.func.attr == "get" else None
-            if not self._reads(node.func.value, key):
+            key = _constant(node.args[0]) if node.args and node.func.attr in ("get", "delete") else None
+            if not (self._sets(node.func) or self._reads(node.func.value, key)):
                 self.visit(node.func.value)
         else:
             self.visit(node.func)
         for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
             self.visit(argument)
+
+    def _sets(self, function: ast.Attribute) -> bool:
+        """Note that a script sets a variable, which reads none."""
+        if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
+            return False
+        self.keys.setdefault(function.value.id, set())
+        return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
         if not isinstance(value, ast.Name) or key is None:

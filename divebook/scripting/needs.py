@@ -43,7 +43,16 @@ def set_by_script(text: str) -> frozenset[str] | None:
     >>> sorted(set_by_script("state.set('a', 1)")), set_by_script("state.set(name, 1)")
     (['a'], None)
     """
-    named = [_first(node) for node in ast.walk(parse_script(text)[1]) if is_change(node, "set")]
+    return _changed(text, "set")
+
+
+def changed_by_script(text: str) -> frozenset[str] | None:
+    """Return the variables that a script sets or deletes; None as for `set_by_script`."""
+    return _changed(text, "set", "delete")
+
+
+def _changed(text: str, *changes: str) -> frozenset[str] | None:
+    named = [_first(node) for node in ast.walk(parse_script(text)[1]) if is_change(node, *changes)]
     names = frozenset(name for name in named if name is not None)
     return names if len(names) == len(set(named)) else None
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from divebook.errors import Place, Problem, ScriptSyntaxError, UndefinedVariableError, did_you_mean
+from divebook.scripting.code_texts import CodeText
 from divebook.scripting.needs import needs_of_expression, needs_of_script, set_by_script
 from divebook.scripting.program import Program
-from divebook.steps.code_texts import CodeText
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.graph import reachable_from

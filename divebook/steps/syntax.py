@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from divebook.errors import Problem, ScriptSyntaxError, TemplateError
-from divebook.steps.code_texts import code_texts
+from divebook.scripting.code_texts import code_texts
 from divebook.steps.naming import Naming
 from divebook.workflow.definition import Definitions, Workflow
 

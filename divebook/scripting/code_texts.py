@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from divebook.errors import Place
-from divebook.scripting import check_condition, check_expression, check_script, check_template
+from divebook.scripting.checks import check_condition, check_expression, check_script, check_template
 from divebook.scripting.contexts import ACTIVITY_NAMES, SAFE_NAMES
 from divebook.scripting.program import Program
 from divebook.workflow.rules import is_expression

@@ -1,0 +1,385 @@
+"""Where the values of a log came from: one pass over it gives every value, and every choice, its causes.
+
+A value of a variable comes from the variables and inputs that its step could read as they stood when it read them, from
+the calls of the step, and from the choices without which the step had not run. Where a way was not taken, the variables
+that it may set have *kept* their values because of that choice. `divebook.replay.why` asks; by intervention
+`tests/replay/test_why.py` shows that nothing is missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from immutables import Map
+
+from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
+from divebook.events import Event, catalog
+from divebook.replay.choices import Choices
+from divebook.replay.origin import INPUT, Call, Kind, Origin
+from divebook.replay.present import After, Line, Visit
+from divebook.scripting.names import Keys
+from divebook.scripting.reads import EVERYTHING, Reads, reads_of, reads_of_condition, reads_of_script
+from divebook.workflow.definition import Step, Workflow
+
+_NO_VERSIONS: Map[str, int] = Map()
+
+
+class Origins:
+    """The values and choices of one log, which may grow.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> steps = [Step("a", script="1", store="x"), Step("b", script="state.x + 1", store="y")]
+    >>> log = Environment(store="memory:").start(Workflow("sum", steps)).wait().history()
+    >>> origins = Origins(log)
+    >>> y = origins.of("y", len(log))
+    >>> y.step, [origins.all[number].name for number in y.reads]
+    ('b', ['x'])
+    """
+
+    def __init__(self, log: Iterable[Event] = ()) -> None:
+        self.all: list[Origin] = []
+        self.sequence = 0
+        """The last event that is in it."""
+        self.workflow: Workflow | None = None
+        """The definition; None where the log does not hold it: then a step may have read everything."""
+        self.choices = Choices(Workflow.from_dict({"name": "unknown"}))
+        self._history: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
+        """By name: from which event on it had which value; None for none."""
+        self._present = _NO_VERSIONS
+        self._inputs: dict[str, int] = {}
+        self._reads: dict[str, Reads] = {}
+        self._conditions: dict[str, Reads] = {}
+        self._lines: dict[str, Line] = {}
+        self._calls: dict[str, tuple[Call, Visit]] = {}
+        """By id of the operation, or of the question."""
+        self._last: Visit | None = None
+        """The step that ended last."""
+        self.take(log)
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take over the events that follow."""
+        for event in events:
+            change = self._CHANGES.get(type(event.data))
+            if change is not None:
+                change(self, event, event.data)
+            self.sequence = event.sequence
+
+    # --- what is asked ---------------------------------------------------------------------------------------------
+
+    def names(self, at: int) -> list[str]:
+        """Return the variables, and the inputs as ``inputs.NAME``, that had a value at an event or before."""
+        variables = [name for name, versions in self._history.items() if versions[0][0] <= at]
+        return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
+
+    def of(self, name: str, at: int) -> Origin | None:
+        """Return where the value came from that a variable or input had at an event."""
+        if name.startswith(INPUT):
+            number = self._inputs.get(name.removeprefix(INPUT))
+        else:
+            versions = self._history.get(name, [])
+            index = bisect_right(versions, at, key=lambda version: version[0]) - 1
+            number = versions[index][1] if index >= 0 else None
+        return None if number is None else self.all[number]
+
+    def whole(self, at: int) -> Origin:
+        """Return the state as a whole at an event."""
+        found = (self.of(name, at) for name in self._history)
+        reads = tuple(origin.number for origin in found if origin is not None and origin.kind != "output")
+        return Origin(len(self.all), "state", "state", at, reads=reads)
+
+    # --- one event at a time ---------------------------------------------------------------------------------------
+
+    def _add(self, kind: Kind, name: str, sequence: int, **facts: Any) -> Origin:
+        origin = Origin(len(self.all), kind, name, sequence, **facts)
+        self.all.append(origin)
+        return origin
+
+    def _put(self, name: str, sequence: int, number: int | None) -> None:
+        self._history[name].append((sequence, number))
+        if number is not None:
+            self._present = self._present.set(name, number)
+        elif name in self._present:
+            self._present = self._present.delete(name)
+
+    def _is_set(self, name: str) -> bool:
+        """Whether a variable has a value."""
+        number = self._present.get(name)
+        while number is not None and self.all[number].kind == "kept":
+            number = next(iter(self.all[number].reads), None)
+        return number is not None and self.all[number].kind == "set"
+
+    def _versions(self, reads: Reads, view: Mapping[str, int]) -> dict[int, None]:
+        return dict.fromkeys([*_of(reads.state, view), *_of(reads.inputs, self._inputs)])
+
+    def _line(self, event: Event) -> Line:
+        return self._lines.setdefault(event.path, Line())
+
+    def _execution_started(self, event: Event, data: catalog.ExecutionStarted) -> None:
+        if data.definition is not None:
+            self.workflow = Workflow.from_dict({**data.definition, "source": ""})
+            self.choices = Choices(self.workflow)
+            self._reads = {step.name: reads_of(step) for step in self.workflow.steps}
+        for name in data.inputs:
+            self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
+
+    def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
+        line = self._line(event)
+        self._decide(line, [event.step])
+        line.control = self._still_holding(line.control, event.step)
+        reads = self._reads.get(event.step, EVERYTHING)
+        read = self._versions(reads, self._present)
+        line.visit = Visit(event.step, data.visit, reads, line.control, self._present, read)
+
+    def _still_holding(self, control: tuple[int, ...], step: str) -> tuple[int, ...]:
+        """Leave out the choices whatever of which was chosen, the path would have come to a step."""
+        if all(self.choices.merge(self.all[number].step) != step for number in control):
+            return control
+        kept: dict[int, None] = {}
+        waiting = [*reversed(control)]
+        while waiting:
+            choice = self.all[waiting.pop()]
+            if self.choices.merge(choice.step) == step:
+                waiting += reversed(choice.because)
+            else:
+                kept[choice.number] = None
+        return tuple(kept)
+
+    def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        visit = self._line(event).visit
+        if visit is None:
+            return
+        if data.operation_type == DYNAMIC_CONTENT:
+            asked = data.parameters or {}
+            reads = reads_of_script(str(asked["script"])) if "script" in asked else EVERYTHING
+            visit.read.update(self._versions(reads, visit.view))
+        visit.is_item_new = False
+        known = self._calls.get(data.operation_id)
+        if known is not None and known[1] is visit:  # it is made again
+            visit.under_way += known[0].ended is not None
+            known[0].sequence, known[0].ended, known[0].status = event.sequence, None, catalog.RUNNING
+            return
+        call = Call(data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within)
+        visit.under_way += 1
+        self._note_call(visit, data.operation_id, call)
+
+    def _note_call(self, visit: Visit, name: str, call: Call) -> None:
+        self._calls[name] = call, visit
+        visit.calls.setdefault(call.item, []).append(call)
+
+    def _operation_ended(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
+        known = self._calls.get(data.operation_id)
+        if known is None:
+            return
+        call, visit = known
+        visit.under_way -= call.ended is None
+        call.ended = event.sequence
+        call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
+        for origin in visit.unclaimed:  # a script's changes stand directly before its end
+            origin.item, origin.calls = call.item, tuple(visit.calls[call.item])
+        if call.type == SCRIPT_EXECUTION:
+            self._keep_unchanged(event, visit)
+        visit.unclaimed.clear()
+
+    def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
+        visit = self._line(event).visit
+        if visit is not None:
+            call = Call("question", data.kind, event.sequence, item=visit.item)
+            self._note_call(visit, data.interrupt_id, call)
+
+    def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
+        known = self._calls.get(data.interrupt_id)
+        if known is not None:
+            known[0].ended = event.sequence
+            known[0].status = catalog.COMPLETED if isinstance(data, catalog.InterruptResolved) else "expired"
+
+    def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
+        visit = self._line(event).visit
+        if visit is not None:
+            visit.item, visit.is_item_new = data.iteration_index, True
+
+    # --- values ----------------------------------------------------------------------------------------------------
+
+    def _state_mutated(self, event: Event, data: catalog.StateMutated) -> None:
+        visit = self._line(event).visit
+        for mutation in data.mutations:
+            if visit is None:
+                self._put(mutation.key, event.sequence, self._add("set", mutation.key, event.sequence).number)
+            elif not self._is_item(event, visit, mutation):
+                self._set(event, visit, mutation)
+        if visit is not None:
+            visit.is_item_new = False
+
+    def _is_item(self, event: Event, visit: Visit, mutation: catalog.Mutation) -> bool:
+        """Give an item its name, or the name what it had before; return whether the change does that."""
+        step = self.workflow.step(visit.step) if self.workflow is not None and visit.step in self._reads else None
+        each = step.each if step is not None else None
+        if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.under_way:
+            return False
+        if visit.is_item_new:
+            visit.before_items.setdefault(mutation.key, visit.view.get(mutation.key))
+            self._set(event, visit, mutation)
+            return True
+        before = visit.before_items.get(mutation.key, visit.view.get(mutation.key))
+        self._put(mutation.key, event.sequence, before)
+        return True
+
+    def _set(self, event: Event, visit: Visit, mutation: catalog.Mutation) -> None:
+        """Note a value that a step sets: by a script while that runs, else as its result."""
+        by_script = visit.under_way > 0
+        read = self._versions(visit.reads, visit.view) if by_script or visit.is_item_new else visit.read
+        kind: Kind = "set" if mutation.type == "set" else "deleted"
+        facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
+        origin = self._add(kind, mutation.key, event.sequence, reads=tuple(read), **facts)
+        if by_script:
+            visit.unclaimed.append(origin)
+        elif visit.is_item_new:
+            origin.item = visit.item
+        else:
+            origin.calls = tuple(call for calls in visit.calls.values() for call in calls)
+        self._put(mutation.key, event.sequence, origin.number)
+        visit.view = visit.view.set(mutation.key, origin.number)
+        if visit.reads.state is None or mutation.key in visit.reads.state:
+            visit.read[origin.number] = None
+
+    def _keep_unchanged(self, event: Event, visit: Visit) -> None:
+        """Let the variables that a script may change, and has not, be kept because of what it has read."""
+        names = self.choices.changed_by(visit.step)
+        done = {origin.name for origin in visit.unclaimed}
+        facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
+        for name in [*self._present] if names is None else names:
+            if name not in done:
+                before = [visit.view[name]] if name in visit.view else []
+                reads = tuple(dict.fromkeys([*before, *self._versions(visit.reads, visit.view)]))
+                kept = self._add("kept", name, event.sequence, reads=reads, **facts)
+                self._put(name, event.sequence, kept.number)
+                visit.view = visit.view.set(name, kept.number)
+
+    # --- choices ---------------------------------------------------------------------------------------------------
+
+    def _step_completed(self, event: Event, _data: catalog.Payload) -> None:
+        line = self._line(event)
+        self._last = line.visit or self._last
+        if line.visit is not None and self.choices.is_choice(event.step):
+            line.after = After(line.visit, self._present, sequence=event.sequence)
+
+    def _condition_evaluated(self, event: Event, data: catalog.ConditionEvaluated) -> None:
+        after = self._line(event).after
+        if after is not None:
+            after.conditions[data.condition, data.target] = data.result, event.sequence
+            after.sequence = event.sequence
+
+    def _step_caught(self, event: Event, data: catalog.StepCaught) -> None:
+        line = self._line(event)
+        if line.visit is not None:
+            line.after = After(line.visit, self._present, sequence=event.sequence)
+            self._decide(line, [data.target])
+
+    def _path_branched(self, event: Event, data: catalog.PathBranched) -> None:
+        line = self._line(event)
+        self._decide(line, [new_path["current_step"] for new_path in data.new_paths])
+        for new_path in data.new_paths:
+            self._lines[new_path["id"]] = Line(line.control)
+
+    def _path_waiting(self, event: Event, data: catalog.PathWaiting) -> None:
+        self._decide(self._line(event), [data.join_step])
+
+    def _path_joined(self, event: Event, data: catalog.PathJoined) -> None:
+        line = self._line(event)
+        others = [self._lines[name].control for name in data.joined if name in self._lines]
+        line.control = tuple(dict.fromkeys([*line.control, *(number for control in others for number in control)]))
+
+    def _path_completed(self, event: Event, _data: catalog.Payload) -> None:
+        self._decide(self._line(event), [])
+
+    def _decide(self, line: Line, taken: list[str]) -> None:
+        """Note the choice after a step, once it is known which ways were taken."""
+        after, line.after = line.after, None
+        if after is None:
+            return
+        visit = after.visit
+        step = self.workflow.step(visit.step) if self.workflow is not None else None
+        reads: dict[int, None] = {}
+        for condition, _ in after.conditions:
+            if condition not in self._conditions:
+                self._conditions[condition] = reads_of_condition(condition)
+            reads |= self._versions(self._conditions[condition], after.view)
+        calls: tuple[Call, ...] = ()
+        if step is not None and step.catch:
+            reads |= visit.read
+            calls = tuple(call for made in visit.calls.values() for call in made)
+        choice = self._add(
+            "choice" if after.conditions else "caught",
+            "",
+            after.sequence,
+            step=visit.step,
+            visit=visit.number,
+            calls=calls,
+            reads=tuple(reads),
+            because=visit.because,
+            told=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
+        )
+        line.control = (choice.number,)
+        if step is not None:
+            self._keep(choice, step, taken)
+
+    def _keep(self, choice: Origin, step: Step, taken: list[str]) -> None:
+        """Let the variables that ways which were not taken may set have kept their values because of that."""
+        not_taken = [target for target in step.targets if target not in taken]
+        names = self.choices.may_set(choice.step, not_taken)
+        if names is not None:
+            caught = [policy.store for policy in step.catch if policy.step not in taken]
+            names |= {name for name in (*caught, step.store if step.catch else None) if name}
+        present = self._present
+        for name in present if names is None else names:
+            before = present.get(name)
+            if before is None or self.all[before].sequence < choice.sequence:
+                reads = () if before is None else (before,)
+                kept = self._add("kept", name, choice.sequence, step=choice.step, reads=reads, because=(choice.number,))
+                self._put(name, choice.sequence, kept.number)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def _execution_completed(self, event: Event, data: catalog.ExecutionCompleted) -> None:
+        """Note the outputs that are no variables: the text of the last step, or what the definition says."""
+        for name in data.outputs:
+            if self._is_set(name):
+                continue
+            visit = self._last
+            output = self._add("output", name, event.sequence)
+            if visit is not None:
+                output.step, output.visit, output.because = visit.step, visit.number, visit.because
+                output.reads = tuple(visit.read)
+                output.calls = tuple(call for calls in visit.calls.values() for call in calls)
+            self._history[name].append((event.sequence, output.number))
+
+    _CHANGES: ClassVar[dict[type, Callable[[Origins, Event, Any], None]]] = {
+        catalog.ExecutionStarted: _execution_started,
+        catalog.ExecutionCompleted: _execution_completed,
+        catalog.PathBranched: _path_branched,
+        catalog.PathWaiting: _path_waiting,
+        catalog.PathJoined: _path_joined,
+        catalog.PathCompleted: _path_completed,
+        catalog.StepStarted: _step_started,
+        catalog.StepCompleted: _step_completed,
+        catalog.StepCaught: _step_caught,
+        catalog.ConditionEvaluated: _condition_evaluated,
+        catalog.IterationStarted: _iteration_started,
+        catalog.OperationStarted: _operation_started,
+        catalog.OperationCompleted: _operation_ended,
+        catalog.OperationFailed: _operation_ended,
+        catalog.InterruptRaised: _interrupt_raised,
+        catalog.InterruptResolved: _interrupt_settled,
+        catalog.InterruptExpired: _interrupt_settled,
+        catalog.StateMutated: _state_mutated,
+    }
+
+
+def _of(keys: Keys, known: Mapping[str, int]) -> Iterator[int]:
+    """Yield the values that keys stand for; None for all."""
+    names = known if keys is None else sorted(key for key in keys if isinstance(key, str))
+    yield from (known[name] for name in names if name in known)

@@ -1,0 +1,57 @@
+"""What is known of a path, of its step and of the choice after it while the origins of values are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from immutables import Map
+
+from divebook.replay.origin import Call, Origin
+from divebook.scripting.reads import Reads
+
+
+@dataclass(slots=True)
+class Visit:
+    """A visit of a path to a step."""
+
+    step: str
+    number: int
+    reads: Reads
+    because: tuple[int, ...]
+    view: Map[str, int]
+    """The values of variables as the step reads them."""
+    read: dict[int, None]
+    """All values that it has read, or may have."""
+    calls: dict[int | None, list[Call]] = field(default_factory=dict)
+    """By item."""
+    item: int | None = None
+    """The item that began last."""
+    is_item_new: bool = False
+    """Whether nothing has happened in it yet."""
+    under_way: int = 0
+    """Calls that have begun and not ended."""
+    unclaimed: list[Origin] = field(default_factory=list)
+    """Values that the script under way has set."""
+    before_items: dict[str, int | None] = field(default_factory=dict)
+    """What the name of the item held before."""
+
+
+@dataclass(slots=True)
+class After:
+    """What is known of a choice until the path goes on."""
+
+    visit: Visit
+    view: Map[str, int]
+    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
+    """By condition and target: whether it held, and the event that says so."""
+    sequence: int = 0
+
+
+@dataclass(slots=True)
+class Line:
+    """A path."""
+
+    control: tuple[int, ...] = ()
+    """The choices that it depends on; earlier ones are the causes of these."""
+    visit: Visit | None = None
+    after: After | None = None

@@ -1,0 +1,49 @@
+"""Magics that look into a run."""
+
+import pytest
+from IPython.core.error import UsageError
+
+from divebook.errors import NotFoundError
+
+SUM = """\
+%%dive workflow sum
+Inputs: [{Name: a, Type: int, Default: 1}]
+Steps:
+  - {Name: add, Script: inputs.a + 1, Store: n}
+  - {Name: double, Script: state.n * 2, Store: m}
+"""
+
+
+def test_why_asks_the_newest_run_or_the_one_that_is_named(cell):
+    cell(SUM)
+    first, _ = cell("%dive run sum a=5 --new")
+    cell("%dive run sum a=7 --new")
+    newest, _ = cell("%dive why m")
+    assert str(newest).startswith("m = 16: step double at event 11 (script)\n  n = 8: step add")
+    named, _ = cell(f"%dive why m {first.id}")
+    assert str(named).startswith("m = 12: ")
+    assert str(first.why("inputs.a")) == "inputs.a = 5: given at the start"
+
+
+def test_why_as_it_was_at_an_event(cell):
+    cell(SUM)
+    run, _ = cell("%dive run sum")
+    with pytest.raises(NotFoundError, match="m was not set up to event 8: step double sets it"):
+        cell("%dive why m --at 8")
+    assert cell("%dive why n --at 8")[0].value(run.why("n").root) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("", "needs the name of a variable"), ("n --at soon", "--at needs the number of an event, not 'soon'")],
+)
+def test_why_says_what_is_missing(cell, line, said):
+    cell(SUM)
+    cell("%dive run sum")
+    with pytest.raises(UsageError, match=said):
+        cell(f"%dive why {line}")
+
+
+def test_why_without_any_run_says_how_to_start_one(cell):
+    with pytest.raises(NotFoundError, match="there are no runs yet; %dive run NAME starts one"):
+        cell("%dive why x")
