@@ -31,7 +31,7 @@ DOORS = {
     "cloudpickle": ("divebook.execution.shipping",),
     "docker": ("divebook.workspace",),
     "httpx2": ("divebook.tools",),
-    "immutables": ("divebook.engine", "divebook.execution"),
+    "immutables": ("divebook.engine", "divebook.execution", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
     "mcp": ("divebook.serve", "divebook.tools"),
     "nbformat": ("divebook.export",),

@@ -9,7 +9,7 @@ import pandas as pd
 from divebook.analysis.columns import ANYTHING, COUNT, NUMBER, TEXT, Column, Columns, documented, frame
 from divebook.events.recorded import opened
 from divebook.replay.origin import Origin
-from divebook.replay.provenance import Provenance
+from divebook.replay.traced import Traced
 from divebook.replay.why_text import Teller
 
 
@@ -54,7 +54,7 @@ WHY_COLUMNS: Columns = {
 
 
 @documented(WHY_COLUMNS)
-def why_frame(why: Provenance) -> pd.DataFrame:
+def why_frame(why: Traced) -> pd.DataFrame:
     """Return one row for each value and choice that a value came from, itself first."""
     teller = Teller(why)
     return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from divebook.replay.provenance import Provenance
+from divebook.replay.traced import Traced
 from divebook.replay.why_text import MOST_LINES, Teller, lines
 from divebook.text.colours import LIGHT
 
@@ -16,7 +16,7 @@ _LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT[
 _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
 
 
-def html_of(why: Provenance) -> str:
+def html_of(why: Traced) -> str:
     """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
     found = [*lines(why, MOST_LINES * 4)]
     return f'<div style="max-width:1000px;color:inherit;font-size:13px;line-height:1.5">{_part(found, 0)}</div>'
@@ -38,7 +38,7 @@ def _part(found: Sequence[tuple[int, str]], depth: int) -> str:
     return "".join(parts)
 
 
-def mermaid(why: Provenance) -> str:
+def mermaid(why: Traced) -> str:
     """Return a flow chart from causes to effects; dotted lines come from choices, and of many values the nearest."""
     teller = Teller(why)
     shown = [*why.depths][:MOST_NODES]

@@ -18,7 +18,7 @@ from divebook.events import catalog
 from divebook.events.readable import readable
 from divebook.history.messages import spoken_in
 from divebook.replay.origin import Call, Origin
-from divebook.replay.provenance import Provenance
+from divebook.replay.traced import Traced
 from divebook.text.cuts import one_line
 from divebook.text.redaction import Redactor, shared
 from divebook.text.shown import branch_name, plural
@@ -34,7 +34,7 @@ MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
 class Teller:
     """Says in words what the parts of a provenance are; without secrets."""
 
-    def __init__(self, why: Provenance) -> None:
+    def __init__(self, why: Traced) -> None:
         self.why = why
         self._redactor: Redactor = shared().fresh()
         first = why.event(1).data
@@ -177,7 +177,7 @@ class Teller:
         return one_line(self._redactor.text(text), VALUE)
 
 
-def lines(why: Provenance, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
+def lines(why: Traced, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
     """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
     teller, told, count, is_cut = Teller(why), set[int](), 0, False
     waiting = [(0, why.root.number)]
@@ -200,6 +200,6 @@ def lines(why: Provenance, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
         yield 0, f"... {len(why.depths):,} values and choices in all; .frame() lists them"
 
 
-def text(why: Provenance) -> str:
+def text(why: Traced) -> str:
     """Return a provenance as text."""
     return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
