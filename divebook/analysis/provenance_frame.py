@@ -8,14 +8,14 @@ import pandas as pd
 
 from divebook.analysis.columns import ANYTHING, COUNT, NUMBER, TEXT, Column, Columns, documented, frame
 from divebook.events.recorded import opened
-from divebook.replay.origin import Origin
+from divebook.replay.origin import ValueOrigin
 from divebook.replay.traced import Traced
 from divebook.replay.why_text import Teller
 
 
 class _Row(NamedTuple):
     teller: Teller
-    origin: Origin
+    origin: ValueOrigin
 
     @property
     def told(self) -> str:

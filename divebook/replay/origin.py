@@ -16,7 +16,7 @@ INPUT = "inputs."
 
 
 @dataclass(slots=True)
-class Call:
+class StepCall:
     """A call of a step, or a question that it asked."""
 
     type: str
@@ -34,7 +34,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Origin:
+class ValueOrigin:
     """A value that a variable had from an event on, or a choice; what it came from."""
 
     number: int
@@ -51,7 +51,7 @@ class Origin:
     visit: int = 0
     item: int | None = None
     """The item of `Each` that set it; of a result of all items None."""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[StepCall, ...] = ()
     """What its step had called until then; of an item what that called."""
     reads: tuple[int, ...] = ()
     """Numbers of the values that went into it."""

@@ -18,10 +18,10 @@ from immutables import Map
 from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
 from divebook.events import Event, catalog
 from divebook.replay.choices import Choices
-from divebook.replay.origin import INPUT, Call, Kind, Origin
-from divebook.replay.present import After, Line, Visit
+from divebook.replay.origin import INPUT, Kind, StepCall, ValueOrigin
+from divebook.replay.present import Choosing, OnPath, StepVisit
 from divebook.scripting.names import Keys
-from divebook.scripting.reads import EVERYTHING, Reads, reads_of, reads_of_condition, reads_of_script
+from divebook.scripting.reads import EVERYTHING, ReadKeys, reads_of, reads_of_condition, reads_of_script
 from divebook.workflow.definition import Step, Workflow
 
 _NO_VERSIONS: Map[str, int] = Map()
@@ -42,7 +42,7 @@ class Origins:
     """
 
     def __init__(self, log: Iterable[Event] = ()) -> None:
-        self.all: list[Origin] = []
+        self.all: list[ValueOrigin] = []
         self.sequence = 0
         """The last event that is in it."""
         self.workflow: Workflow | None = None
@@ -52,12 +52,12 @@ class Origins:
         """By name: from which event on it had which value; None for none."""
         self._present = _NO_VERSIONS
         self._inputs: dict[str, int] = {}
-        self._reads: dict[str, Reads] = {}
-        self._conditions: dict[str, Reads] = {}
-        self._lines: dict[str, Line] = {}
-        self._calls: dict[str, tuple[Call, Visit]] = {}
+        self._reads: dict[str, ReadKeys] = {}
+        self._conditions: dict[str, ReadKeys] = {}
+        self._lines: dict[str, OnPath] = {}
+        self._calls: dict[str, tuple[StepCall, StepVisit]] = {}
         """By id of the operation, or of the question."""
-        self._last: Visit | None = None
+        self._last: StepVisit | None = None
         """The step that ended last."""
         self.take(log)
 
@@ -76,7 +76,7 @@ class Origins:
         variables = [name for name, versions in self._history.items() if versions[0][0] <= at]
         return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
 
-    def of(self, name: str, at: int) -> Origin | None:
+    def of(self, name: str, at: int) -> ValueOrigin | None:
         """Return where the value came from that a variable or input had at an event."""
         if name.startswith(INPUT):
             number = self._inputs.get(name.removeprefix(INPUT))
@@ -86,16 +86,16 @@ class Origins:
             number = versions[index][1] if index >= 0 else None
         return None if number is None else self.all[number]
 
-    def whole(self, at: int) -> Origin:
+    def whole(self, at: int) -> ValueOrigin:
         """Return the state as a whole at an event."""
         found = (self.of(name, at) for name in self._history)
         reads = tuple(origin.number for origin in found if origin is not None and origin.kind != "output")
-        return Origin(len(self.all), "state", "state", at, reads=reads)
+        return ValueOrigin(len(self.all), "state", "state", at, reads=reads)
 
     # --- one event at a time ---------------------------------------------------------------------------------------
 
-    def _add(self, kind: Kind, name: str, sequence: int, **facts: Any) -> Origin:
-        origin = Origin(len(self.all), kind, name, sequence, **facts)
+    def _add(self, kind: Kind, name: str, sequence: int, **facts: Any) -> ValueOrigin:
+        origin = ValueOrigin(len(self.all), kind, name, sequence, **facts)
         self.all.append(origin)
         return origin
 
@@ -113,11 +113,11 @@ class Origins:
             number = next(iter(self.all[number].reads), None)
         return number is not None and self.all[number].kind == "set"
 
-    def _versions(self, reads: Reads, view: Mapping[str, int]) -> dict[int, None]:
+    def _versions(self, reads: ReadKeys, view: Mapping[str, int]) -> dict[int, None]:
         return dict.fromkeys([*_of(reads.state, view), *_of(reads.inputs, self._inputs)])
 
-    def _line(self, event: Event) -> Line:
-        return self._lines.setdefault(event.path, Line())
+    def _line(self, event: Event) -> OnPath:
+        return self._lines.setdefault(event.path, OnPath())
 
     def _execution_started(self, event: Event, data: catalog.ExecutionStarted) -> None:
         if data.definition is not None:
@@ -133,7 +133,7 @@ class Origins:
         line.control = self._still_holding(line.control, event.step)
         reads = self._reads.get(event.step, EVERYTHING)
         read = self._versions(reads, self._present)
-        line.visit = Visit(event.step, data.visit, reads, line.control, self._present, read)
+        line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, read)
 
     def _still_holding(self, control: tuple[int, ...], step: str) -> tuple[int, ...]:
         """Leave out the choices whatever of which was chosen, the path would have come to a step."""
@@ -163,11 +163,13 @@ class Origins:
             visit.under_way += known[0].ended is not None
             known[0].sequence, known[0].ended, known[0].status = event.sequence, None, catalog.RUNNING
             return
-        call = Call(data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within)
+        call = StepCall(
+            data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within
+        )
         visit.under_way += 1
         self._note_call(visit, data.operation_id, call)
 
-    def _note_call(self, visit: Visit, name: str, call: Call) -> None:
+    def _note_call(self, visit: StepVisit, name: str, call: StepCall) -> None:
         self._calls[name] = call, visit
         visit.calls.setdefault(call.item, []).append(call)
 
@@ -188,7 +190,7 @@ class Origins:
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
         visit = self._line(event).visit
         if visit is not None:
-            call = Call("question", data.kind, event.sequence, item=visit.item)
+            call = StepCall("question", data.kind, event.sequence, item=visit.item)
             self._note_call(visit, data.interrupt_id, call)
 
     def _interrupt_settled(self, event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
@@ -214,7 +216,7 @@ class Origins:
         if visit is not None:
             visit.is_item_new = False
 
-    def _is_item(self, event: Event, visit: Visit, mutation: catalog.Mutation) -> bool:
+    def _is_item(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> bool:
         """Give an item its name, or the name what it had before; return whether the change does that."""
         step = self.workflow.step(visit.step) if self.workflow is not None and visit.step in self._reads else None
         each = step.each if step is not None else None
@@ -228,7 +230,7 @@ class Origins:
         self._put(mutation.key, event.sequence, before)
         return True
 
-    def _set(self, event: Event, visit: Visit, mutation: catalog.Mutation) -> None:
+    def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
         """Note a value that a step sets: by a script while that runs, else as its result."""
         by_script = visit.under_way > 0
         read = self._versions(visit.reads, visit.view) if by_script or visit.is_item_new else visit.read
@@ -246,7 +248,7 @@ class Origins:
         if visit.reads.state is None or mutation.key in visit.reads.state:
             visit.read[origin.number] = None
 
-    def _keep_unchanged(self, event: Event, visit: Visit) -> None:
+    def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
         """Let the variables that a script may change, and has not, be kept because of what it has read."""
         names = self.choices.changed_by(visit.step)
         done = {origin.name for origin in visit.unclaimed}
@@ -265,7 +267,7 @@ class Origins:
         line = self._line(event)
         self._last = line.visit or self._last
         if line.visit is not None and self.choices.is_choice(event.step):
-            line.after = After(line.visit, self._present, sequence=event.sequence)
+            line.after = Choosing(line.visit, self._present, sequence=event.sequence)
 
     def _condition_evaluated(self, event: Event, data: catalog.ConditionEvaluated) -> None:
         after = self._line(event).after
@@ -276,14 +278,14 @@ class Origins:
     def _step_caught(self, event: Event, data: catalog.StepCaught) -> None:
         line = self._line(event)
         if line.visit is not None:
-            line.after = After(line.visit, self._present, sequence=event.sequence)
+            line.after = Choosing(line.visit, self._present, sequence=event.sequence)
             self._decide(line, [data.target])
 
     def _path_branched(self, event: Event, data: catalog.PathBranched) -> None:
         line = self._line(event)
         self._decide(line, [new_path["current_step"] for new_path in data.new_paths])
         for new_path in data.new_paths:
-            self._lines[new_path["id"]] = Line(line.control)
+            self._lines[new_path["id"]] = OnPath(line.control)
 
     def _path_waiting(self, event: Event, data: catalog.PathWaiting) -> None:
         self._decide(self._line(event), [data.join_step])
@@ -296,7 +298,7 @@ class Origins:
     def _path_completed(self, event: Event, _data: catalog.Payload) -> None:
         self._decide(self._line(event), [])
 
-    def _decide(self, line: Line, taken: list[str]) -> None:
+    def _decide(self, line: OnPath, taken: list[str]) -> None:
         """Note the choice after a step, once it is known which ways were taken."""
         after, line.after = line.after, None
         if after is None:
@@ -308,7 +310,7 @@ class Origins:
             if condition not in self._conditions:
                 self._conditions[condition] = reads_of_condition(condition)
             reads |= self._versions(self._conditions[condition], after.view)
-        calls: tuple[Call, ...] = ()
+        calls: tuple[StepCall, ...] = ()
         if step is not None and step.catch:
             reads |= visit.read
             calls = tuple(call for made in visit.calls.values() for call in made)
@@ -327,7 +329,7 @@ class Origins:
         if step is not None:
             self._keep(choice, step, taken)
 
-    def _keep(self, choice: Origin, step: Step, taken: list[str]) -> None:
+    def _keep(self, choice: ValueOrigin, step: Step, taken: list[str]) -> None:
         """Let the variables that ways which were not taken may set have kept their values because of that."""
         not_taken = [target for target in step.targets if target not in taken]
         names = self.choices.may_set(choice.step, not_taken)

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 from immutables import Map
 
-from divebook.replay.origin import Call, Origin
-from divebook.scripting.reads import Reads
+from divebook.replay.origin import StepCall, ValueOrigin
+from divebook.scripting.reads import ReadKeys
 
 
 @dataclass(slots=True)
-class Visit:
+class StepVisit:
     """A visit of a path to a step."""
 
     step: str
     number: int
-    reads: Reads
+    reads: ReadKeys
     because: tuple[int, ...]
     view: Map[str, int]
     """The values of variables as the step reads them."""
     read: dict[int, None]
     """All values that it has read, or may have."""
-    calls: dict[int | None, list[Call]] = field(default_factory=dict)
+    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
     """By item."""
     item: int | None = None
     """The item that began last."""
@@ -30,17 +30,17 @@ class Visit:
     """Whether nothing has happened in it yet."""
     under_way: int = 0
     """Calls that have begun and not ended."""
-    unclaimed: list[Origin] = field(default_factory=list)
+    unclaimed: list[ValueOrigin] = field(default_factory=list)
     """Values that the script under way has set."""
     before_items: dict[str, int | None] = field(default_factory=dict)
     """What the name of the item held before."""
 
 
 @dataclass(slots=True)
-class After:
+class Choosing:
     """What is known of a choice until the path goes on."""
 
-    visit: Visit
+    visit: StepVisit
     view: Map[str, int]
     conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
     """By condition and target: whether it held, and the event that says so."""
@@ -48,10 +48,10 @@ class After:
 
 
 @dataclass(slots=True)
-class Line:
+class OnPath:
     """A path."""
 
     control: tuple[int, ...] = ()
     """The choices that it depends on; earlier ones are the causes of these."""
-    visit: Visit | None = None
-    after: After | None = None
+    visit: StepVisit | None = None
+    after: Choosing | None = None

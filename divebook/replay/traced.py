@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from divebook.events import Event, catalog
-from divebook.replay.origin import Origin
+from divebook.replay.origin import ValueOrigin
 
 
 class Traced:
@@ -25,7 +25,7 @@ class Traced:
         The event at which it was asked.
     """
 
-    def __init__(self, root: Origin, known: Sequence[Origin], log: Sequence[Event], at: int) -> None:
+    def __init__(self, root: ValueOrigin, known: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
         self.root, self.at = root, at
         self._known, self._log = known, log
         self.depths = self._reached()
@@ -53,12 +53,12 @@ class Traced:
         """The variable; ``inputs.NAME``; ``state``."""
         return self.root.name
 
-    def origin(self, number: int) -> Origin:
+    def origin(self, number: int) -> ValueOrigin:
         """Return a value or choice that it came from."""
         return self.root if number == self.root.number else self._known[number]
 
     @property
-    def origins(self) -> list[Origin]:
+    def origins(self) -> list[ValueOrigin]:
         """Everything that it came from, itself first, then what that came from, and so on."""
         return [self.origin(number) for number in self.depths]
 
@@ -79,7 +79,7 @@ class Traced:
         told = sorted(self.origins, key=lambda origin: -origin.sequence)
         return list(dict.fromkeys(origin.step for origin in told if origin.step))
 
-    def value(self, origin: Origin) -> Any:
+    def value(self, origin: ValueOrigin) -> Any:
         """Return the recorded value of an origin; None where it has none."""
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
         match data:

@@ -17,7 +17,7 @@ from divebook.engine.operations import (
 from divebook.events import catalog
 from divebook.events.readable import readable
 from divebook.history.messages import spoken_in
-from divebook.replay.origin import Call, Origin
+from divebook.replay.origin import StepCall, ValueOrigin
 from divebook.replay.traced import Traced
 from divebook.text.cuts import one_line
 from divebook.text.redaction import Redactor, shared
@@ -43,11 +43,11 @@ class Teller:
         workflow = first.definition if isinstance(first, catalog.ExecutionStarted) else None
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
-    def head(self, origin: Origin) -> str:
+    def head(self, origin: ValueOrigin) -> str:
         """Return what a value or choice is."""
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
-    def _value(self, origin: Origin) -> str:
+    def _value(self, origin: ValueOrigin) -> str:
         name, at = one_line(origin.name, VALUE), f"at event {origin.sequence:,}"
         place = self._place(origin)
         match origin.kind:
@@ -64,7 +64,7 @@ class Teller:
                 return f"{name} = {self.value(origin)}: the text of {place}"
         return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
 
-    def _place(self, origin: Origin) -> str:
+    def _place(self, origin: ValueOrigin) -> str:
         if not origin.step:
             return "from outside"
         item = "" if origin.item is None else f"[{origin.item}]"
@@ -72,12 +72,12 @@ class Teller:
         branch = branch_name(origin.path)
         return f"step {one_line(origin.step, VALUE)}{item}{visit}{f', {branch}' if branch else ''}"
 
-    def _kind(self, origin: Origin) -> str:
+    def _kind(self, origin: ValueOrigin) -> str:
         kind = self.types.get(origin.step, "")
         told = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
         return f" ({told})" if told else ""
 
-    def _choice(self, origin: Origin) -> str:
+    def _choice(self, origin: ValueOrigin) -> str:
         events = [self.why.event(sequence).data for sequence in origin.told]
         told = [
             f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
@@ -88,7 +88,7 @@ class Teller:
         went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
         return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(told)}"
 
-    def _caught(self, origin: Origin) -> str:
+    def _caught(self, origin: ValueOrigin) -> str:
         data = self.why.event(origin.told[0]).data
         if isinstance(data, catalog.StepCaught):
             error = self._clean(data.error)
@@ -97,11 +97,11 @@ class Teller:
             )
         return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
 
-    def value(self, origin: Origin) -> str:
+    def value(self, origin: ValueOrigin) -> str:
         """Return the value of an origin, short."""
         return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
 
-    def calls(self, origin: Origin) -> Iterator[str]:
+    def calls(self, origin: ValueOrigin) -> Iterator[str]:
         """Yield what the step had called; of many the first."""
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
@@ -111,7 +111,7 @@ class Teller:
         if self.types.get(origin.step) == "function" and origin.kind == "set":
             yield "what the function did between its calls is not recorded"
 
-    def call(self, call: Call) -> str:
+    def call(self, call: StepCall) -> str:
         """Return what was called, with what, and what came of it."""
         item = "" if call.item is None else f"item {call.item}: "
         data = self.why.event(call.sequence).data
@@ -124,7 +124,7 @@ class Teller:
         name = f" {one_line(call.name, VALUE)}" if call.name else ""
         return f"{item}{operation_kind(call.type)}{name}{given} -> {self._end(call)}"
 
-    def _given(self, call: Call, parameters: Mapping[str, Any]) -> str:
+    def _given(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
         arguments = operation_arguments(parameters)
         if arguments is not None and call.type != CHILD_WORKFLOW:
             told = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
@@ -132,7 +132,7 @@ class Teller:
         prompt = parameters.get("prompt")
         return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
 
-    def _end(self, call: Call) -> str:
+    def _end(self, call: StepCall) -> str:
         data = None if call.ended is None else self.why.event(call.ended).data
         if isinstance(data, catalog.OperationFailed):
             return f"failed: {self._clean(data.error)}"
@@ -155,7 +155,7 @@ class Teller:
         asked = [str(block["tool"]) for message in said for block in message.content if "tool" in block]
         return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in asked)])
 
-    def _answer(self, call: Call) -> str:
+    def _answer(self, call: StepCall) -> str:
         data = None if call.ended is None else self.why.event(call.ended).data
         if isinstance(data, catalog.InterruptExpired):
             return "nobody answered in time"

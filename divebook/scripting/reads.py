@@ -21,32 +21,32 @@ KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "wor
 """Types of step whose code stands in their definition; a handler of another type may read everything."""
 
 
-class Reads(NamedTuple):
+class ReadKeys(NamedTuple):
     """Names of variables and inputs; None for all of them."""
 
     state: Keys = frozenset()
     inputs: Keys = frozenset()
 
-    def plus(self, other: Reads) -> Reads:
+    def plus(self, other: ReadKeys) -> ReadKeys:
         """Return both together."""
-        return Reads(_both(self.state, other.state), _both(self.inputs, other.inputs))
+        return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
-NOTHING, EVERYTHING = Reads(), Reads(None, None)
+NOTHING, EVERYTHING = ReadKeys(), ReadKeys(None, None)
 
 
 def _both(one: Keys, other: Keys) -> Keys:
     return None if one is None or other is None else one | other
 
 
-def reads_of(step: Step) -> Reads:
+def reads_of(step: Step) -> ReadKeys:
     """Return what a step reads while it runs, its items included; not what the conditions after it read.
 
     >>> reads_of(Step("add", script="state.a + inputs.n"))
-    Reads(state=frozenset({'a'}), inputs=frozenset({'n'}))
+    ReadKeys(state=frozenset({'a'}), inputs=frozenset({'n'}))
     """
     if step.type == FUNCTION:
-        return Reads(frozenset(), None)
+        return ReadKeys(frozenset(), None)
     if step.type not in KNOWN_TYPES or any(entry.dynamic_from is not None for entry in step.content):
         return EVERYTHING
     item = step.each.as_ if step.each is not None else None
@@ -57,17 +57,17 @@ def reads_of(step: Step) -> Reads:
     return found
 
 
-def reads_of_condition(text: str) -> Reads:
+def reads_of_condition(text: str) -> ReadKeys:
     """Return what the condition of an edge reads."""
     return _of_code(check_condition, text)
 
 
-def reads_of_script(text: str) -> Reads:
+def reads_of_script(text: str) -> ReadKeys:
     """Return what a script reads; of one that cannot be parsed, which never ran, nothing."""
     return _of_code(check_script, text)
 
 
-def _of_code(check: Check, text: str, item: str | None = None) -> Reads:
+def _of_code(check: Check, text: str, item: str | None = None) -> ReadKeys:
     try:
         programs = check(text)
     except DivebookError:  # the step has failed with it
@@ -78,11 +78,11 @@ def _of_code(check: Check, text: str, item: str | None = None) -> Reads:
     return found
 
 
-def _of_program(program: Program, item: str | None) -> Reads:
+def _of_program(program: Program, item: str | None) -> ReadKeys:
     if program.makes_code:
         return EVERYTHING
     uses = program.uses
     state = uses.get(STATE, frozenset())
     if item is not None and item in uses:
         state = _both(state, frozenset({item}))
-    return Reads(state, uses.get(INPUTS, frozenset()))
+    return ReadKeys(state, uses.get(INPUTS, frozenset()))

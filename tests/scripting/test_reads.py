@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Each, Step
-from divebook.scripting.reads import EVERYTHING, NOTHING, Reads, reads_of, reads_of_condition
+from divebook.scripting.reads import EVERYTHING, NOTHING, ReadKeys, reads_of, reads_of_condition
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,13 @@ from divebook.scripting.reads import EVERYTHING, NOTHING, Reads, reads_of, reads
     ],
 )
 def test_what_a_step_reads(step, state, inputs):
-    assert reads_of(step) == Reads(*(keys if keys is None else frozenset(keys) for keys in (state, inputs)))
+    assert reads_of(step) == ReadKeys(*(keys if keys is None else frozenset(keys) for keys in (state, inputs)))
 
 
 def test_conditions_of_edges_are_read_after_the_step():
     step = Step("s", script="1", next=[("t", "$(state.a)")])
     assert reads_of(step) == NOTHING
-    assert reads_of_condition("$(state.a)") == Reads(frozenset({"a"}))
+    assert reads_of_condition("$(state.a)") == ReadKeys(frozenset({"a"}))
     assert reads_of_condition("true") == NOTHING
 
 
