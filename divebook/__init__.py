@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from divebook.config import load
     from divebook.documents import FileDocuments, MemoryDocuments, Policy
     from divebook.environment import Environment
-    from divebook.errors import DefinitionError, DivebookError
+    from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution.context import StepContext
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workflow.approvals import ApprovalRule
     from divebook.workflow.definition import Each, Edge, MCPServerDefinition, Step, Workflow
+    from divebook.workflow.lint import lint
     from divebook.workflow.policies import Catch, Retry
     from divebook.workflow.tools import ToolFunction, tool
 
@@ -56,7 +57,7 @@ _NAMES = {
     "divebook.config": "load",
     "divebook.documents": "FileDocuments MemoryDocuments Policy",
     "divebook.environment": "Environment",
-    "divebook.errors": "DefinitionError DivebookError",
+    "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
     "divebook.execution.context": "StepContext",
@@ -75,6 +76,7 @@ _NAMES = {
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workflow.approvals": "ApprovalRule",
     "divebook.workflow.definition": "Each Edge MCPServerDefinition Step Workflow",
+    "divebook.workflow.lint": "lint",
     "divebook.workflow.policies": "Catch Retry",
     "divebook.workflow.tools": "ToolFunction tool",
 }
@@ -88,6 +90,7 @@ __all__ = [
     "Bounds",
     "Catch",
     "DefinitionError",
+    "DeterminismWarning",
     "DivebookError",
     "Each",
     "Edge",
@@ -129,6 +132,7 @@ __all__ = [
     "define",
     "frames",
     "inbox",
+    "lint",
     "load",
     "open_notebook",
     "open_store",

@@ -142,6 +142,10 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean {match!r}?" if match else None
 
 
+class DeterminismWarning(UserWarning):
+    """A line of a workflow function may come to something else when the function runs again; see `divebook.lint`."""
+
+
 class DivebookError(Exception):
     """Root of everything divebook raises on purpose."""
 

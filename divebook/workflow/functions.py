@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, overload
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.code import LABEL, source_of
 from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.determinism import warn_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
 
@@ -257,6 +258,7 @@ def _make_workflow(function: Callable[..., Awaitable[Any]], name: str) -> Workfl
         source=source,
     )
     WORKFLOW_FUNCTIONS[name] = WorkflowFunction(function, made)
+    warn_of(function)
     return made
 
 

@@ -1,5 +1,7 @@
 """Mistakes in a cell that defines are told at once, where they stand, with the name that was meant."""
 
+import re
+
 import pytest
 
 from divebook.errors import DefinitionError, NotFoundError
@@ -44,3 +46,12 @@ def test_a_cell_that_ran_is_named_by_its_number_in_the_notebook(kernel):
     number = run(text, timeout=20, output_hook=lambda _: None)["content"]["execution_count"]
     reply = run("%dive run w", timeout=20, output_hook=lambda _: None)["content"]
     assert reply["evalue"].startswith(f"Cell [{number}], line 4, column 31: agent nobody not found")
+
+
+def test_a_doubtful_line_of_a_function_is_told_with_its_cell(kernel):
+    """Defines a workflow that reads the clock, as Python does in a cell of its own."""
+    text = kernel.text(
+        "\nimport time\nfrom divebook.workflow import workflow\n\n@workflow\nasync def hasty(ctx):\n    return time.time()\n"
+    )
+    assert re.match(r"Cell \[\d+\]:7: DeterminismWarning: time.time\(\) gives another time", text)
+    assert "write `await ctx.now()`" in text
