@@ -51,7 +51,8 @@ def test_a_cell_that_ran_is_named_by_its_number_in_the_notebook(kernel):
 def test_a_doubtful_line_of_a_function_is_told_with_its_cell(kernel):
     """Defines a workflow that reads the clock, as Python does in a cell of its own."""
     text = kernel.text(
-        "\nimport time\nfrom divebook.workflow import workflow\n\n@workflow\nasync def hasty(ctx):\n    return time.time()\n"
+        "\nimport time\nfrom divebook.workflow import workflow\n\n"
+        "@workflow\nasync def hasty(ctx):\n    return time.time()\n"
     )
     assert re.match(r"Cell \[\d+\]:7: DeterminismWarning: time.time\(\) gives another time", text)
     assert "write `await ctx.now()`" in text
