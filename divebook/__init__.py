@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from divebook.execution.context import StepContext
     from divebook.execution.execution import Execution
     from divebook.history.formatter import Formatter
-    from divebook.notebook.functions import answer, define, frames, inbox, resume, run, runs, show
+    from divebook.notebook.functions import answer, compare, define, frames, inbox, resume, run, runs, show
     from divebook.notebook.run import Run
     from divebook.notebook.saved import open_notebook
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
@@ -63,7 +63,7 @@ _NAMES = {
     "divebook.execution.context": "StepContext",
     "divebook.execution.execution": "Execution",
     "divebook.history.formatter": "Formatter",
-    "divebook.notebook.functions": "answer define frames inbox resume run runs show",
+    "divebook.notebook.functions": "answer compare define frames inbox resume run runs show",
     "divebook.notebook.run": "Run",
     "divebook.notebook.saved": "open_notebook",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
@@ -128,6 +128,7 @@ __all__ = [
     "action",
     "allow",
     "answer",
+    "compare",
     "create_envelope",
     "define",
     "frames",
@@ -148,6 +149,7 @@ extensions.extend(extensions.CODE_CELLS, "divebook.notebook.code_cells:run_cells
 extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_of")
 extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")
 extensions.extend(extensions.WHY, "divebook.replay.why:why")
+extensions.extend(extensions.COMPARED, "divebook.analysis.compared:compared_frame")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 

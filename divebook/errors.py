@@ -20,6 +20,7 @@
     │   ├── UndefinedVariableError
     │   └── ScriptLimitError       time or memory limit reached
     ├── TemplateError              a ``${...}`` text cannot be rendered
+    ├── UnrelatedError             runs of different workflows cannot be laid side by side
     ├── SavedRunError              a run in a saved notebook is damaged, made by hand, or not there
     ├── StoreError                 events cannot be written or read
     │   ├── ConcurrentAppendError  another writer appended to this execution first
@@ -347,6 +348,24 @@ class ScriptLimitError(ScriptError):
 
 class TemplateError(DivebookError):
     """A ``${...}`` text cannot be rendered."""
+
+
+class UnrelatedError(DivebookError):
+    """Runs of different workflows, of which none was made of the other, have no places in common.
+
+    Parameters
+    ----------
+    runs
+        The ids of both, each with the name of its workflow.
+    """
+
+    def __init__(self, *runs: tuple[str, str]) -> None:
+        self.runs = runs
+        (one, its), (other, others) = runs
+        super().__init__(
+            f"{one} ran the workflow {its!r} and {other} the workflow {others!r}: they have no places in common. "
+            f"Compare runs of one workflow, or a run with its fork or what-if: %dive runs --workflow {its} lists them"
+        )
 
 
 class SavedRunError(DivebookError):

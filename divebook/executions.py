@@ -19,6 +19,8 @@ from divebook.execution.driver import Driver
 from divebook.execution.execution import Execution
 from divebook.execution.moving import move_out
 from divebook.execution.recovery import next_attempt
+from divebook.history.comparison import Comparison
+from divebook.history.framed import FramedLog, log_of
 from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.replay.provenance import Provenance
@@ -235,6 +237,21 @@ class Executions:
         for caveat in jsonl.caveats(log, as_fork=as_fork):
             _log.warning("execution %s from %s: %s", execution_id, file, caveat)
         return self.execution(execution_id)
+
+    def compare(self, *runs: FramedLog | str) -> Comparison:
+        """Lay two or more runs side by side: runs, executions, or ids of those that the store has.
+
+        The first one is compared with each of the others.
+
+        Raises
+        ------
+        UnrelatedError
+            They are of different workflows, and none was made of the other.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        found = [self.execution(run) if isinstance(run, str) else run for run in runs]
+        return Comparison([log_of(run) for run in found])
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.

@@ -18,6 +18,8 @@ FRAMES = "frames"
 """Function that makes a DataFrame: from which one (``events``, ``steps`` ...) and what it is of."""
 WHY = "why"
 """Function that says where a value came from: from a log, a name and an event."""
+COMPARED = "compared"
+"""Function that makes a DataFrame of runs that are laid side by side."""
 STEP_TYPES = "step types"
 """Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
 

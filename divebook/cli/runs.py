@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.execution.overview import RunLine
+    from divebook.history.aligned import Pair, Row
     from divebook.store import EventStore, ExecutionRecord
 
 Status = Literal[
@@ -121,6 +122,45 @@ def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
     environment, execution_id = Environment(store=MemoryStore()), log.events[0].execution_id
     environment.store.append(execution_id, log.events, 0)
     return execution_id, environment, damage
+
+
+def compare(
+    execution_ids: Annotated[list[str], typer.Argument(metavar="ID ID...", help="Executions of one workflow.")],
+    store: Store = None,
+    *,
+    json: Json = False,
+) -> None:
+    """Lay executions side by side, with the first difference first.
+
+    Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
+    code 1 where they differ.
+    """
+    from divebook.cli.project import existing_environment
+
+    if len(execution_ids) < 2:
+        raise typer.BadParameter("name two executions or more; divebook runs lists them")
+    found = existing_environment(store).compare(*execution_ids)
+    if json:
+        write(as_json([_difference(pair, row) for pair in found.pairs for row in pair.differences], indent=2))
+    else:
+        write(secrets.text(repr(found)))
+    raise typer.Exit(0 if found.is_same else 1)
+
+
+def _difference(pair: Pair, row: Row) -> dict[str, str | int | None]:
+    from divebook.history.aligned import told
+
+    return {
+        "difference": row.difference,
+        "kind": row.present.kind,
+        "place": row.place,
+        "facet": row.facet,
+        "text": told(row),
+        "a": pair.a.id,
+        "event_a": row.event_of(row.a),
+        "b": pair.b.id,
+        "event_b": row.event_of(row.b),
+    }
 
 
 def cancel(execution_id: ExecutionId, store: Store = None) -> None:

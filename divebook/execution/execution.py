@@ -26,7 +26,9 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.reading import ReadExecution
 from divebook.execution.streaming import TextListener
 from divebook.execution.threads import lending_place
+from divebook.history.comparison import Comparison
 from divebook.history.failures import Failure, failure_in
+from divebook.history.framed import FramedLog, log_of
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
@@ -202,6 +204,14 @@ class Execution(ReadExecution):
 
     def __repr__(self) -> str:
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"
+
+    def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
+        """Lay it side by side with other runs, or with those of other ids in its store. See `Environment.compare`."""
+        found = [
+            Execution(self._control, self._control.look_up(run)) if isinstance(run, str) else run
+            for run in (other, *more)
+        ]
+        return Comparison([log_of(run) for run in (self, *found)])
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 

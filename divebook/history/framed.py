@@ -114,3 +114,8 @@ class FramedLog(Framed):
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
         return made
+
+
+def log_of(run: FramedLog) -> Iterable[Event]:
+    """Return the events of something with a log, oldest first."""
+    return run._log()  # noqa: SLF001 - its own method, in its own file

@@ -2,13 +2,15 @@
 
 A line of it that begins with ``--name`` is an option, with a value if a word follows after one space (``--tag TAG``);
 ``-n,`` before it is a short spelling. A line that begins with a word in capitals is a word that it takes, and
-``KEY=VALUE`` says that it takes inputs. One that can go on in the ``--background`` returns a run that is waited for.
+``KEY=VALUE`` says that it takes inputs. A usage that ends with ``...`` takes any number of words. One that can go on in
+the ``--background`` returns a run that is waited for.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -73,7 +75,8 @@ def command(usage: str, *, data_word: int | None = None) -> Callable[[Method], C
         valued: dict[str, str] = {}
         for short, name, value in _OPTION.findall(text):
             (valued if value else flags).update(dict.fromkeys(filter(None, (f"--{name}", short)), name))
-        return Command(usage, method, text, flags, valued, len(_WORD.findall(text)), "\nKEY=VALUE" in text, data_word)
+        words = sys.maxsize if usage.endswith(" ...") else len(_WORD.findall(text))
+        return Command(usage, method, text, flags, valued, words, "\nKEY=VALUE" in text, data_word)
 
     return made
 

@@ -10,6 +10,8 @@ from divebook.config import load
 from divebook.config.answers import answers_from
 from divebook.dialects import OWN, Dialect
 from divebook.errors import NotFoundError, SetupError
+from divebook.history.comparison import Comparison
+from divebook.history.framed import FramedLog
 from divebook.notebook.framed_runs import executions_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Change, Session, current_session
@@ -242,6 +244,34 @@ def answer(
         It has an answer already, has expired, or this answer does not fit: it stays open then.
     """
     return current_session().answer(interrupt_id, response, alike=alike, by=by, store=store)
+
+
+def compare(*runs: FramedLog | str, store: str | None = None) -> Comparison:
+    """Lay two or more runs side by side, place by place: what is the same, changed, added and removed.
+
+    As the last value of a cell both are shown beside each other, the first difference opened, with what each cost.
+    ``.first`` is where they part, ``.frame()`` has a row per place, ``.summary`` says it in a line.
+
+    Parameters
+    ----------
+    runs
+        Runs, executions, runs of saved notebooks, or ids of those in the store; the first with each of the others.
+
+    Raises
+    ------
+    UnrelatedError
+        They are of different workflows, and none was made of the other.
+
+    Examples
+    --------
+    >>> from divebook.notebook.session import open_session
+    >>> session = open_session("memory:")
+    >>> flow = "{Name: sum, Inputs: [{Name: n}], Steps: [{Name: add, Script: inputs.n + 1}]}"
+    >>> change = session.define(f"Workflows: [{flow}]")
+    >>> compare(run("sum", {"n": 1}).wait(), run("sum", {"n": 2}).wait()).summary.partition(";")[0]
+    '1 same, 3 changed'
+    """
+    return current_session().over(store).compare(*runs)
 
 
 def show(execution_id: str, *, store: str | None = None) -> Run:

@@ -20,6 +20,7 @@ from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 
 if TYPE_CHECKING:
+    from divebook.history.comparison import Comparison
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.expressions import Names
     from divebook.notebook.run import Run
@@ -162,6 +163,24 @@ class DiveMagics(LookingMagics):
             raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
         notebook = open_notebook(name)
         return notebook[arguments.words[1]] if arguments.words[1:] else notebook
+
+    @command("compare ID ID ...")
+    def compare(self, arguments: Arguments) -> Comparison:
+        """Lay runs of one workflow side by side.
+
+        What is the same, changed, added and removed, the first difference first; prompts, answers and variables word
+        by word, with cost, tokens and time beside them.
+
+        ID             an execution; the beginning of its id is enough; the first is compared with each of the others
+        --store PATH   where their logs are
+
+        `c = %dive compare ID ID`, then `c.first`, `c.frame()`.
+        """
+        from divebook.notebook.functions import compare
+
+        if len(arguments.words) < 2:
+            raise UsageError(f"%dive compare needs the ids of two executions or more{LISTED}")
+        return compare(*arguments.words, store=arguments.options.get("store"))
 
     @command("resume ID")
     def resume(self, arguments: Arguments) -> Run:

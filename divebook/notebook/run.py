@@ -16,6 +16,8 @@ from divebook.events.bulk import collector_resting
 from divebook.events.catalog import WAITING, ExecutionStarted
 from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
+from divebook.history.comparison import Comparison
+from divebook.history.framed import FramedLog
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.starting import said_of
@@ -138,6 +140,13 @@ class Run(ReadExecution):
         """Let nothing more begin until it is resumed; returns at once, `wait` for it to come to rest."""
         self._execution.pause()
         return self
+
+    def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
+        """Lay it side by side with other runs, or with those of other ids in its store: the first difference first.
+
+        As the last value of a cell both runs are shown beside each other; see `divebook.compare`.
+        """
+        return self._environment.compare(self, other, *more)
 
     def refresh(self) -> Self:
         """Read on in the log, if another process has written to it."""

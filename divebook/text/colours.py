@@ -59,6 +59,8 @@ COLOURS: Final[dict[str, Colour]] = {
     "added-wash": Colour("#e6f2fb", "#172c3d"),
     "removed": Colour("#8a4200", "#f6b877"),
     "removed-wash": Colour("#fdf0e3", "#38281a"),
+    "added-mark": Colour("rgba(86,180,233,.35)", "rgba(86,180,233,.35)"),
+    "removed-mark": Colour("rgba(230,159,0,.35)", "rgba(230,159,0,.35)"),
     "wait": Colour("#8a929c", "#9aa3ad"),
     "outline": Colour("#00000033", "#ffffff55"),
     "shade": Colour("#16304f", "#ffffff"),
@@ -71,6 +73,6 @@ COLOURS: Final[dict[str, Colour]] = {
 }
 """Grounds, texts and fills by name. A ``-wash`` and a ``-line`` are a card's ground and border, the name alone what is
 written on it; ``shade`` is mixed into the paper of what is raised or pointed at, ``wait`` is the hatch of waiting,
-and ``rule`` is for pages whose theme is not known."""
+and ``rule`` and the ``-mark`` of words are for pages whose theme is not known."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
 """Those of pictures, which are light cards in every page."""

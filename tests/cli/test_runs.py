@@ -262,3 +262,21 @@ def test_runs_say_why_they_failed_what_they_were_given_and_how_long_they_worked(
     listed = json.loads(divebook("runs", "--json").stdout)
     assert all(entry["worked_seconds"] > 0 for entry in listed)
     assert [entry["cost"] for entry in listed] == [None, None]
+
+
+def test_compare_says_where_runs_part_and_exits_with_1(divebook, history, hello):
+    divebook("run", hello, "-v", "who=me")
+    other = open_store().records(workflow="hello")[0].execution_id
+    result = divebook("compare", history[0], other)
+    assert result.exit_code == 1
+    assert "first difference: event 1, input who: [-you-]{+me+}" in result.stdout
+    assert json.loads(divebook("compare", history[0], other, "--json").stdout)[0]["place"] == "input who"
+    assert divebook("compare", history[0], history[0]).exit_code == 0
+
+
+def test_compare_refuses_runs_of_two_workflows_and_a_run_alone(divebook, history):
+    refused = divebook("compare", *history)
+    assert refused.exit_code != 0
+    assert "'hello'" in refused.stderr
+    assert "'bad'" in refused.stderr
+    assert divebook("compare", history[0]).exit_code == 2

@@ -94,3 +94,15 @@ def test_the_browser_begins_with_the_filters_that_were_named(two):
     feed = divebook.runs("failed", origin="run").feed()
     assert [run["workflow"] for run in feed.frame()["runs"]] == ["bad"]
     assert divebook.runs(origin="fork").feed().frame()["total"] == 0
+
+
+def test_runs_are_compared_by_line_and_by_function(cell, session):
+    divebook.define(
+        "Workflows: [{Name: sum, Inputs: [{Name: n}], Steps: [{Name: add, Script: inputs.n + 1, Store: m}]}]"
+    )
+    one, other = (divebook.run("sum", {"n": n}).wait() for n in (1, 2))
+    found, _ = cell(f"%dive compare {one.id} {other.id}")
+    assert found.first.text == divebook.compare(one, other).first.text == "input n: [-1-]{+2+}"
+    assert one.compare(other.id).frame()["difference"].tolist()[0] == "changed"
+    with pytest.raises(Exception, match="ids of two executions or more; %dive runs lists them"):
+        cell(f"%dive compare {one.id}")

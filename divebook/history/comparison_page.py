@@ -1,0 +1,237 @@
+"""Two runs beside each other as HTML that is saved with a notebook: no script, no style sheet, both themes.
+
+The first difference stands open, places that are the same are folded into a line; what differs in a text is marked by
+colour and by a line through or below it, so that neither is needed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator
+
+from divebook.engine.lifecycle import TERMINAL
+from divebook.events.event import to_datetime
+from divebook.history.aligned import MINUS, SIGNS, Difference, Pair, Row, Side, as_text, money
+from divebook.history.placed import Placed
+from divebook.text.colours import LIGHT
+from divebook.text.cuts import cut, one_line
+from divebook.text.differences import ADDED, NOTHING, REMOVED, SAME, Sign, pieces
+from divebook.text.durations import seconds
+from divebook.text.redaction import shared
+from divebook.text.shown import plural, visible
+from divebook.text.times import local_time
+
+MOST = 60
+"""Differences that are shown."""
+MOST_PARTS, LONGEST, KEPT = 4, 4_000, 60
+"""Parts of a difference, characters of a text, and those of what stayed that are shown on each side of a difference."""
+_RULE = f"1px solid {LIGHT['rule']}"
+_CELL = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere;white-space:normal"
+_TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
+_BADGE = f"display:inline-block;border:{_RULE};border-radius:3px;padding:0 5px;margin-right:6px;font-weight:bold"
+_FAINT = "opacity:.75"
+_MARKS = {
+    REMOVED: ("del", f"background:{LIGHT['removed-mark']};color:inherit;text-decoration:line-through"),
+    ADDED: ("ins", f"background:{LIGHT['added-mark']};color:inherit;text-decoration:underline"),
+}
+
+
+def page_of(pair: Pair) -> str:
+    """Return two runs beside each other."""
+    head = f"{_run('A', pair.a)}{_run('B', pair.b)}{_figures(pair)}"
+    if pair.first is None:
+        return f'<div style="margin:4px 0">{head}<p>= No difference: {_count(len(pair.rows))} the same.</p></div>'
+    return f'<div style="margin:4px 0">{head}{_first(pair)}{_table(pair)}</div>'
+
+
+def _run(letter: str, side: Side) -> str:
+    began = local_time(to_datetime(side.began_us))
+    status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
+    told = f"{_safe(one_line(side.workflow, 60))} · {began} · {status} · {side.id}"
+    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{_mark(_BADGE, letter)}{told}</div>'
+
+
+def _figures(pair: Pair) -> str:
+    """Return how many places differ, and what both runs cost."""
+    counts, (one, other) = pair.counts, pair.totals
+    told = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
+    if one.tokens or other.tokens:
+        told.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
+    if one.cost or other.cost:
+        told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost or 0, other.cost or 0)}")
+    told.append(f"Time {seconds(one.seconds)} → {seconds(other.seconds)}")
+    parts = "".join(_mark("margin-right:18px;display:inline-block", part) for part in told)
+    return f'<div style="margin:6px 0">{parts}</div>'
+
+
+def _percent(before: float, after: float) -> str:
+    return f" ({(after - before) / before:+.0%})".replace("-", MINUS) if before and before != after else ""
+
+
+def _first(pair: Pair) -> str:
+    """Return the first difference, open."""
+    first = pair.first
+    assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
+    row, events = first.row, [f"event {first.event:,} of A"] if first.event else []
+    events += [f"event {first.other_event:,} of B"] if first.other_event else []
+    title = f"First difference: {_safe(one_line(row.place, 200))}"
+    lanes = (
+        f"<tr>{''.join(_lane(letter, text) for letter, text in zip('AB', _texts(row, whole=True), strict=True))}</tr>"
+    )
+    return (
+        f'<div style="border:{_RULE};border-left:4px solid {LIGHT["edge"]};padding:6px 10px;margin:8px 0">'
+        f"<div><strong>{title}</strong> {_mark(_FAINT, ', '.join(events))}</div>"
+        f'<table style="width:100%;table-layout:fixed;margin:4px 0 0 0"><tbody>{lanes}</tbody></table></div>'
+    )
+
+
+def _lane(letter: str, text: str) -> str:
+    return f'<td style="{_CELL};width:50%"><div style="{_TEXT}">{_mark(_BADGE, letter)}{text}</div></td>'
+
+
+def _table(pair: Pair) -> str:
+    titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
+    head = "".join(f'<th style="{_CELL};width:{width}">{title}</th>' for title, width in titles)
+    shown, left = [], len(pair.differences)
+    for kind, count, row in _folded(pair.rows):
+        if row is None:
+            line = f'<td colspan="4" style="{_CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
+            shown.append(f"<tr>{line}</tr>")
+        elif len(shown) < 2 * MOST:
+            shown.append(_line(row))
+            left -= count
+    more = f"<p>… and {plural(left, 'more difference')}; .frame() has all.</p>" if left else ""
+    body = "".join(shown[: 2 * MOST])
+    return (
+        '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    )
+
+
+def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
+    """Yield each difference with how many rows it stands for, and for the same between two their number alone.
+
+    What lies inside of what one run lacks as a whole is not said again.
+    """
+    same, alone, pending = 0, "", None
+    count = 0
+    for row in rows:
+        if pending is not None and row.difference in ("added", "removed") and row.place.startswith(alone):
+            count += 1
+            continue
+        if pending is not None:
+            yield pending.difference, count, pending
+            pending = None
+        if row.difference == "same":
+            same += 1
+            continue
+        if same:
+            yield "same", same, None
+            same = 0
+        pending, count = row, 1
+        alone = f"{row.place} / " if row.difference != "changed" else "\0"
+    if pending is not None:
+        yield pending.difference, count, pending
+    if same:
+        yield "same", same, None
+
+
+def _line(row: Row) -> str:
+    sign = f"<strong>{SIGNS[row.difference]} {row.difference}</strong>"
+    place = f'<div style="overflow-wrap:anywhere">{_safe(one_line(row.place, 160))}</div>'
+    a, b = _texts(row, whole=False)
+    lanes = "".join(f'<td style="{_CELL}"><div style="{_TEXT}">{text}</div></td>' for text in (a, b))
+    return (
+        f'<tr style="border-top:{_RULE}"><td style="{_CELL}">{sign}{place}</td>{lanes}'
+        f'<td style="{_CELL}">{_beside(row)}</td></tr>'
+    )
+
+
+def _beside(row: Row) -> str:
+    """Return how much more the second one took."""
+    if row.a is None or row.b is None or row.a.kind != "operation":
+        return ""
+    told = []
+    if row.a.tokens is not None and row.b.tokens is not None:
+        told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
+    if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
+        told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
+    if row.a.duration_us is not None and row.b.duration_us is not None:
+        more = row.b.duration_us - row.a.duration_us
+        told.append(_signed(more, seconds(abs(more) / 1e6)))
+    return "<br>".join(told)
+
+
+def _signed(number: int, text: str) -> str:
+    return text if number == 0 else f"{'+' if number > 0 else MINUS}{text}"
+
+
+# --- texts beside each other -----------------------------------------------------------------------------------------
+
+
+def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
+    """Return what stands in each lane; without `whole` what stayed is shortened between differences."""
+    if row.a is None or row.b is None:
+        lacking = _mark(_FAINT, "not in this run")
+        alone = _alone(row.present)
+        return (lacking, alone) if row.a is None else (alone, lacking)
+    found = row.parts
+    if not found:
+        return _safe(row.a.status), _safe(row.b.status)
+    lanes: tuple[list[str], list[str]] = ([], [])
+    for part in found[:MOST_PARTS]:
+        name = _mark(_FAINT, f"{_safe(one_line(part.place, 60))}: ") if part.place else ""
+        for lane, text in zip(lanes, _marked(part.before, part.after, whole=whole), strict=True):
+            lane.append(name + text)
+    if found[MOST_PARTS:]:
+        lanes[0].append(f"… {plural(len(found) - MOST_PARTS, 'more part')} differ")
+    return "\n".join(lanes[0]), "\n".join(lanes[1])
+
+
+def _alone(side: Placed) -> str:
+    told = side.asked if side.answered is None else side.answered
+    return _safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
+
+
+def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
+    clean = shared().text
+    old, new = ("" if value is NOTHING else clean(cut(as_text(value), LONGEST)) for value in (before, after))
+    told = pieces(old, new)
+    lanes = []
+    for mine, lacks, value in ((REMOVED, ADDED, before), (ADDED, REMOVED, after)):
+        if value is NOTHING:
+            lanes.append(_mark(_FAINT, "nothing"))
+            continue
+        shown = [piece for piece in told if piece.sign != lacks]
+        lanes.append(
+            "".join(
+                _piece(piece.sign, piece.text if whole or piece.sign == mine else _short(piece.text, place, len(shown)))
+                for place, piece in enumerate(shown)
+            )
+        )
+    return lanes[0], lanes[1]
+
+
+def _piece(sign: Sign, text: str) -> str:
+    if sign == SAME:
+        return _safe(text)
+    element, style = _MARKS[sign]
+    return f'<{element} style="{style}">{_safe(text)}</{element}>'
+
+
+def _short(text: str, place: int, count: int) -> str:
+    """Return what stayed without its middle, or its far end where it stands first or last."""
+    head, tail = text[:KEPT] if place else "", text[-KEPT:] if place < count - 1 else ""
+    return text if len(text) <= len(head) + len(tail) + KEPT else f"{head} … {tail}"
+
+
+def _mark(style: str, text: str) -> str:
+    return f'<span style="{style}">{text}</span>'
+
+
+def _count(places: int) -> str:
+    return plural(places, "place")
+
+
+def _safe(text: str) -> str:
+    return html.escape(visible(text))

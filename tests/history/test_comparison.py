@@ -1,0 +1,250 @@
+"""Runs laid side by side: equal ones, one changed call and what follows from it, shifted lists, agents, questions."""
+
+import hashlib
+import random
+from itertools import count
+
+import pytest
+
+from divebook import Action, Agent, Each, Edge, Environment, ScriptedModel, Step, Workflow, tool
+from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
+from divebook.history.comparison import Comparison
+from divebook.store import MemoryStore
+from divebook.workflow import step, workflow
+
+PAIRS = 60
+
+
+class World:
+    """A workflow of calls that each depend on some before, and what of each call a run has changed."""
+
+    def __init__(self, seed):
+        chance = random.Random(seed)
+        self.steps, self.of, self.items = [], {}, {}
+        for number in range(chance.randint(3, 9)):
+            name = f"s{number}"
+            self.of[name] = chance.sample(sorted(self.of), chance.randint(0, min(2, len(self.of))))
+            self.items[name] = chance.choice([0, 0, 3])
+            given = {"name": name}
+            given |= {f"of_{place}": f"$(state.v_{other})" for place, other in enumerate(self.of[name])}
+            each = None
+            if self.items[name]:
+                each, given["item"] = Each([10, 20, 30], as_="item", parallel=2), "$(state.item)"
+            self.steps.append(Step(name, action="mix", parameters=given, each=each, store=f"v_{name}"))
+        self.changed = chance.choice(self.calls)
+
+    @property
+    def calls(self):
+        return [(name, item) for name, count in self.items.items() for item in ([10, 20, 30] if count else [None])]
+
+    def followers(self):
+        """Return the calls that a change of that one's result reaches, without itself."""
+        reached = {self.changed[0]}
+        for name, others in self.of.items():
+            if reached & {*others}:
+                reached.add(name)
+        return {call for call in self.calls if call[0] in reached - {self.changed[0]}}
+
+    def run(self, *, is_changed=False):
+        def mix(name, of_0=None, of_1=None, item=None):
+            mark = " changed" if is_changed and (name, item) == self.changed else ""
+            return hashlib.sha256(f"{name} {of_0} {of_1} {item}{mark}".encode()).hexdigest()[:12]
+
+        environment = Environment(store="memory:", actions=[Action("mix", mix)])
+        return environment.start(Workflow("mixed", self.steps)).wait(check=True)
+
+
+def call_of(row):
+    given = row.present.asked["params"]
+    return given["name"], given.get("item")
+
+
+def of_kind(found, kind="operation"):
+    return [row for row in found.pairs[0].differences if row.present.kind == kind]
+
+
+@pytest.mark.parametrize("seed", range(PAIRS))
+def test_equal_runs_are_all_the_same_and_one_changed_call_is_met_with_what_follows_from_it(seed):
+    world = World(seed)
+    one, same, other = world.run(), world.run(), world.run(is_changed=True)
+    assert one.compare(same).is_same
+    assert {row.difference for row in one.compare(same).pairs[0].rows} == {"same"}
+    found = one.compare(other)
+    assert {call_of(row) for row in of_kind(found)} == {world.changed} | world.followers()
+    assert [row.facet for row in of_kind(found) if call_of(row) == world.changed] == ["answered"]
+    assert {row.facet for row in of_kind(found) if call_of(row) != world.changed} <= {"asked"}
+    first = found.first
+    assert (call_of(first.row), first.step) == (world.changed, world.changed[0])
+    assert one.history()[first.event - 1].data.result == first.row.a.answered
+    assert other.history()[first.other_event - 1].data.result == first.row.b.answered
+    assert {row.present.name for row in of_kind(found, "variable")} == {
+        f"v_{name}" for name, _ in {world.changed} | world.followers()
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (["a", "b", "c"], ["b", "c", "d"], ["removed", "same", "same", "added"]),
+        (["a", "b", "c"], ["a", "x", "c"], ["same", "changed", "same"]),
+        (["a", "a", "b"], ["a", "b"], ["same", "removed", "same"]),
+        ({"one": 1, "two": 2}, {"two": 2, "three": 3}, ["removed", "same", "added"]),
+        ([1, True], [1.0, True], ["changed", "same"]),
+    ],
+)
+def test_items_are_matched_by_index_and_by_key_or_value_where_the_lists_differ(before, after, said):
+    flow = Workflow("w", [Step("s", script="1", each=Each("$(inputs.rows)", as_="row"))], inputs=["rows"])
+    environment = Environment(store=MemoryStore())
+    one, other = (environment.start(flow, {"rows": rows}).wait(check=True) for rows in (before, after))
+    rows = environment.compare(one, other).pairs[0].rows
+    assert [row.difference for row in rows if row.present.kind == "item"] == said
+
+
+def test_a_call_that_comes_in_between_shifts_no_other():
+    numbers = iter([[1, 2, 3], [1, 9, 2, 3]])
+
+    @step
+    def look(n):
+        return n * 10
+
+    async def flow(ctx):
+        return [await look(n) for n in next(numbers)]
+
+    environment = Environment(store="memory:")
+    made = workflow(flow)
+    one, other = (environment.start(made).wait(check=True) for _ in range(2))
+    rows = [row for row in environment.compare(one, other).pairs[0].rows if row.present.kind == "operation"]
+    assert [(row.difference, row.present.asked["arguments"]["n"]) for row in rows] == [
+        ("same", 1),
+        ("added", 9),
+        ("same", 2),
+        ("same", 3),
+    ]
+
+
+def weather(city: str) -> str:
+    """Say how the weather is."""
+    return f"sunny in {city}"
+
+
+def asked_agent(*replies, prompt="How is it?"):
+    agent = Agent("helper", model=ScriptedModel(list(replies)), tools=[tool(weather)])
+    environment = Environment(store="memory:", agents=[agent])
+    return environment.start(Workflow("ask", [Step("h", prompt=prompt, agent="helper", store="w")])).wait(check=True)
+
+
+def test_the_requests_and_calls_of_a_turn_are_compared_inside_it():
+    one = asked_agent({"call": {"weather": {"city": "Rome"}}}, "It is sunny.")
+    assert one.compare(asked_agent({"call": {"weather": {"city": "Rome"}}}, "It is sunny.")).is_same
+    found = one.compare(asked_agent({"call": {"weather": {"city": "Oslo"}}}, "It is sunny."))
+    assert [(row.present.span.type, row.facet) for row in of_kind(found)] == [
+        ("agent_response", "answered"),
+        ("tool_call", "asked"),
+    ]
+    assert "[-Rome-]{+Oslo+}" in found.first.text
+    shorter = one.compare(asked_agent("It is sunny."))
+    assert ("tool_call", "removed") in {(row.present.span.type, row.difference) for row in of_kind(shorter)}
+
+
+def test_a_changed_prompt_is_the_first_difference_and_told_word_by_word():
+    found = asked_agent("fine").compare(asked_agent("well", prompt="How was it?"))
+    assert found.first.text.endswith("How [-is-]{+was+} it?")
+    assert found.first.step == "h"
+    assert ("w", "answered") in {(row.present.name, row.facet) for row in of_kind(found, "variable")}
+
+
+def test_questions_and_their_answers_and_what_follows_them_are_compared():
+    steps = [
+        Step(
+            "q",
+            ask="Which?",
+            store="it",
+            edges=[Edge("yes", condition="state.it == 'a'"), Edge("no", condition="state.it != 'a'")],
+        ),
+        Step("yes", script="1", edges=[]),
+        Step("no", script="2", edges=[]),
+    ]
+    environment = Environment(store="memory:")
+    runs = []
+    for answer in ("a", "b"):
+        run = environment.start(Workflow("w", steps)).wait()
+        environment.answer(run.interrupts[0].id, answer, run.id)
+        runs.append(run.wait(check=True))
+    found = environment.compare(*runs)
+    assert (found.first.row.present.kind, found.first.row.facet) == ("question", "answered")
+    told = {
+        (row.present.kind, row.present.step or row.present.name, row.difference) for row in found.pairs[0].differences
+    }
+    assert told >= {("condition", "q", "changed"), ("step", "yes", "removed"), ("step", "no", "added")}
+    assert environment.compare(runs[0], runs[0]).is_same
+
+
+def test_an_end_that_differs_is_met_where_the_call_failed():
+    tries = count()
+
+    def pay():
+        if next(tries):
+            raise ValueError("no funds")
+        return "paid"
+
+    environment = Environment(store="memory:", actions=[Action("pay", pay)])
+    one, other = (environment.start(Workflow("w", [Step("s", action="pay")])).wait() for _ in range(2))
+    found = environment.compare(one, other)
+    assert found.first.row.present.kind == "operation"
+    assert [row.difference for row in of_kind(found, "end")] == ["changed"]
+    assert "no funds" in repr(found)
+    assert "no funds" in found._repr_html_()
+
+
+def test_the_clock_is_no_difference_by_itself():
+    async def flow(ctx):
+        await ctx.now()
+        return 1
+
+    made = workflow(flow)
+    environment = Environment(store="memory:")
+    assert environment.compare(*(environment.start(made).wait(check=True) for _ in range(2))).is_same
+
+
+def test_unrelated_runs_are_refused_with_both_workflows_and_what_to_do():
+    environment = Environment(store="memory:")
+    runs = [environment.start(Workflow(name, [Step("s", script="1")])).wait() for name in ("one", "two")]
+    with pytest.raises(UnrelatedError, match=r"'one'.*'two'.*%dive runs --workflow one"):
+        environment.compare(*runs)
+    with pytest.raises(SetupError, match="two runs or more"):
+        environment.compare(runs[0])
+    with pytest.raises(ExecutionNotFoundError):
+        environment.compare(runs[0], "exec_none")
+
+
+def test_of_several_runs_each_is_compared_with_the_first_and_ids_do():
+    environment = Environment(store="memory:")
+    flow = Workflow("w", [Step("s", script="inputs.n", store="v")], inputs=["n"])
+    one, two, three = (environment.start(flow, {"n": n}).wait(check=True) for n in (1, 1, 2))
+    found = one.compare(two.id, three)
+    assert [pair.first is None for pair in found.pairs] == [True, False]
+    assert found.first.row.present.kind == "input"
+    frame = found.frame()
+    assert set(frame["run_b"]) == {two.id, three.id}
+    assert frame[frame["difference"] == "changed"]["answered_b"].tolist()[0] == 2
+
+
+def test_what_is_shown_has_no_secrets_and_no_markup_of_others():
+    environment = Environment(store="memory:")
+    flow = Workflow("w", [Step("s", script="inputs.text", store="v")], inputs=["text", "api_key"])
+    given = [{"text": f"<b>{word}</b> s3cr3t-of-mine", "api_key": "s3cr3t-of-mine"} for word in ("one", "two")]
+    found = environment.compare(*(environment.start(flow, inputs).wait(check=True) for inputs in given))
+    for shown in (repr(found), found._repr_html_(), found.first.text):
+        assert "s3cr3t" not in shown
+    assert "<b>" not in found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()
+
+
+def test_a_page_folds_the_same_and_opens_the_first_difference():
+    world = World(3)
+    page = world.run().compare(world.run(is_changed=True))._repr_html_()
+    assert page.index("First difference") < page.index("<thead>")
+    assert "the same</td>" in page
+    assert "<del" in page
+    assert "<ins" in page
+    assert isinstance(world.run().compare(world.run()), Comparison)
