@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
 from divebook.engine.rules import StandingRule
 from divebook.errors import InterruptError, NotFoundError
+from divebook.execution.annotating import Annotating, annotation
 from divebook.execution.answering import this_person
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.control import Control
@@ -261,9 +262,9 @@ class Executions:
         return self._handle(self._control.cancel(execution_id))
 
     def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
-        """Give an execution tags, whatever its status; return all that it has now.
+        """Give an execution tags, whatever its status; return all that it has now, as far as the log has them.
 
-        They are kept in the store's list, not in the log: exports have those of the start.
+        That is an event of its log, also after its end: see `annotate`.
 
         Raises
         ------
@@ -272,11 +273,55 @@ class Executions:
         ExecutionNotFoundError
             The store has no such execution.
         """
-        return self.store.retag(self.store.resolve(execution_id), add=tags)
+        return self.annotate(execution_id, tags=tags).tags if tags else self.store.record(execution_id).tags
 
     def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
         """Take tags away from an execution, as `tag` gives them; return those that it still has."""
-        return self.store.retag(self.store.resolve(execution_id), remove=tags)
+        return self.annotate(execution_id, untag=tags).tags if tags else self.store.record(execution_id).tags
+
+    def note(self, execution_id: str, text: str) -> None:
+        """Give an execution a note in place of the one that it has; an empty one takes it away. See `annotate`."""
+        self.annotate(execution_id, note=text)
+
+    def label(self, execution_id: str, **labels: Any) -> None:
+        """Give an execution labels: ``label(id, quality="good")``; None takes one away. See `annotate`."""
+        self.annotate(execution_id, labels=labels)
+
+    def annotate(
+        self,
+        execution_id: str,
+        *,
+        tags: Iterable[str] = (),
+        untag: Iterable[str] = (),
+        note: str | None = None,
+        labels: Mapping[str, Any] | None = None,
+        by: str | None = None,
+    ) -> ExecutionRecord:
+        """Say something of an execution, whatever its status, in one event of its log; return what lists show of it.
+
+        The execution goes on as if nothing had been said, and one that has ended stays so. Where another process
+        drives it, that process takes it into the log.
+
+        Parameters
+        ----------
+        by
+            Who says it; by default the user of this process.
+
+        Raises
+        ------
+        SetupError
+            A tag, the note or the name of a label is no text, or nothing is said.
+        UnstorableValueError
+            The value of a label cannot be recorded.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        said = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
+        control, ids = self._control, Ids(self._clock, self._chance)
+        annotating = Annotating(self.store, self._clock, ids, lambda name: control.delivered(control.find(name)))
+        whole_id = self.store.resolve(execution_id)
+        annotating.annotate(whole_id, said)
+        return self.store.record(whole_id)
 
     def recover(self, execution_id: str) -> Execution:
         """Resume an interrupted execution automatically; see `divebook.execution.recovery`.

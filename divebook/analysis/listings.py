@@ -87,7 +87,8 @@ RUN_COLUMNS: Columns = {
     ),
     "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
     "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
-    "note": Column(TEXT, "the note given at its start", "record.note"),
+    "note": Column(TEXT, "what a person wants to remember of it", "record.note"),
+    "labels": Column(ANYTHING, "a dict; None where the log cannot be read", _values("labels")),
     "damage": Column(TEXT, "why its log cannot be read"),
 }
 SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")

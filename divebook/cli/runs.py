@@ -195,15 +195,16 @@ def tag(
 ) -> None:
     """Give an execution tags, or take them away.
 
-    Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are kept in the
-    store, and exports have those of the start.
+    Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are events of
+    its log, also after its end.
     """
-    from divebook.cli.project import existing_store
+    from divebook.cli.project import existing_environment
 
-    logs = existing_store(store)
-    whole_id = logs.resolve(execution_id)
-    now = logs.retag(whole_id, tags or (), remove or ()) if tags or remove else logs.record(whole_id).tags
-    say(", ".join(now) or "no tags", whole_id)
+    environment = existing_environment(store)
+    record = environment.store.record(environment.store.resolve(execution_id))
+    if tags or remove:
+        record = environment.annotate(record.execution_id, tags=tags or (), untag=remove or ())
+    say(", ".join(record.tags) or "no tags", record.execution_id)
 
 
 def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:

@@ -76,7 +76,8 @@ class _Writer:
     def written(self) -> dict[str, Any]:
         """Return it with plain parts, or such as `_plain` makes plain."""
         state, whole = self._state, _differing(self._state, "variables_at")
-        ended = state.last_sequence if state.lifecycle == COMPLETED else 0  # nothing follows that
+        # Nothing follows that but what people say of it.
+        ended = state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
         for name, place in (("inputs", BEGINNING), ("outputs", ended)):
             if name in whole:
                 inside = state.edited_inputs if name == "inputs" else ()

@@ -253,6 +253,17 @@ def _execution_continued(draft: Draft, data: catalog.ExecutionContinuedAsNew) ->
     _leave(draft, data)
 
 
+def _annotated(draft: Draft, data: catalog.ExecutionAnnotated) -> None:
+    if data.message is not None:
+        draft.taken = max(draft.taken, data.message)
+    for name, value in (data.labels or {}).items():
+        if value is not None:
+            draft.labels = draft.labels.set(name, value)
+        elif name in draft.labels:
+            draft.labels = draft.labels.delete(name)
+    draft.annotated_at = draft.last_sequence
+
+
 def _leave(draft: Draft, data: Payload) -> None:
     draft.lifecycle, draft.ended_us = STATUS_AFTER[type(data)], draft.moment
 
@@ -265,6 +276,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionCompleted: _execution_completed,
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,
+    catalog.ExecutionAnnotated: _annotated,
     catalog.ExecutionMoved: _leave,
     catalog.ExecutionContinuedAsNew: _execution_continued,
     catalog.ExecutionPictured: _leave,

@@ -12,7 +12,7 @@ from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question
 
-ANSWER, SIGNAL, REVOCATION = "answer", "signal", "revocation"
+ANSWER, SIGNAL, REVOCATION, ANNOTATION = "answer", "signal", "revocation", "annotation"
 """Kinds of message."""
 EXPIRED = "expired"
 """Key of the payload that claims a question because it has expired. The first claim of a question wins."""
@@ -24,9 +24,9 @@ class Message:
 
     execution_id: str
     kind: str
-    """`ANSWER`, `SIGNAL` or `REVOCATION`."""
+    """`ANSWER`, `SIGNAL`, `REVOCATION` or `ANNOTATION`."""
     key: str
-    """Unique with execution and kind: the question's id, the signal's own id, or that of the rule that is revoked."""
+    """Unique with execution and kind: the question's id, that of the rule that is revoked, or an id of its own."""
     payload: Any
     """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
     source: str
@@ -74,6 +74,9 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
         return
     if message.kind == REVOCATION:
         yield Fact(catalog.ApprovalRuleRevoked(message.key, message.payload["by"], message.number))
+        return
+    if message.kind == ANNOTATION:
+        yield Fact(catalog.ExecutionAnnotated(**{**message.payload, "message": message.number}))
         return
     question = state.interrupts.get(message.key)
     if question is None or not question.is_open:

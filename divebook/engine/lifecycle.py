@@ -21,6 +21,7 @@ from divebook.events.catalog import (
     PICTURE,
     RUNNING,
     WAITING,
+    ExecutionAnnotated,
     ExecutionCancelled,
     ExecutionCompleted,
     ExecutionContinuedAsNew,
@@ -36,7 +37,7 @@ from divebook.events.catalog import (
 Kind: TypeAlias = type[Payload]
 
 _HOLDER = "who drives it"
-_RESUMER = "who resumes it, with a lease of its own"
+_DOER = "who does so, with its own lease"
 _ANEW = "start a new execution to run the workflow again"
 
 
@@ -60,33 +61,41 @@ STANDINGS: tuple[Standing, ...] = (
     Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
     Standing(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _HOLDER),
     Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
-    Standing(COMPLETED, (ExecutionCompleted,), (), "-", way_on=_ANEW),
-    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
-    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed,), _RESUMER, way_on="resume it first"),
-    Standing(MOVED, (ExecutionMoved,), (), "-", way_on="go on with it where its file was imported"),
-    Standing(CONTINUED, (ExecutionContinuedAsNew,), (), "-", way_on="go on with the execution that followed it"),
+    Standing(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _DOER, way_on=_ANEW),
+    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
+    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
+    Standing(
+        MOVED, (ExecutionMoved,), (ExecutionAnnotated,), _DOER, way_on="go on with it where its file was imported"
+    ),
+    Standing(
+        CONTINUED,
+        (ExecutionContinuedAsNew,),
+        (ExecutionAnnotated,),
+        _DOER,
+        way_on="go on with the execution that followed it",
+    ),
     Standing(
         PICTURE,
         (ExecutionPictured,),
-        (),
-        "-",
+        (ExecutionAnnotated,),
+        _DOER,
         way_on="go on with the original, bring that here (divebook export --move), or import the file as an execution "
         "of its own (divebook import --as-fork)",
     ),
 )
 """The whole state machine."""
 
+_ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
 STATUSES = tuple(standing.status for standing in STANDINGS)
 _UNENDED = (PENDING, RUNNING, WAITING)
 TERMINAL = frozenset(STATUSES) - set(_UNENDED)
 """The ends."""
-FINAL = frozenset(standing.status for standing in STANDINGS if standing.allows == ())
-"""The ends that nothing may follow, not even a resumption."""
+FINAL = frozenset(status for status in TERMINAL if ExecutionResumed not in (_ALLOWED[status] or ()))
+"""The ends that no resumption may follow: what a person says of the execution is all that does."""
 STATUS_AFTER: Mapping[Kind, str] = {kind: standing.status for standing in STANDINGS for kind in standing.brought_by}
 """The events that change a status, and to what."""
 WAY_ON: Mapping[str, str] = {standing.status: standing.way_on for standing in STANDINGS if standing.way_on}
 """By each end, what there is to do for a person who wants the execution to go on."""
-_ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
 
 
 def may_follow(status: str, kind: Kind) -> bool:

@@ -207,6 +207,10 @@ class ExecutionState(Timed):
     """Payloads of the signals that no step has taken yet, by name, oldest first."""
     taken: int = 0
     """Number of the last message from the inbox that stands in the log."""
+    labels: Map[str, Any] = EMPTY
+    """What people have said of it, by name."""
+    annotated_at: int = 0
+    """The last event in which somebody said something of it."""
     rules: Map[str, StandingRule] = NO_RULES
     """What people have approved for calls to come, and not revoked, by id."""
 

@@ -692,6 +692,24 @@ class ApprovalRuleAdded(Payload):
     by: str | None = None
 
 
+@_event("execution_annotated")
+@dataclass(frozen=True, slots=True)
+class ExecutionAnnotated(Payload):
+    """What a person says of the execution, at any time, also after its end; nothing that it does depends on it."""
+
+    tags: Sequence[str] | None = None
+    """Tags that it has from now on."""
+    untagged: Sequence[str] | None = None
+    """Tags that it has no more."""
+    note: str | None = None
+    """Its note from now on; empty for none."""
+    labels: Mapping[str, Any] | None = None
+    """Labels by name, in place of those of that name; None takes one away."""
+    by: str | None = None
+    message: int | None = None
+    """Number of the message in the inbox that brought it."""
+
+
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):

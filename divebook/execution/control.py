@@ -228,7 +228,7 @@ class Control:
 
         With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
         """
-        if self._delivered(driver):
+        if self.delivered(driver):
             return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
@@ -239,7 +239,7 @@ class Control:
                     self.store.release(lease)
         return driver
 
-    def _delivered(self, driver: Driver) -> bool:
+    def delivered(self, driver: Driver) -> bool:
         """Hand over what lies in the inbox, if this process drives the execution, or is about to look there itself."""
         if ENGINE.is_current():
             ENGINE.keep(self._desk.mailroom.deliver(driver.id))

@@ -93,6 +93,6 @@ def _offered(error: EditedError) -> Iterator[OfferOutput]:
 
 def _begun(error: EditedError, output: OfferOutput) -> Run:
     run: Run = error.begin(output.chosen)
-    if run.note:
-        tell(run.note)
+    if run.remark:
+        tell(run.remark)
     return run

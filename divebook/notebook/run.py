@@ -52,7 +52,7 @@ class Run(ReadExecution):
         self._answers = answers
         self.shown_in: int | None = None
         """Number of the execution of a cell that shows it already."""
-        self.note = ""
+        self.remark = ""
         """What is said beside it: that it was not run again, say."""
         self.keeps_data: bool | None = None
         """Whether its output carries its data; None as ``DIVEBOOK_NOTEBOOK_DATA`` and the Config say."""
@@ -191,13 +191,23 @@ class Run(ReadExecution):
         return self._environment.store.record(self.id).tags
 
     def tag(self, *tags: str) -> Self:
-        """Give it tags, also once it has ended; `divebook.Environment.tag` says where they are kept."""
+        """Give it tags, also once it has ended; see `divebook.Environment.annotate`."""
         self._environment.tag(self.id, *tags)
         return self
 
     def untag(self, *tags: str) -> Self:
         """Take tags away from it."""
         self._environment.untag(self.id, *tags)
+        return self
+
+    def note(self, text: str) -> Self:
+        """Give it a note in place of the one that it has, also once it has ended; an empty one takes it away."""
+        self._environment.note(self.id, text)
+        return self
+
+    def label(self, **labels: Any) -> Self:
+        """Give it labels, also once it has ended: ``run.label(quality="good")``; None takes one away."""
+        self._environment.label(self.id, **labels)
         return self
 
     # --- how it shows ----------------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ class RunMagics(Magics):
             return self._session.start(workflow, given, **options)
         edited = edited or ("ask" if front_end.shows_widgets else "again")
         run = self._session.start_at(place, workflow, given, anew=arguments.has("new"), edited=edited, **options)
-        if run.note:
-            tell(run.note)
+        if run.remark:
+            tell(run.remark)
         return run
 
 

@@ -220,7 +220,7 @@ class Session:
         options["key"] = None if anew else start_key(environment, workflow, inputs, place, earlier)
         if earlier is None or (earlier.changed and earlier.is_over):
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
-            run.note = "" if run.execution.was_driven else elsewhere_note(run.id)
+            run.remark = "" if run.execution.was_driven else elsewhere_note(run.id)
             return run
         if earlier.changed:
             raise _changed_meanwhile(earlier)
@@ -235,7 +235,7 @@ class Session:
                 return self._go_on_with(Run(execution, environment, answers), earlier)
             begun = environment.fork(edit.execution_id, edit.until, **options) if edit.until else None
             run = Run(begun or environment.start(workflow, inputs, **options), environment, answers)
-            run.note = edit.note(run.id)
+            run.remark = edit.note(run.id)
             return run
 
         if edit is not None and edited == "ask":
@@ -249,15 +249,15 @@ class Session:
             try:
                 run.resume()
             except LeaseHeldError:
-                run.note = elsewhere_note(run.id)
+                run.remark = elsewhere_note(run.id)
                 return run
             except ExecutionError:
                 if run.refresh().status != COMPLETED:  # another kernel has brought it to its end
                     raise
             else:
-                run.note = f"{whose(earlier)} {line.way_on}; --new starts a new run"
-        if not run.note and run.status == COMPLETED:
-            run.note = note_of(run.execution, earlier)
+                run.remark = f"{whose(earlier)} {line.way_on}; --new starts a new run"
+        if not run.remark and run.status == COMPLETED:
+            run.remark = note_of(run.execution, earlier)
         return run
 
     def workflow(self, workflow: Workflow | str | None) -> Workflow:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError
 from divebook.events.catalog import (
+    ExecutionAnnotated,
     ExecutionFailed,
     InterruptExpired,
     InterruptRaised,
@@ -124,6 +125,8 @@ class PreparedBatch:
     """The questions that were asked or settled, and whether they are open then."""
     lease: Lease | None
     """The first lease of a new log, to be had together with it."""
+    annotations: Sequence[ExecutionAnnotated] = ()
+    """What people say of the execution, for its row; not what they have said of one that begins with the batch."""
     packed: dict[bytes, Packed] = field(default_factory=dict)
     """Those of the `blobs` that were packed before the store was locked."""
 
@@ -137,8 +140,12 @@ class PreparedBatch:
         return chain(previous, self.heads, self.payloads)
 
     def check_may_follow(self, status: str) -> None:
-        """Raise `ExecutionEndedError` if the execution has ended and the first event is not one that may follow."""
-        check_may_follow(self.execution_id, status, type(self.records[0].facts[0]))
+        """Raise `ExecutionEndedError` if the execution has ended and an event is not one that may follow."""
+        for record in self.records if status in TERMINAL else ():
+            for fact in record.facts:
+                check_may_follow(self.execution_id, status, type(fact))
+                if type(fact) in STATUS_AFTER:
+                    return  # what comes after that was looked at with it
 
     def fenced(self, current: int) -> FencedError:
         """Return the error for a log whose latest lease is another."""

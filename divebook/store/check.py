@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from divebook.engine.grammar import violations
 from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, SealedError, StoreError
-from divebook.events.catalog import RUNNING, WAITING, ExecutionStarted
+from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionStarted
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.batches import Turn, question_changes, turn_after
@@ -271,8 +271,9 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
     if isinstance(started := events[0].data, ExecutionStarted):
-        for name, by_events in Beginning.of(started)._asdict().items():
-            if name != "tags":  # people change them, and no event says so
+        said = (event.data for event in events if isinstance(event.data, ExecutionAnnotated))
+        for name, by_events in Beginning.of(started).annotated(said)._asdict().items():
+            if name != "tags":  # people once changed them without an event
                 yield from _compared(name, getattr(record, name), by_events)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,8 @@ from divebook.events.catalog import (
     IMPORT,
     PICTURE,
     RUNNING,
+    ApprovalRuleRevoked,
+    ExecutionAnnotated,
     ExecutionMoved,
     ExecutionPictured,
     ExecutionStarted,
@@ -47,6 +50,8 @@ from divebook.store.private import opener
 
 PAGE = 1000
 DAMAGED = "damaged"
+BROUGHT = (InterruptResolved, InterruptExpired, SignalReceived, ApprovalRuleRevoked, ExecutionAnnotated)
+"""Facts that messages may have brought, whose numbers they have then."""
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -280,8 +285,8 @@ def _folded(log: LogFile, events: list[Event]) -> ExecutionState:
 
 
 def _open_end(events: list[Event]) -> list[Event]:
-    """Return the events without what says that the execution goes on elsewhere."""
-    return events[:-1] if isinstance(events[-1].data, ExecutionMoved | ExecutionPictured) else events
+    """Return the events before the one which says that the execution goes on elsewhere."""
+    return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
 
 
 def _pictured(log: LogFile) -> list[Event]:
@@ -296,7 +301,7 @@ def _without_message(event: Event) -> Event:
 
     That of an answer given here may be lower, and would be taken for one that the log has already.
     """
-    if isinstance(event.data, InterruptResolved | InterruptExpired | SignalReceived) and event.data.message is not None:
+    if isinstance(event.data, BROUGHT) and event.data.message is not None:
         return replace(event, data=replace(event.data, message=None))
     return event
 

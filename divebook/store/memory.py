@@ -27,7 +27,7 @@ from divebook.store.log import Refusal, first_sorted
 from divebook.store.memory_log import MemoryLog, head_of
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, RecordFilter
-from divebook.store.summaries import StoredSummary, tags_after
+from divebook.store.summaries import StoredSummary
 from divebook.store.upkeep import StoredLog, StoredRecord
 
 
@@ -102,6 +102,8 @@ class MemoryStore(EventStore):
             log.turn = replace(log.turn, status=batch.status)
         if batch.questions:
             log.questions |= batch.questions
+        if batch.annotations:
+            log.beginning = log.beginning.annotated(batch.annotations)
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease
@@ -263,11 +265,6 @@ class MemoryStore(EventStore):
         with self._lock:
             found = {name: self._logs[name].summary for name in execution_ids if name in self._logs}
         return {name: summary for name, summary in found.items() if summary is not None}
-
-    def _retag(self, execution_id: str, added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
-        log = self._find(execution_id)
-        log.beginning = log.beginning._replace(tags=tags_after(log.beginning.tags, added, removed))
-        return log.beginning.tags
 
     # --- messages ----------------------------------------------------------------------------------------------------
 

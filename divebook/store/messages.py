@@ -11,11 +11,11 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
-from divebook.engine.inbox import ANSWER, REVOCATION, SIGNAL, Message
+from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
 from divebook.events.codec import encode, storable
 from divebook.store.codec import Sealing
 
-KINDS = (ANSWER, SIGNAL, REVOCATION)
+KINDS = (ANSWER, SIGNAL, REVOCATION, ANNOTATION)
 
 
 class Arrivals:

@@ -13,7 +13,7 @@ from typing import Any
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.by_hash import ByHash
-from divebook.events.catalog import ExecutionStarted, Payload
+from divebook.events.catalog import ExecutionAnnotated, ExecutionStarted, Payload
 from divebook.events.codec import SOUND, encode
 from divebook.events.event import check_placed
 from divebook.events.record import Record
@@ -39,7 +39,7 @@ from divebook.store.owner import Owner
 from divebook.store.records import Beginning
 from divebook.store.repeats import LARGE, NOTABLE, spare
 
-_TELLING = frozenset({*QUESTIONS, *STATUS_AFTER})
+_TELLING = frozenset({*QUESTIONS, *STATUS_AFTER, ExecutionAnnotated})
 """Facts that change what a store keeps beside the log."""
 
 
@@ -51,6 +51,7 @@ class _Course:
     beginning: Beginning | None = None
     turn: Turn | None = None
     questions: dict[str, bool] = field(default_factory=dict)
+    annotations: list[ExecutionAnnotated] = field(default_factory=list)
 
     def follow(self, fact: Payload, recorded_at: int) -> None:
         """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
@@ -59,6 +60,8 @@ class _Course:
             check_may_follow(self.execution_id, self.turn.status, kind)
         if kind in QUESTIONS:
             self.questions |= question_changes(fact)
+        if isinstance(fact, ExecutionAnnotated):
+            self.annotations.append(fact)
         if kind in STATUS_AFTER:
             self.turn = turn_after(fact, recorded_at)
             if isinstance(fact, ExecutionStarted):
@@ -86,13 +89,16 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     course, payloads = drafts.course, drafts.payloads
     turn, status = _standing(batch, course.turn)
     blobs = drafts.kept | drafts.spared() if drafts.are_long else drafts.kept
-    beginning = course.beginning
+    beginning, annotations = course.beginning, course.annotations
+    if beginning is not None:
+        beginning, annotations = beginning.annotated(annotations), []
     if drafts.are_long or sealing.codec is not None:
         payloads = list(map(sealing.seal_packed, payloads))
     if sealing.codec is not None:
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
         turn = turn and replace(turn, error=sealing.seal_text(turn.error))
         beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
+        annotations = [replace(said, note=sealing.seal_text(said.note)) if said.note else said for said in annotations]
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
@@ -113,6 +119,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         durability_called(batch.durability),
         course.questions,
         lease,
+        annotations,
     )
 
 

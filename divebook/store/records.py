@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self
 
-from divebook.events.catalog import BOOK, RUN, ExecutionStarted
+from divebook.events.catalog import BOOK, RUN, ExecutionAnnotated, ExecutionStarted
 from divebook.store.durability import Durability
 
 
 class Beginning(NamedTuple):
-    """What an execution began with and keeps for good, as far as lists show it or search for it."""
+    """What an execution began with, as far as lists show it or search for it; tags and note may become others."""
 
     workflow_name: str
     fingerprint: str | None = None
@@ -28,6 +29,15 @@ class Beginning(NamedTuple):
         """Return it as the first event says."""
         facts = {name: getattr(started, name) for name in cls._fields}
         return cls(**{**facts, "origin": started.came_from, "tags": tuple(started.tags or ())})
+
+    def annotated(self, said: Iterable[ExecutionAnnotated]) -> Self:
+        """Return it with the tags and the note that people have given the execution since."""
+        tags, note = self.tags, self.note
+        for fact in said:
+            removed = {*(fact.untagged or ())}
+            tags = tuple(tag for tag in dict.fromkeys([*tags, *(fact.tags or ())]) if tag not in removed)
+            note = note if fact.note is None else fact.note or None
+        return self._replace(tags=tags, note=note)
 
 
 @dataclass(frozen=True, slots=True)

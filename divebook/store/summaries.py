@@ -1,14 +1,14 @@
-"""What lists show of executions beside their lines: cached folds of their logs, and the tags that people give them."""
+"""What lists show of executions beside their lines: cached folds of their logs."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from divebook.errors import CorruptStoreError, SealedError, SetupError
+from divebook.errors import CorruptStoreError, SealedError
 from divebook.store.codec import Sealing
 
 
@@ -47,25 +47,6 @@ class Listing(ABC):
                 found[name] = StoredSummary(sequence, self.sealing.open_packed(data))
         return found
 
-    # --- tags --------------------------------------------------------------------------------------------------------
-
-    def retag(self, execution_id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Give an execution tags, or take them away, whatever its status; return those it has now.
-
-        They stand in its line only: no event says so, and nothing that an execution does depends on its tags.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            There is no such execution.
-        SetupError
-            A tag is no word.
-        """
-        self._check_open()
-        added, removed = [_tag(tag) for tag in add], {_tag(tag) for tag in remove}
-        with self._lock:
-            return self._retag(execution_id, added, removed)
-
     @abstractmethod
     def _check_open(self) -> None: ...
 
@@ -76,18 +57,3 @@ class Listing(ABC):
 
     @abstractmethod
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]: ...
-
-    @abstractmethod
-    def _retag(self, execution_id: str, added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
-        """Change the tags of an execution with `tags_after`; ExecutionNotFoundError if there is none."""
-
-
-def tags_after(tags: Sequence[str], added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
-    """Return tags after a change, each once, in the order in which they were given."""
-    return tuple(tag for tag in dict.fromkeys([*tags, *added]) if tag not in removed)
-
-
-def _tag(given: object) -> str:
-    if not isinstance(given, str) or not given.strip():
-        raise SetupError(f"a tag must be a word, not {given!r}; give it a text such as 'baseline'")
-    return given.strip()

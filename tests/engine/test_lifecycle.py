@@ -19,8 +19,9 @@ def test_only_failed_and_cancelled_executions_can_be_taken_up_again():
     assert resumable == {"failed", "cancelled"}
 
 
-def test_nothing_else_follows_an_end():
-    others = set(catalog.PAYLOADS.values()) - {catalog.ExecutionResumed}
+def test_nothing_else_follows_an_end_but_what_people_say_of_it():
+    assert all(may_follow(status, catalog.ExecutionAnnotated) for status in TERMINAL)
+    others = set(catalog.PAYLOADS.values()) - {catalog.ExecutionResumed, catalog.ExecutionAnnotated}
     assert not [(status, kind) for status in TERMINAL for kind in others if may_follow(status, kind)]
 
 

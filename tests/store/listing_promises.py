@@ -1,9 +1,9 @@
-"""What every store promises about what lists show beside the lines of executions: summaries, and people's tags."""
+"""What every store promises about what lists show beside the lines of executions: summaries, and what people say."""
 
 import pytest
 
-from divebook.errors import ExecutionNotFoundError, SetupError
-from divebook.events.catalog import ExecutionStarted
+from divebook.errors import ExecutionEndedError
+from divebook.events.catalog import ExecutionAnnotated, ExecutionStarted
 from divebook.store.check import check
 from divebook.store.summaries import StoredSummary
 from tests.store.logs import ONE, THREE, TWO, completed, event, failed, log, resumed
@@ -13,51 +13,64 @@ def tagged(*tags):
     return [event(1, ExecutionStarted(workflow_name="greet", tags=tags), path=""), *log(4)[1:]]
 
 
+def said(sequence, **what):
+    return event(sequence, ExecutionAnnotated(**what), path="")
+
+
 class ListingPromises:
     """Part of the suite."""
 
-    # --- tags
+    # --- tags and notes
 
     def test_tags_are_given_and_taken_away_whatever_the_status(self, store):
         store.append(ONE, tagged("first"), 0)
-        assert store.retag(ONE, ["late", "first", "late"]) == ("first", "late")
-        store.append(ONE, [completed(5)], 4)
-        assert store.retag(ONE, ["after"], ["first"]) == ("late", "after")
+        store.append(ONE, [said(5, tags=["late", "first", "late"])], 4)
+        assert store.record(ONE).tags == ("first", "late")
+        store.append(ONE, [completed(6)], 5)
+        store.append(ONE, [said(7, tags=["after"]), said(8, untagged=["first"])], 6)
         assert store.record(ONE).tags == ("late", "after")
         assert [record.tags for record in store.records()] == [("late", "after")]
+        assert check(store).ok
 
     def test_executions_are_found_by_the_tags_they_have_now(self, store):
         for name in (ONE, TWO):
             store.append(name, log(3, name), 0)
-        store.retag(ONE, ["baseline"])
+        store.append(ONE, [said(4, tags=["baseline"])], 3)
         assert [record.execution_id for record in store.records(tag="baseline")] == [ONE]
-        store.retag(ONE, remove=["baseline"])
+        store.append(ONE, [said(5, untagged=["baseline"])], 4)
         assert store.records(tag="baseline") == []
 
     def test_tags_stay_as_the_log_goes_on(self, store):
         store.append(ONE, tagged("first"), 0)
-        store.retag(ONE, ["late"])
-        store.append(ONE, [failed(5)], 4)
-        store.append(ONE, [resumed(6)], 5)
-        store.retag(ONE, ["later"])
-        store.append(ONE, [completed(7)], 6)
+        store.append(ONE, [said(5, tags=["late"]), failed(6)], 4)
+        store.append(ONE, [said(7, tags=["later"])], 6)
+        store.append(ONE, [resumed(8)], 7)
+        store.append(ONE, [completed(9)], 8)
         assert (store.record(ONE).tags, store.record(ONE).status) == (("first", "late", "later"), "completed")
         assert check(store).ok
 
-    def test_tagging_leaves_the_log_as_it_is(self, store):
-        store.append(ONE, tagged("first"), 0)
-        before = store.read(ONE)
-        store.retag(ONE, ["late"], ["first"])
-        assert store.read(ONE) == before
+    def test_what_people_say_after_the_end_wakes_nothing(self, store):
+        store.append(ONE, log(3), 0)
+        store.append(ONE, [completed(4)], 3)
+        before = store.record(ONE)
+        store.append(ONE, [said(5, note="read again", labels={"quality": "good"})], 4)
+        after = store.record(ONE)
+        assert (after.note, after.last_sequence) == ("read again", 5)
+        assert (after.status, after.ended_at, after.wake_at) == (before.status, before.ended_at, before.wake_at)
+        assert store.orphans() == []
+        with pytest.raises(ExecutionEndedError):
+            store.append(ONE, [said(6, note="and on"), resumed(7)], 5)
+        assert store.record(ONE).note == "read again"
+        store.append(ONE, [said(6, note="")], 5)
+        assert store.record(ONE).note is None
         assert check(store).ok
 
-    def test_what_is_no_tag_is_refused(self, store):
-        store.append(ONE, log(3), 0)
-        for wrong in ("", "  ", 7, None):
-            with pytest.raises(SetupError, match="a tag must be a word"):
-                store.retag(ONE, [wrong])
-        with pytest.raises(ExecutionNotFoundError):
-            store.retag(TWO, ["x"])
+    def test_a_log_that_comes_as_a_whole_has_the_tags_of_its_events(self, store):
+        store.append(ONE, [*tagged("first"), said(5, tags=["late"], untagged=["first"], note="n"), completed(6)], 0)
+        assert (store.record(ONE).tags, store.record(ONE).note) == (("late",), "n")
+        assert [record.execution_id for record in store.records(tag="late")] == [ONE]
+        assert store.records(tag="first") == []
+        assert check(store).ok
 
     # --- summaries
 

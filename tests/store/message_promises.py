@@ -124,7 +124,7 @@ class MessagePromises:
 
     def test_a_message_of_no_known_kind_is_an_error(self, store):
         store.append(ONE, log(1), 0)
-        with pytest.raises(ValueError, match="must be answer, signal or revocation, got 'shout'"):
+        with pytest.raises(ValueError, match="must be answer, signal, revocation or annotation, got 'shout'"):
             store.post(replace(answer(), kind="shout"))
 
     def test_a_message_without_a_key_is_an_error(self, store):

@@ -299,9 +299,10 @@ class KeepsTheOldestSummary(MemoryStore):
 
 
 class TagsOnlyWhatRuns(MemoryStore):
-    def _retag(self, execution_id, added, removed):
-        going_on = self._find(execution_id).turn.status not in TERMINAL
-        return super()._retag(execution_id, added if going_on else (), removed if going_on else ())
+    def _extend(self, log, batch):
+        if log.turn.status in TERMINAL:
+            batch.annotations = ()
+        super()._extend(log, batch)
 
 
 class DropsEventsWithTheCheckpoints(MemoryStore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from divebook.store.base import EventStore
@@ -75,9 +75,3 @@ class SqliteListing(EventStore):
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
         with translated(self.location):
             return summaries.load(self._readers.get(), execution_ids)
-
-    def _retag(self, execution_id: str, added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
-        with self._transaction() as cursor:
-            tags = summaries.retag(cursor, self._find(cursor, execution_id), added, removed)
-        self._logs.forget((execution_id,))  # its row is another
-        return tags

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass, field
 
+from divebook.events.codec import decode
 from divebook.events.ids import successor
 from divebook.store.batches import PreparedBatch
 from divebook.store.facts import width_of
 from divebook.store.known_ids import Ids, KnownIds
-from divebook.store.sqlite import messages
+from divebook.store.sqlite import lists, messages
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.reach import NOTED_EVERY, Reach
 from divebook.store.sqlite.rows import Line, line_after
@@ -19,6 +20,7 @@ _NOTE = """
 UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
   checksum = ?, seal = ? WHERE key = ?
 """
+_ANNOTATE = "UPDATE executions SET tags = ?, note = ? WHERE key = ?"
 # What changes with every record. To name a column is to write its indexes anew, whether it changes or not.
 _GROW = "UPDATE executions SET last_sequence = ?, size = ?, checksum = ?, seal = ? WHERE key = ?"
 # As bytes they sort as the texts do; the type is that of the row with the highest one.
@@ -57,7 +59,7 @@ class OpenLog:
         self.reach = Reach(batch.last_sequence, checksum, added, records)
         line = self.line
         is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
-        if is_changed or batch.status not in (None, line.status):
+        if is_changed or batch.annotations or batch.status not in (None, line.status):
             self.write_row(cursor, batch, grown)
         elif grown or records >= NOTED_EVERY:
             self._note_growth(cursor, grown)
@@ -75,6 +77,10 @@ class OpenLog:
         line = line_after(self.line, batch, self.line.size + added + grown)
         status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
         cursor.execute(_NOTE, (*status, checksum, line.seal(), self.key))
+        if batch.annotations:
+            cursor.execute(_ANNOTATE, (line.tags, line.note, self.key))
+            lists.forget_tags(cursor, self.key)
+            lists.note_tags(cursor, self.key, line.created_at, decode(line.tags))
         if line.taken > self.line.taken:
             messages.take(cursor, self.key, line.taken)
         self.line, self.reach = line, Reach(last, checksum)

@@ -161,6 +161,9 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
     if batch.turn is not None:
         status, ended_at, error = batch.turn.status, batch.turn.ended_at, batch.turn.error
     taken = max(line.taken, batch.taken)
+    if batch.annotations:
+        said = _beginning(line).annotated(batch.annotations)
+        line = line._replace(tags=encode(list(said.tags)).decode(), note=said.note)
     return Line(
         line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
     )

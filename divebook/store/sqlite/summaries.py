@@ -1,17 +1,15 @@
-"""What lists show beside the rows of executions: summaries, each with a checksum of its own, and their tags."""
+"""What lists show beside the rows of executions: summaries, each with a checksum of its own."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from divebook.events.codec import decode, encode
+from divebook.events.codec import encode
 from divebook.store.checksums import of_row
-from divebook.store.sqlite import lists
-from divebook.store.sqlite.rows import RECORD, Log, load_line
-from divebook.store.summaries import StoredSummary, tags_after
+from divebook.store.summaries import StoredSummary
 
 _PUT = """
 INSERT INTO summaries (key, sequence, checksum, data) SELECT key, ?, ?, ? FROM executions WHERE id = ?
@@ -22,7 +20,6 @@ SELECT executions.id, sequence, summaries.checksum, data FROM summaries JOIN exe
 WHERE executions.id IN (SELECT value FROM json_each(?))
 """
 _ALL = "SELECT executions.id, sequence, summaries.checksum, data FROM summaries JOIN executions USING (key)"
-_RETAG = "UPDATE executions SET tags = ?, seal = ? WHERE key = ?"
 
 
 def put(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
@@ -45,17 +42,6 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         for row in connection.execute(_ALL)
         if not _is_sound(row)
     ]
-
-
-def retag(cursor: sqlite3.Cursor, log: Log, added: Sequence[str], removed: Collection[str]) -> tuple[str, ...]:
-    """Change the tags in the row of an execution, and under which tags it is found."""
-    line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (log.key,)).fetchone())
-    tags = tags_after(decode(line.tags), added, removed)
-    line = line._replace(tags=encode(list(tags)).decode())
-    cursor.execute(_RETAG, (line.tags, line.seal(), log.key))
-    lists.forget_tags(cursor, log.key)
-    lists.note_tags(cursor, log.key, line.created_at, tags)
-    return tags
 
 
 def _is_sound(row: tuple[Any, ...]) -> bool:
