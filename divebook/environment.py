@@ -29,9 +29,9 @@ from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
 from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
-from divebook.executions import Executions
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
+from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of, started_before
 from divebook.steps.actions import Action, built_in_actions
@@ -47,6 +47,7 @@ from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.surroundings import Surroundings
+from divebook.what_ifs import WhatIfs
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
@@ -59,7 +60,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings, Executions):
+class Environment(Holdings, WhatIfs):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -196,7 +197,8 @@ class Environment(Holdings, Executions):
     def _services(self, control: Control) -> Services:
         answering = control.inbox, control.claim_expired, control.texts
         above = self._executors, self._policy, self.as_written
-        return Services(self._handlers, condition_holds, items_of, *answering, *above)
+        beyond = functools.partial(answers_for, control.store, self._reads_only, self._clock)
+        return Services(self._handlers, condition_holds, items_of, *answering, *above, beyond)
 
     def add_executor(self, name: str, executor: Given) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""

@@ -46,6 +46,7 @@
         │   ├── TimedOutError      a step or a call took longer than its Timeout
         │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
+        ├── UnfaithfulError        an execution does not come to the same again, so that no what-if can be told
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── ServerError            an MCP server cannot be reached, or does not keep to the protocol
@@ -755,4 +756,22 @@ class DivergenceError(ExecutionError):
             f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
             "The recorded result is not used. Put the code back as it was and resume the execution, or start "
             "a new one; put changes into `if await ctx.version(...)` where executions that began before must go on"
+        )
+
+
+class UnfaithfulError(ExecutionError):
+    """An execution that is gone through again unchanged does not come to what its log says.
+
+    Parameters
+    ----------
+    difference
+        The first one, in words.
+    """
+
+    def __init__(self, execution_id: str, difference: str) -> None:
+        self.execution_id, self.difference = execution_id, difference
+        super().__init__(
+            f"unfaithful: gone through again without any change, execution {execution_id} differs from its log, so "
+            f"that a what-if would show nothing; first at {difference}. Look for code that asks clock, chance or the "
+            "world by itself, or for functions that were edited since"
         )

@@ -12,12 +12,14 @@ from divebook.dialects import OWN
 from divebook.dialects.dive import TOOLS
 from divebook.documents import DocumentRepository, Policy
 from divebook.documents.policy import KINDS
+from divebook.engine.operations import TOOL_CALL
 from divebook.errors import (
     AlreadyRegisteredError,
     NotFoundError,
     SetupError,
 )
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.wanted import Wanted
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
@@ -95,6 +97,11 @@ class Outfit:
         Those that come with divebook are made for each agent that names them: `divebook.tools.offered`.
         """
         return {**REGISTERED_TOOLS, **self._tools}
+
+    def _reads_only(self, wanted: Wanted) -> bool:
+        """Return whether a call is one of a tool that is declared to change nothing."""
+        tool = self.tools.get(wanted.parameters.get("tool", "")) if wanted.operation_type == TOOL_CALL else None
+        return tool is not None and tool.hints.read_only is True
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
         """Return the tools that an agent names, in its order.

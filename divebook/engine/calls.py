@@ -57,6 +57,14 @@ def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStar
     return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
 
 
+def _without_a_call(ledger: Ledger, path: PathState) -> Ledger:
+    """Return the ledger once it is known that no model was called, though a call to one had begun."""
+    ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
+    if path.hop is None:
+        return ledger
+    return ledger.with_hop(path.hop, llm_calls=ledger.history[path.hop].llm_calls - 1)
+
+
 def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
     seconds = (data.parameters or {}).get("seconds")
     if not isinstance(seconds, int | float):
@@ -95,7 +103,7 @@ def _ended(
     begun = opened.operations.get(data.operation_id)
     if begun is None:
         raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
-    is_plain = begun.reserved is None and begun.operation_type not in SLEEPS and not data.usage
+    is_plain = begun.reserved is None and begun.operation_type not in SLEEPS and not data.usage and not data.served
     if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
         return begun  # nothing of it is left once its step is over
     if data.usage:
@@ -103,6 +111,8 @@ def _ended(
         draft.usage = draft.usage.plus(data.usage)
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
+    if data.served is not None and begun.operation_type == AGENT_RESPONSE:
+        draft.ledger = _without_a_call(draft.ledger, path)
     ended = begun.ended(draft.last_sequence, status, outcome)
     if data.held:
         draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))

@@ -65,6 +65,7 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.parent = draft.continued_as = None
     draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
+    draft.tools = data.tools
     draft.seed, draft.fingerprint = data.seed or draft.seed, data.fingerprint or draft.fingerprint
     draft.code, draft.model = draft.code if data.code is None else data.code, data.model or draft.model
     draft.identity = draft.identity if data.identity is None else data.identity

@@ -43,6 +43,12 @@ CACHED_RESPONSE = "cached_response"
 AGENT_STEP = "agent_step"
 """What a capability of an agent does, as compaction."""
 
+VERDICT = "approval_verdict"
+"""Keeps what a rule denied."""
+VERSION_DECISION = "version_decision"
+STAGE_ATTEMPT = "stage_attempt"
+"""What an attempt at a stage of a pipeline has spent that failed."""
+
 ENCLOSING = frozenset({AGENT_TURN})
 """Operations that hold others: begun once, entered again after a restart, and never under way by themselves."""
 
@@ -57,8 +63,8 @@ NAMED_BY = {
     SIGNAL_WAIT: "signal",
     TOOL_CALL: "tool",
     TOOL_DISCOVERY: "server",
-    "step_execution": "step",
-    "version_decision": "change_id",
+    STEP_EXECUTION: "step",
+    VERSION_DECISION: "change_id",
 }
 """The parameter that names what is called, by type of operation."""
 

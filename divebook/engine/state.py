@@ -161,6 +161,8 @@ class ExecutionState(Timed):
     """What of it was consumed in the events that it shares with its source; it counts for its bounds only."""
     edited_inputs: tuple[str, ...] = ()
     """The inputs that are not those of the first event, since a fork changed them."""
+    tools: str | None = None
+    """Of a what-if: which actions and tools it may execute; None of any other execution."""
     last_sequence: int = 0
     active: int = 0
     """Paths that have not ended."""

@@ -25,6 +25,8 @@ RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "wha
 BOOK = "book"
 ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
 """What an execution may have come from."""
+LEFT_ALONE = frozenset({BOOK, WHAT_IF, TRIAL})
+"""Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
 
@@ -163,6 +165,8 @@ class ExecutionForked(Payload):
     code: Mapping[str, str] | None = None
     """Digests of its Python functions from now on, where they are not those of its source."""
     model: str | None = None
+    tools: str | None = None
+    """Of a what-if alone: which actions and tools it may execute, ``recorded`` (none), ``read-only`` or ``live``."""
 
     @property
     def parent(self) -> str:
@@ -492,6 +496,9 @@ class OperationCompleted(Payload):
     usage: Mapping[str, int] | None = None
     held: Mapping[str, int] | None = None
     """What an execution that has ended had handed on to others that were under way, as in `OperationStarted`."""
+    served: Mapping[str, Any] | None = None
+    """In a what-if, where the result is from, since the call was not made: ``execution`` and ``sequence`` of another
+    log, or ``blocked``, which says why there is none."""
 
 
 @_event("operation_failed", "operation_id", "operation_type", "error")
@@ -513,7 +520,8 @@ class OperationFailed(Payload):
     trace: str | None = None
     """Where in a person's code it was raised, the innermost call last."""
     held: Mapping[str, int] | None = None
-    """As for `OperationCompleted`."""
+    served: Mapping[str, Any] | None = None
+    """As for `OperationCompleted`, both."""
 
 
 @_event("time_accessed", "accessed_at", "value")
@@ -599,6 +607,8 @@ class InterruptResolved(Payload):
     answered_by: str | None = None
     message: int | None = None
     """Number of the message in the inbox that brought the answer."""
+    served: Mapping[str, Any] | None = None
+    """As for `OperationCompleted`, where nobody was asked."""
 
 
 @_event("interrupt_expired", "interrupt_id")
@@ -609,6 +619,8 @@ class InterruptExpired(Payload):
     interrupt_id: str = ""
     message: int | None = None
     """Number of the message in the inbox that settled that the time was up."""
+    served: Mapping[str, Any] | None = None
+    """As for `InterruptResolved`."""
 
 
 # --- variables and the outside -------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ class Asking:
         wanted = asked._replace(id=self._once.question_id(place))
         if await self._once.look_up_question(place, wanted) is None:
             self._raise(place, wanted, expires_in)
+            settled = None if self._once.beyond is None else self._once.beyond.settled(wanted)
+            if settled is not None:
+                self._once.record(place, settled)
         answered = await self._waits.answer(place.path, wanted.id)
         if answered.status == EXPIRED and answered.response is None:
             raise InterruptExpiredError(answered.id, answered.question)

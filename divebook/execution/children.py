@@ -20,9 +20,10 @@ from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, 
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionResumed
 from divebook.execution.clock import Chance, Ids
-from divebook.execution.once import Once, Wanted
+from divebook.execution.once import Once
 from divebook.execution.strands import GoesOnElsewhere
 from divebook.execution.waits import Waits
+from divebook.execution.wanted import Wanted
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
 

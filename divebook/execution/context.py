@@ -16,11 +16,11 @@ from divebook.execution.attempts import has_one_attempt, retried
 from divebook.execution.children import BeginSuccessor, DriveChild, succeeded_by, successor_of
 from divebook.execution.enclosing import Body
 from divebook.execution.executors import Executors
-from divebook.execution.once import Wanted
 from divebook.execution.recorded_chance import recorded_bits, recorded_now
 from divebook.execution.recorder import Call, Recorder
 from divebook.execution.strands import Strands
 from divebook.execution.time_limit import TimeLimit
+from divebook.execution.wanted import Wanted
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
 from divebook.workflow.definition import Workflow
@@ -52,6 +52,8 @@ class StepContext:
         Names that exist only for this item (`As`).
     executors
         Where functions run.
+    beyond
+        What answers in place of the world, of a what-if: nothing it does outside its log is to remain.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class StepContext:
         self.attempt, self.iteration_index = attempt, iteration_index
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
-        self._recorder, self.approving = recorder, recorder.approving
+        self._recorder, self.approving, self.beyond = recorder, recorder.approving, recorder.once.beyond
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""

@@ -381,7 +381,7 @@ class Control:
         """Return the executions that have something to do and that no living process drives, newest first."""
         found = {record.execution_id: record for record in self.store.orphans()}
         left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
-        unended = [record for record in left if record.status not in TERMINAL]
+        unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
         return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
 
     def close(self) -> None:

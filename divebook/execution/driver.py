@@ -295,7 +295,8 @@ class Driver(KnownExecution):
 
     async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
         desk = self._present_desk()
-        runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given)
+        beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
+        runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
         self._pass_on()
         desk.keeper.keep(held)
         try:

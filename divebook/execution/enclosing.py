@@ -16,7 +16,8 @@ from divebook.engine.retries import names_of
 from divebook.events.codec import storable
 from divebook.execution.containment import contained
 from divebook.execution.error_texts import clean_text
-from divebook.execution.once import Once, Wanted
+from divebook.execution.once import Once
+from divebook.execution.wanted import Wanted
 
 Body: TypeAlias = Callable[[str], Awaitable[Any]]
 """Does what an operation holds; is given the id of that operation."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from divebook.errors import SetupError
 from divebook.events import Event
-from divebook.events.catalog import InterruptRaised
+from divebook.events.catalog import InterruptRaised, InterruptResolved
 from divebook.events.codec import encode
 from divebook.execution.addresses import Addresses, are_addresses
 from divebook.text.logs import logger
@@ -55,9 +55,10 @@ class Notices:
         self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Hear of events that were written."""
+        """Hear of events that were written; of a question that was answered with them nobody needs to know."""
+        settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
-            if isinstance(event.data, InterruptRaised):
+            if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:
                 told = {"execution_id": execution_id, "path": event.path, "step": event.step, **event.data.to_data()}
                 self._executor.submit(self._tell, told)
 

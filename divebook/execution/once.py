@@ -6,24 +6,33 @@ compared whenever its place is met again, and then one rule holds for each thing
 - finished: its recorded result is returned;
 - failed: its recorded error is raised, also where it would succeed by now;
 - begun: it goes on as its kind says (a timer waits for what is left, a call that may have taken effect is asked about);
-- not there: it is carried out.
+- not there: it is carried out, or what `divebook.execution.beyond` says.
 
 `tests/execution/test_once.py` tries each of these with every kind of operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-from divebook.engine.operations import EVENT_EMITTED, Place, Reserved, Setting, operation_kind, operation_name
+from divebook.engine.operations import (
+    EVENT_EMITTED,
+    SIGNAL_WAIT,
+    Place,
+    Reserved,
+    Setting,
+    operation_kind,
+    operation_name,
+)
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import COMPLETED, FAILED, PENDING, RUNNING
 from divebook.errors import DivergenceError, OperationError
 from divebook.events import catalog
-from divebook.events.codec import canonical_hash, checked, short_hash
+from divebook.events.codec import canonical_hash, checked
 from divebook.events.values import normalize
+from divebook.execution.beyond import PLAIN, Beside, Beyond, Served, Unserved
 from divebook.execution.divergence import (
     call_diverged,
     kind_diverged,
@@ -35,30 +44,8 @@ from divebook.execution.journal import Journal
 from divebook.execution.raised import error_from, facts_of
 from divebook.execution.strands import Suspended
 from divebook.execution.tracing import trace_of
+from divebook.execution.wanted import Wanted
 from divebook.questions import Question
-
-
-class Wanted(NamedTuple):
-    """The operation that code wants at a place: what is compared with the log."""
-
-    place: Place
-    operation_id: str
-    """That of the place."""
-    operation_type: str
-    parameters: Any
-    """In the form in which the log holds them."""
-    digest: str
-
-    @staticmethod
-    def of(place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
-        """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
-        plain = normalize(parameters, "parameters", known)
-        digest = short_hash(plain, "parameters")
-        return tuple.__new__(Wanted, (place, place.operation_id, operation_type, plain, digest))
-
-    def __str__(self) -> str:
-        return operation_text(self.operation_type, self.parameters)
-
 
 CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 """Carries out an operation that is not in the log (None), or has begun there."""
@@ -67,8 +54,8 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 class Once:
     """The operations of one execution in its log: looked up, begun, ended."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, journal: Journal, beyond: Beyond | None = None) -> None:
+        self.journal, self.beyond = journal, beyond
         self._met: set[str] = set()
         """Ids of the operations and questions that code has asked for in this process."""
         self.diverged: dict[str, DivergenceError] = {}
@@ -93,7 +80,7 @@ class Once:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def run(self, wanted: Wanted, carry_out: CarryOut) -> Coroutine[Any, Any, Any]:
+    def run(self, wanted: Wanted, carry_out: CarryOut, beside: Beside = PLAIN) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of an operation, or carries it out.
 
         Raises
@@ -107,14 +94,47 @@ class Once:
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._known(wanted)
         if record is None:
-            return carry_out(None)
+            return carry_out(None) if self.beyond is None else self._answered(self.beyond, wanted, carry_out, beside)
         if _differs(record, wanted):
             return self._diverge(record, wanted)
         return carry_out(record) if record.status == RUNNING else self._recorded(wanted.place, record)
 
+    async def _answered(self, beyond: Beyond, wanted: Wanted, carry_out: CarryOut, beside: Beside) -> Any:
+        """Do with an operation that the log does not have what a policy says; return its result."""
+        match beyond.answer(wanted, beside):
+            case Unserved.REST:
+                raise Suspended
+            case Served(end, told):
+                return self._serve(wanted, beside, end, told)
+        return await carry_out(None)
+
+    def _serve(
+        self,
+        wanted: Wanted,
+        beside: Beside,
+        end: catalog.OperationCompleted | catalog.OperationFailed,
+        told: Mapping[str, Any] | None,
+    ) -> Any:
+        """Record an operation with an end that it did not come to here; nothing is awaited between the two."""
+        place, operation_id, operation_type, parameters, _ = wanted
+        begun = self.begin(wanted, None, beside.setting, beside.within)
+        if isinstance(end, catalog.OperationFailed):
+            failed = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
+            self.record(place, replace(failed, held=None, served=told))
+            names = tuple(end.error_names or ())
+            raise self.failing(place, begun._replace(error=end.error, error_names=names, raised=end.raised))
+        if operation_type == SIGNAL_WAIT and parameters["signal"] not in self.journal.state.signals:
+            self.record(
+                place, catalog.SignalReceived(parameters["signal"], end.result)
+            )  # else none is there to be taken
+        self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=told))
+        if beside.noted is not None:
+            self.record(place, beside.noted(end.result))
+        return end.result
+
     async def _recorded(self, place: Place, record: OperationRecord) -> Any:
         if record.status == FAILED:
-            raise self._failing(place, record)
+            raise self.failing(place, record)
         return record.result
 
     async def _diverge(self, record: OperationRecord, wanted: Wanted) -> NoReturn:
@@ -331,9 +351,9 @@ class Once:
         if raised is not None:
             failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)
-        return self._failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
+        return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
-    def _failing(self, place: Place, record: OperationRecord) -> OperationError:
+    def failing(self, place: Place, record: OperationRecord) -> OperationError:
         """Return the error of a recorded failure, and note that it was raised; see `failures_behind`."""
         self._latest[place.path] = record.operation_id
         return error_from(record)

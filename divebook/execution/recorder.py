@@ -17,6 +17,7 @@ from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy, Approving
 from divebook.execution.asking import Asking
+from divebook.execution.beyond import Beside, Beyond
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
 from divebook.execution.clock import Chance
@@ -24,11 +25,12 @@ from divebook.execution.containment import contained
 from divebook.execution.enclosing import Body, entered
 from divebook.execution.error_texts import clean_failure, clean_text
 from divebook.execution.journal import Journal
-from divebook.execution.once import Once, Wanted
+from divebook.execution.once import Once
 from divebook.execution.outcomes import UnknownOutcomes
 from divebook.execution.signals import Signals
 from divebook.execution.streaming import TextStreams
 from divebook.execution.waits import Waits
+from divebook.execution.wanted import Wanted
 
 
 class Call(NamedTuple):
@@ -58,9 +60,16 @@ class Call(NamedTuple):
 class Recorder:
     """The operations of one execution; made on the loop on which they run."""
 
-    def __init__(self, journal: Journal, chance: Chance, texts: TextStreams, policy: ApprovalPolicy) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        chance: Chance,
+        texts: TextStreams,
+        policy: ApprovalPolicy,
+        beyond: Beyond | None = None,
+    ) -> None:
         self.journal, self.chance, self.loop = journal, chance, asyncio.get_running_loop()
-        self.once, self.waits = Once(journal), Waits(journal)
+        self.once, self.waits = Once(journal, beyond), Waits(journal)
         self.signals = Signals(self.once, self.waits)
         self.children = Children(self.once, self.waits, chance)
         self.asking = Asking(self.once, self.waits)
@@ -88,7 +97,10 @@ class Recorder:
                 return self._settled(wanted, call, record)
             return self._begun(wanted, call)
 
-        return self.once.run(wanted, carry_out)
+        if self.once.beyond is None:
+            return self.once.run(wanted, carry_out)
+        beside = Beside(call.setting, call.within, call.noted, call.done, call.repeatable)
+        return self.once.run(wanted, carry_out, beside)
 
     async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
@@ -142,7 +154,7 @@ class Recorder:
                 record = self.once.begin(wanted, None, setting, within)
             return await entered(self.once, self.loop, wanted, record, body)
 
-        return self.once.run(wanted, carry_out)
+        return self.once.run(wanted, carry_out, Beside(setting, within))
 
     def _streamed(
         self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall

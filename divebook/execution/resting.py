@@ -14,8 +14,10 @@ from typing import Protocol
 
 from divebook.engine.state import ExecutionState
 from divebook.execution.apart import Apart
+from divebook.execution.beyond import Beyond
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
+from divebook.execution.recorder import Recorder
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.workflow.definition import Workflow
@@ -104,15 +106,16 @@ class AtRest:
         """The function and the agent of its one step, when its code began."""
         self._unwinding: list[Apart] = []
 
-    def begin(self, workflow: Workflow, journal: Journal, given: Given) -> Runner:
+    def begin(self, workflow: Workflow, journal: Journal, given: Given, beyond: Beyond | None = None) -> Runner:
         """Return a runner, whose code may stand still later if it is a function, or one agent at work.
 
-        Of other steps few are replayed.
+        Of other steps few are replayed. `beyond` answers in place of the world.
         """
         self._made_of = _made_of(workflow, given)
         may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
-        workflow = given.services.as_written(workflow)
-        return Runner(journal, workflow, given.services, given.chance, may_stay=may_stay)
+        services = given.services
+        recorder = Recorder(journal, given.chance, services.texts, services.policy, beyond)
+        return Runner(recorder, services.as_written(workflow), services, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
         """Keep the code of a runner where it stands, unless its log could not be written."""

@@ -18,11 +18,9 @@ from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.execution.alarms import Alarms
 from divebook.execution.apart import Apart
-from divebook.execution.clock import Chance
 from divebook.execution.definition_places import definition_place
 from divebook.execution.groups import Group, after_start
 from divebook.execution.iterations import Outcome
-from divebook.execution.journal import Journal
 from divebook.execution.raised import OwnFacts, fault_of, own_facts
 from divebook.execution.recorder import Recorder
 from divebook.execution.step_run import Services, StepRun
@@ -39,14 +37,11 @@ class Runner:
         Whether the code of its one path stays where it waits when `run` returns, for another `run`; else it is let go.
     """
 
-    def __init__(
-        self, journal: Journal, workflow: Workflow, services: Services, chance: Chance, *, may_stay: bool = False
-    ) -> None:
-        self.journal, self.workflow = journal, workflow
-        self._services = services
-        self._recorder = Recorder(journal, chance, services.texts, services.policy)
+    def __init__(self, recorder: Recorder, workflow: Workflow, services: Services, *, may_stay: bool = False) -> None:
+        self.journal, self.workflow = recorder.journal, workflow
+        self._services, self._recorder = services, recorder
         self._group = Group()
-        self._alarms = Alarms(journal, self._group, self, services.claim_expired)
+        self._alarms = Alarms(self.journal, self._group, self, services.claim_expired)
         self._recorder.waits.idle = self._note_idle
         self._apart = Apart() if may_stay else None
         self._still: Strands | None = None

@@ -14,8 +14,10 @@ from divebook.engine.retries import names_of
 from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
-from divebook.execution.once import Once, Wanted
+from divebook.execution.beyond import Beside
+from divebook.execution.once import Once
 from divebook.execution.waits import Waits
+from divebook.execution.wanted import Wanted
 from divebook.text.durations import parse_duration
 
 MICROSECONDS = 1_000_000
@@ -55,7 +57,7 @@ class Signals:
             await self._let_pass(begun.started_at, seconds)
             self._once.complete(place, begun)
 
-        await self._once.run(wanted, carry_out)
+        await self._once.run(wanted, carry_out, Beside(within=holder))
 
     async def _let_pass(self, started_at: int, seconds: float) -> None:
         clock = self._once.journal.clock

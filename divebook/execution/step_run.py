@@ -14,6 +14,7 @@ from divebook.errors import ScriptError, StepError
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy
 from divebook.execution.attempts import has_one_attempt, retried
+from divebook.execution.beyond import FindBeyond, nothing_beyond
 from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
 from divebook.execution.executors import Executors
@@ -57,6 +58,8 @@ class Services:
     """What is said of calls that need a person's yes."""
     as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
     """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
+    beyond: FindBeyond = nothing_beyond
+    """Finds what answers a what-if in place of the world."""
 
     def hands_of(self, step: Step) -> object | None:
         """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.

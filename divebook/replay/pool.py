@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, SIGNAL_WAIT
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, CHILD_WORKFLOW, SIGNAL_WAIT
 from divebook.events import catalog
 from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
@@ -20,6 +20,7 @@ from divebook.events.event import Event
 End: TypeAlias = (
     catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
 )
+REQUESTS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE})
 QUESTION = "question"
 """Stands for the type of an operation where it is a person who is asked."""
 Asked: TypeAlias = tuple[str, str]
@@ -31,19 +32,19 @@ _WHOLE = 2**53
 """Up to here a float holds every whole number."""
 
 
-def asked_of(operation_type: str, parameters: Any, setting_hash: str | None = None) -> Asked:
+def asked_of(operation_type: str, parameters: Any, setting: Any = None) -> Asked:
     """Return what an operation asks for, as far as another one may be answered with the same.
 
     A child is the same whatever its id, a wait for a signal however long it is; a request to a model is another one
-    where its instructions, tools or output are.
+    where what it is made with is: model, instructions, tools. Whether its answer was kept from before is the same.
     """
     told = parameters
     if operation_type == CHILD_WORKFLOW:
         told = {name: value for name, value in parameters.items() if name != "signal"}
     elif operation_type == SIGNAL_WAIT:
         told = parameters["signal"]
-    elif operation_type == AGENT_RESPONSE:
-        told = [parameters, setting_hash]
+    elif operation_type in REQUESTS:
+        told, operation_type = [parameters, setting], AGENT_RESPONSE
     return operation_type, canonical_hash(_canonical(told))
 
 
@@ -72,9 +73,11 @@ class RecordedEnd(NamedTuple):
     sequence: int
     """Number of the event that says so."""
     data: End
+    within: int | None = None
+    """Number of the event with which the operation began that held the call."""
 
 
-class Pool:
+class RecordedEnds:
     """The ends that a log has behind one of its events, each to be given out once.
 
     Of a place that has several, since its call was made again after a resumption, only the last one counts.
@@ -97,23 +100,26 @@ class Pool:
         for end in self._by_sequence.values():
             self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
 
-    def take(self, place: str, asked: Asked) -> RecordedEnd | None:
-        """Return the end that answers what is asked at a place, and give it out no more; None if there is none."""
-        equal = self._by_asked.get(asked)
-        if not equal:
-            return None
-        return self._taken(equal.get(place) or next(iter(equal.values())))
+    def take(self, place: str, asked: Asked, within: int | None = None) -> RecordedEnd | None:
+        """Return the end that answers what is asked at a place, and give it out no more; None if there is none.
+
+        With `within` only one that was held by the operation that began with that event.
+        """
+        equal: Mapping[str, RecordedEnd] = self._by_asked.get(asked, {})
+        own = equal.get(place)
+        if own is None or within not in (None, own.within):
+            own = next((end for end in equal.values() if within in (None, end.within)), None)
+        return None if own is None else self._taken(own)
 
     def take_at(self, place: str, asked: Asked) -> RecordedEnd | None:
         """Return the end that answers what is asked at a place if it stands there, and give it out no more."""
         found = self._by_place.get(place)
         return self._taken(found) if found is not None and found.asked == asked else None
 
-    def use(self, sequence: int) -> None:
-        """Give out no more what an event says: somebody was answered with it before."""
+    def use(self, sequence: int) -> RecordedEnd | None:
+        """Give out no more what an event says, with which somebody was answered before; return it if it was left."""
         found = self._by_sequence.get(sequence)
-        if found is not None:
-            self._taken(found)
+        return None if found is None else self._taken(found)
 
     def left(self) -> list[RecordedEnd]:
         """Return what was given to nobody, the oldest first."""
@@ -127,20 +133,22 @@ class Pool:
 def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
     """Yield the ends behind an event, in the order in which what they end was asked for."""
     asked: dict[str, Asked] = {}
+    within: dict[str, int | None] = {}
     ends: dict[str, RecordedEnd] = {}
     signals: dict[str, deque[RecordedEnd]] = {}
     for event in events:
         match event.data:
             case catalog.OperationStarted() as data:
-                own = asked_of(data.operation_type, data.parameters or {}, data.setting_hash)
-                asked[data.operation_id] = own
+                own = asked_of(data.operation_type, data.parameters or {}, data.setting)
+                asked[data.operation_id], within[data.operation_id] = own, data.within
             case catalog.InterruptRaised() as data:
                 own = question_asked(data.kind, data.question, data.message, data.data, data.schema)
                 asked[data.interrupt_id] = own
             case catalog.SignalReceived() as data:
                 signals.setdefault(data.signal_type, deque()).append(_signal(data, event.sequence))
             case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in asked:
-                ends[data.operation_id] = RecordedEnd(data.operation_id, asked[data.operation_id], event.sequence, data)
+                place = data.operation_id
+                ends[place] = RecordedEnd(place, asked[place], event.sequence, data, within[place])
                 _take_signal(signals, asked[data.operation_id], data)
             case catalog.InterruptResolved() | catalog.InterruptExpired() as data if data.interrupt_id in asked:
                 ends[data.interrupt_id] = RecordedEnd(data.interrupt_id, asked[data.interrupt_id], event.sequence, data)

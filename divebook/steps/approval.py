@@ -13,6 +13,7 @@ from typing import Any
 
 from divebook.engine.approvals import BY_PERSON, BY_RULE, Approved, Denied, ToolCall, Verdict
 from divebook.engine.cards import schema_of_answer, shown_on_card
+from divebook.engine.operations import VERDICT
 from divebook.errors import ApprovalDeniedError, DefinitionError
 from divebook.events.values import normalize
 from divebook.execution.context import StepContext
@@ -20,9 +21,6 @@ from divebook.questions import Question
 from divebook.questions.kinds import CONFIRMATION
 from divebook.workflow.approvals import ASK, DENY
 from divebook.workflow.json_schemas import require_schema
-
-VERDICT = "approval_verdict"
-"""Type of the operation that keeps what a rule denied."""
 
 
 async def approve(
@@ -91,7 +89,8 @@ async def _answered(
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
             return await denied(verdict)
-    await context.approving.keep(question)
+    if context.beyond is None:
+        await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
 
 

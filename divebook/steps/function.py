@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from divebook.agents.turn import Answer, Assignment
+from divebook.engine.operations import VERSION_DECISION
 from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
 from divebook.events import catalog
 from divebook.events.codec import checked
@@ -26,7 +27,6 @@ from divebook.steps.tasks import Tasks
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.json_schemas import instance_of, schema_of
 
-VERSION_DECISION = "version_decision"
 RANDOM_BITS = 53
 
 

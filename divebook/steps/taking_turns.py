@@ -73,7 +73,7 @@ async def take_turn(
         if not taking.has_run:
             for spent in _spent_in(context, context.record_of(key)):
                 count_spent(spent)
-    if asked.thread is not None:
+    if asked.thread is not None and context.beyond is None:
         await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
 
@@ -145,6 +145,8 @@ async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key:
         is_again = record is not None and record.status == PENDING
         share = above.share(ASSIGN_WORK, known.get(SHARE), is_again=is_again)
         made_with |= {} if share is None else {SHARE: share}
+    if record is None and context.beyond is not None:
+        known = context.beyond.setting_of(context.place(key).operation_id)
     if isinstance(agent.model, ScriptedModel) and not agent.model.is_texts:
         made_with["script"] = agent.model.turn(run_id_of(context, key), known.get("script"))
     if asked.thread is not None:

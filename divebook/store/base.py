@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Self
 
 from divebook.errors import StoreClosedError
-from divebook.events.catalog import BOOK
+from divebook.events.catalog import LEFT_ALONE
 from divebook.store.checkpoints import Checkpoints
 from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
@@ -67,7 +67,7 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Listin
         before it had come to rest.
         """
         self._check_open()
-        return [self._opened(record) for record in self._orphans(self._moment(now)) if record.origin != BOOK]
+        return [self._opened(record) for record in self._orphans(self._moment(now)) if record.origin not in LEFT_ALONE]
 
     # --- listening and closing ---------------------------------------------------------------------------------------
 

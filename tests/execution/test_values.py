@@ -18,7 +18,7 @@ from divebook.engine.evolve import fold
 from divebook.engine.operations import Place
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
-from divebook.execution.once import Wanted
+from divebook.execution.wanted import Wanted
 from divebook.notebook.run import Run
 from divebook.steps.actions import Action
 from divebook.steps.evaluation import filled

@@ -4,7 +4,7 @@ import itertools
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.events import Event, catalog
-from divebook.replay.pool import Pool, asked_of
+from divebook.replay.pool import RecordedEnds, asked_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.policies import Retry
@@ -46,7 +46,7 @@ def three_equal_calls():
 
 
 def test_equal_calls_with_different_results_are_answered_in_order():
-    pool = Pool("source", three_equal_calls())
+    pool = RecordedEnds("source", three_equal_calls())
     taken = [pool.take(f"elsewhere-{number}", action({"value": 1})).data.result for number in range(3)]
     assert taken == [1, 2, 3]
     assert pool.take("elsewhere", action({"value": 1})) is None
@@ -55,9 +55,9 @@ def test_equal_calls_with_different_results_are_answered_in_order():
 def test_a_call_at_the_same_place_has_its_own_result_whoever_asks_first():
     events = three_equal_calls()
     one, two, three = places(events)
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     assert [pool.take(place, action({"value": 1})).data.result for place in (three, two, one)] == [3, 2, 1]
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     assert pool.take("elsewhere", action({"value": 1})).data.result == 1
     assert pool.take(one, action({"value": 1})).data.result == 2, "its own was given away: the oldest that is left"
 
@@ -66,15 +66,15 @@ def test_what_ends_before_the_fork_is_not_given_out_and_what_only_began_before_i
     events = three_equal_calls()
     ends = [event.sequence for event in events if isinstance(event.data, catalog.OperationCompleted)]
     begins = [event.sequence for event in events if isinstance(event.data, catalog.OperationStarted)]
-    assert [end.data.result for end in Pool("source", events, ends[0]).left()] == [2, 3]
-    assert [end.data.result for end in Pool("source", events, begins[1]).left()] == [2, 3]
+    assert [end.data.result for end in RecordedEnds("source", events, ends[0]).left()] == [2, 3]
+    assert [end.data.result for end in RecordedEnds("source", events, begins[1]).left()] == [2, 3]
 
 
 def test_what_was_used_before_is_not_given_out_again():
     events = three_equal_calls()
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     used = pool.take("elsewhere", action({"value": 1})).sequence
-    again = Pool("source", events)
+    again = RecordedEnds("source", events)
     again.use(used)
     again.use(used)
     assert again.take("elsewhere", action({"value": 1})).data.result == 2
@@ -110,7 +110,7 @@ def test_items_of_a_list_that_has_changed_find_their_results_by_their_arguments(
     step = Step("a", action="count", parameters={"value": "$(item)"}, each=each, store="l")
     _, events = run(Workflow("w", [step]), Counting())
     first, second, third = places(events)
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     found = [pool.take(place, action({"value": value})) for place, value in ((first, 20), (second, 30), (third, 40))]
     assert [end and end.data.result for end in found] == [2, 3, None]
     assert [end.data.result for end in pool.left()] == [1]
@@ -121,7 +121,7 @@ def test_a_failure_is_given_out_as_one_and_the_retry_finds_the_success_behind_it
     steps = [Step("a", action="count", parameters={"value": 1}, retry=retry, store="x")]
     status, events = run(Workflow("w", steps), Counting(failures=2))
     assert status == "completed"
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     given = [pool.take(f"elsewhere-{attempt}", action({"value": 1})).data for attempt in range(3)]
     assert [type(data).__name__ for data in given] == ["OperationFailed", "OperationFailed", "OperationCompleted"]
     assert given[-1].result == 3
@@ -135,7 +135,7 @@ def test_of_a_call_that_was_made_again_after_a_resumption_only_the_last_end_coun
         assert execution.status == "failed"
         execution = world.resume(execution.id).wait(10)
         events = execution.history()
-    (left,) = Pool("source", events).left()
+    (left,) = RecordedEnds("source", events).left()
     assert left.data.result == 2
 
 
@@ -150,7 +150,7 @@ def test_signals_that_nobody_took_are_given_out_after_those_that_were_taken():
         event(3, catalog.OperationStarted("op_1", "signal_wait", {"signal": "go", "seconds": None})),
         event(4, catalog.OperationCompleted("op_1", "signal_wait", result="first")),
     ]
-    pool = Pool("source", events)
+    pool = RecordedEnds("source", events)
     wait = asked_of("signal_wait", {"signal": "go", "seconds": 3})
     assert [pool.take("elsewhere", wait).data.result for _ in range(2)] == ["first", "second"]
     assert pool.take("elsewhere", wait) is None

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from divebook.engine.operations import STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
@@ -22,8 +23,6 @@ from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial, policy_of
 from divebook.pipeline.stages.work import Work
 
 PROCESSING_ERROR = "ProcessingError"
-STAGE_ATTEMPT = "stage_attempt"
-"""What an attempt that failed has spent."""
 
 
 @dataclass(slots=True)

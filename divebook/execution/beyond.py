@@ -1,0 +1,89 @@
+"""What happens to an operation of which the log has nothing: it is carried out, unless a policy says otherwise.
+
+A policy answers without the world: with what another log has, with nothing at all, or not yet. It is asked by
+`divebook.execution.once` alone, and only where the log ends; an execution without one pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+
+from divebook.engine.operations import Setting
+from divebook.errors import ExecutionError
+from divebook.events import catalog
+from divebook.execution.wanted import Wanted
+from divebook.questions import Question
+
+if TYPE_CHECKING:
+    from divebook.engine.state import ExecutionState
+    from divebook.execution.store_calls import StoreCalls
+
+
+class Beside(NamedTuple):
+    """What is said of an operation besides what it asks for."""
+
+    setting: Setting | None = None
+    """What it is made with that is only kept."""
+    within: str | None = None
+    """Id of the operation that holds it."""
+    noted: Callable[[Any], catalog.Payload] | None = None
+    """What the log is to say besides, once it has a result."""
+    done: Callable[[Any], Any] | None = None
+    """Makes of what is said in place of a result what the call would have returned."""
+    repeatable: bool = False
+    """Whether making it twice does no harm."""
+
+
+PLAIN = Beside()
+
+
+class Unserved(Enum):
+    """What is done with an operation that is not answered."""
+
+    LIVE = "live"
+    """It is carried out."""
+    REST = "rest"
+    """Its code rests here: what comes after it is not known."""
+
+
+class Served(NamedTuple):
+    """The end of an operation that is recorded in place of carrying it out."""
+
+    end: catalog.OperationCompleted | catalog.OperationFailed
+    """Its result or error."""
+    told: Mapping[str, Any] | None = None
+    """Where that is from, as the field `served` of the event says it."""
+
+
+Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
+
+
+class Beyond(Protocol):
+    """Answers what the log of one execution does not have; called on the engine's loop, and not to wait there."""
+
+    def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
+        """Return what becomes of an operation."""
+
+    def settled(self, asked: Question) -> Settled | None:
+        """Return the answer to a question, under its id; None if a person is to be asked."""
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return what an operation that is to begin was made with elsewhere; nothing if that is not known."""
+
+
+FindBeyond: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[Beyond | None]"]
+"""Returns what answers an execution that is a what-if."""
+
+
+async def nothing_beyond(state: ExecutionState, calls: StoreCalls) -> NoReturn:
+    """Refuse to go on: who drives an execution here knows no other log to answer it from.
+
+    Raises
+    ------
+    ExecutionError
+        Always: without that its calls would be made.
+    """
+    del calls
+    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")

@@ -1,0 +1,241 @@
+"""How a what-if answers what its log does not have: from the log of its source, and from the world as little as may be.
+
+In this order: with a recorded end of the same call (`divebook.replay.pool`); by its kind, since scripts are computed,
+sleeps skipped, and clock and chance go on from those of the source; a model is asked; what else reaches outside is not
+executed, unless the what-if says that it may. What was given out stands in the what-if's own log, so that one that was
+killed goes on where it was (test_a_what_if_that_is_killed_anywhere_comes_to_the_same).
+
+A later request of an agent says only what is new in it. So it is answered from the same turn of the source as the
+requests before it, and once anything in a turn came from elsewhere, models are asked in that turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from divebook.engine.operations import (
+    AGENT_STEP,
+    CHILD_WORKFLOW,
+    DOCUMENT_READ,
+    DYNAMIC_CONTENT,
+    ENCLOSING,
+    RANDOM_GENERATION,
+    SCRIPT_EXECUTION,
+    SIGNAL_WAIT,
+    STAGE_ATTEMPT,
+    TIME_ACCESS,
+    TIMER,
+    TOOL_CALL,
+    VERDICT,
+    VERSION_DECISION,
+)
+from divebook.events import catalog
+from divebook.events.event import Event
+from divebook.events.values import normalize
+from divebook.execution.beyond import Beside, Served, Settled, Unserved
+from divebook.execution.clock import Clock
+from divebook.execution.wanted import Wanted
+from divebook.questions import Question
+from divebook.replay.pool import REQUESTS, RecordedEnd, RecordedEnds, asked_of, question_asked
+
+RECORDED, READ_ONLY, LIVE = "recorded", "read-only", "live"
+TOOLS = (RECORDED, READ_ONLY, LIVE)
+"""Which actions and tools a what-if may execute: none, those declared so, all."""
+BLOCKED = "not executed in a what-if: no recorded result for these arguments"
+
+_COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
+"""What has no effect outside, and is answered in what it calls."""
+_CONVERSATION = REQUESTS | {TOOL_CALL}
+"""What later requests of a turn depend on."""
+
+ReadsOnly = Callable[[Wanted], bool]
+"""Whether a call is declared to change nothing."""
+
+
+class RecordedAnswers:
+    """Answers the operations of one what-if; see `divebook.execution.beyond.Beyond`.
+
+    Parameters
+    ----------
+    source
+        The whole log of the execution that it was forked from.
+    own
+        Its own log, with what it shares with its source, up to now.
+    forked
+        The event of that log with which it began.
+    reads_only
+        Asked of calls that no log has, where only what changes nothing may be executed.
+    clock
+        That of the environment.
+    rests
+        Whether code rests where something would be executed, for a plan of it.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Event],
+        own: Iterable[Event],
+        forked: Event,
+        reads_only: ReadsOnly,
+        clock: Clock,
+        *,
+        rests: bool = False,
+    ) -> None:
+        begun = forked.data
+        assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
+        events = list(source)
+        self.pool = RecordedEnds(begun.source, events, begun.at)
+        self._tools, self._reads_only, self._clock, self._rests = begun.tools or RECORDED, reads_only, clock, rests
+        self._settings = _settings(events)
+        self._seed = begun.seed or forked.execution_id
+        self._since, self._moment = forked.recorded_at, events[begun.at - 1].recorded_at if begun.at else 0
+        self._turns: dict[str, int | None] = {}
+        """By id of a turn: the event with which that turn of the source began that it is answered from; None where
+        something in it came from elsewhere."""
+        self._take_up(own, begun)
+        self.unanswered: list[Wanted] = []
+        """What code rests at."""
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
+        """Return what becomes of an operation."""
+        kind = wanted.operation_type
+        if kind in _COMPUTED:
+            return Unserved.LIVE
+        if kind == TIMER:
+            return Served(_end(wanted, None))
+        if kind in (TIME_ACCESS, RANDOM_GENERATION):
+            return self._continued(wanted)
+        found = self._request(wanted, beside) if kind in REQUESTS else self._call(wanted, beside)
+        if found is not None:
+            assert isinstance(found.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
+            return Served(found.data, self._told(found))
+        if self._may_run(wanted):
+            return self._live(wanted)
+        if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
+            return Served(_end(wanted, beside.done(BLOCKED)), {"blocked": BLOCKED})
+        return Served(catalog.OperationFailed(wanted.operation_id, kind, error=BLOCKED), {"blocked": BLOCKED})
+
+    def settled(self, asked: Question) -> Settled | None:
+        """Return the recorded answer to the same question, under its id."""
+        content = asked.content
+        told = question_asked(content["kind"], content["question"], *map(content.get, ("message", "data", "schema")))
+        found = self.pool.take(asked.id, told)
+        if found is None:
+            return None
+        assert isinstance(found.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
+        return replace(found.data, interrupt_id=asked.id, message=None, served=self._told(found))
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return what an operation of the source was made with at that place."""
+        return self._settings.get(operation_id, {})
+
+    def _told(self, found: RecordedEnd) -> Mapping[str, Any]:
+        return {"execution": self.pool.execution_id, "sequence": found.sequence}
+
+    def _live(self, wanted: Wanted) -> Unserved:
+        if not self._rests:
+            return Unserved.LIVE
+        self.unanswered.append(wanted)
+        return Unserved.REST
+
+    def _may_run(self, wanted: Wanted) -> bool:
+        """Return whether a call may be carried out of which the source has nothing."""
+        kind, parameters = wanted.operation_type, wanted.parameters
+        if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
+            return True
+        if kind == DYNAMIC_CONTENT:
+            return "script" in parameters  # in the sandbox; else it is a program
+        if kind == AGENT_STEP:
+            return "operation" not in parameters  # the arguments of a call are checked
+        return self._tools == READ_ONLY and kind != CHILD_WORKFLOW and self._reads_only(wanted)
+
+    # --- from the source -------------------------------------------------------------------------------------------
+
+    def _request(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+        """Return the answer to a request to a model; a later one of a turn belongs to those before it."""
+        setting = None if beside.setting is None else normalize(beside.setting.told, "setting")
+        asked = asked_of(wanted.operation_type, wanted.parameters, setting)
+        turn = beside.within
+        if turn is None:
+            return self.pool.take(wanted.operation_id, asked)
+        if turn in self._turns and self._turns[turn] is None:
+            return None
+        found = self.pool.take(wanted.operation_id, asked, self._turns.get(turn))
+        self._note(turn, found)
+        return found
+
+    def _call(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+        """Return the recorded end of a call, of the same turn if it is made in one."""
+        asked = asked_of(wanted.operation_type, wanted.parameters)
+        turn = beside.within
+        within = None if turn is None else self._turns.get(turn)
+        found = None if within is None else self.pool.take(wanted.operation_id, asked, within)
+        found = found or self.pool.take(wanted.operation_id, asked)
+        if turn is not None and wanted.operation_type in _CONVERSATION:
+            self._note(turn, found)
+        return found
+
+    def _note(self, turn: str, found: RecordedEnd | None) -> None:
+        """Keep in mind which turn of the source one is answered from."""
+        came_from = None if found is None else found.within
+        self._turns[turn] = came_from if self._turns.get(turn, came_from) == came_from else None
+
+    def _continued(self, wanted: Wanted) -> Served:
+        """Return the time, or chance: at a place of the source what it had there, elsewhere what follows from that."""
+        found = self.pool.take_at(wanted.operation_id, asked_of(wanted.operation_type, wanted.parameters))
+        if found is not None and isinstance(found.data, catalog.OperationCompleted):
+            if wanted.operation_type == TIME_ACCESS:
+                self._moment = max(self._moment, found.data.result)
+            return Served(found.data, self._told(found))
+        if wanted.operation_type == TIME_ACCESS:
+            now = self._clock.now()
+            self._moment, self._since = self._moment + max(0, now - self._since), now
+            return Served(_end(wanted, self._moment))
+        count = wanted.parameters["count"]
+        drawn = hashlib.shake_256(f"{self._seed}/{wanted.operation_id}".encode()).digest(count // 8 + 1)
+        return Served(_end(wanted, int.from_bytes(drawn) % 2**count))
+
+    # --- after a restart -------------------------------------------------------------------------------------------
+
+    def _take_up(self, own: Iterable[Event], begun: catalog.ExecutionForked) -> None:
+        """Go on after what the what-if has done so far: what it was given is used up."""
+        holders: dict[int, str] = {}
+        held: dict[str, str] = {}
+        changed = (begun.change or {}).get("results", {})
+        for event in own:
+            data = event.data
+            if isinstance(data, catalog.OperationStarted):
+                if data.operation_type in ENCLOSING:
+                    holders[event.sequence] = data.operation_id
+                    if event.sequence <= begun.at:
+                        self._turns[data.operation_id] = event.sequence
+                if data.within is not None:
+                    held[data.operation_id] = holders[data.within]
+                    if data.operation_id in changed:
+                        self._turns[held[data.operation_id]] = None
+            elif event.sequence > begun.at:
+                self._take_up_end(data, held)
+
+    def _take_up_end(self, data: catalog.Payload, held: Mapping[str, str]) -> None:
+        served = getattr(data, "served", None) or {}
+        found = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
+        if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
+            if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
+                self._moment = max(self._moment, data.result)
+            if data.operation_type in _CONVERSATION and data.operation_id in held:
+                self._note(held[data.operation_id], found)
+
+
+def _end(wanted: Wanted, result: Any) -> catalog.OperationCompleted:
+    return catalog.OperationCompleted(wanted.operation_id, wanted.operation_type, result=result)
+
+
+def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
+    """Return what the turns of a log were made with, by their ids."""
+    begun = (event.data for event in events if isinstance(event.data, catalog.OperationStarted))
+    return {data.operation_id: data.setting or {} for data in begun if data.operation_type in ENCLOSING}

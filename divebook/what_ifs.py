@@ -1,0 +1,137 @@
+"""What if, over the executions of an environment: gone through once more with one change, answered from their logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+
+from divebook.bounds import Bounds
+from divebook.engine.change import Change
+from divebook.execution.beyond import FindBeyond
+from divebook.execution.clock import Ids
+from divebook.execution.control import Control
+from divebook.execution.step_run import Services
+from divebook.executions import Executions
+from divebook.replay.recorded_answers import RECORDED, ReadsOnly
+from divebook.replay.rehearsal import World, begun
+from divebook.replay.what_if import Plan, WhatIf, planned, proposed, require_faithful, result_of
+from divebook.starting import as_bounds
+from divebook.store import EventStore
+from divebook.workflow.definition import Workflow
+
+GivenChange: TypeAlias = Change | Mapping[str, Any] | None
+"""What is otherwise; a mapping has the parts of a `Change` by their names."""
+
+
+class WhatIfOptions(TypedDict, total=False):
+    """What may be said of a what-if; everything may be left out."""
+
+    tools: str
+    """What becomes of actions and tools without a recorded result: with ``recorded`` (the default) they are not
+    executed, and what called them is told so; with ``read-only`` those are that are declared so; with ``live`` all."""
+    bounds: Bounds | Mapping[str, Any] | None
+    """What each may spend itself, beside what its source had spent before."""
+
+
+class WhatIfs(Executions):
+    """Executions, and what they would have come to."""
+
+    _services: Callable[[Control], Services]
+    _check: Callable[[Workflow, Container[str], Iterable[str]], None]
+    _reads_only: ReadsOnly
+    code_of: Callable[[Workflow], dict[str, str]]
+
+    @overload
+    def what_if(
+        self, execution_id: str, change: GivenChange = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+    ) -> WhatIf: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: GivenChange = None,
+        at: int | None = None,
+        *,
+        repeat: int,
+        **options: Unpack[WhatIfOptions],
+    ) -> list[WhatIf]: ...
+
+    @overload
+    def what_if(
+        self,
+        execution_id: str,
+        change: GivenChange = None,
+        at: int | None = None,
+        *,
+        plan: Literal[True],
+        **options: Unpack[WhatIfOptions],
+    ) -> Plan: ...
+
+    def what_if(
+        self,
+        execution_id: str,
+        change: GivenChange = None,
+        at: int | None = None,
+        *,
+        repeat: int | None = None,
+        plan: bool = False,
+        **options: Unpack[WhatIfOptions],
+    ) -> WhatIf | list[WhatIf] | Plan:
+        """Go through an execution once more with one change, answered from its log; return what it comes to.
+
+        The execution itself stays as it is. Operations are answered with the change, with a recorded result of the same
+        call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
+        chance go on from the recorded ones, questions have their recorded answers or wait, models are asked. What
+        another workflow came to is taken whole. Each what-if is an execution of origin ``what-if``; one whose process
+        ended is gone on with by `resume`.
+
+        Parameters
+        ----------
+        change
+            What is otherwise, as for `Change`: ``{"inputs": {"city": "Bonn"}}``; one that changes nothing by default.
+        at
+            The event after which it is otherwise; by default where the change has an effect on all that it can.
+        repeat
+            How many to make, of which a list is returned: where models are asked, each comes to something of its own.
+        plan
+            Return only what would be taken from the log and what would be done anew, without a single call.
+        options
+            `WhatIfOptions`: ``tools`` and ``bounds``.
+
+        Raises
+        ------
+        UnfaithfulError
+            Even without a change it does not come to what its log says.
+        SetupError
+            There is nothing of what is to be changed.
+        """
+        source, limits = self.execution(execution_id), options.get("bounds")
+        wanted = proposed(
+            source,
+            change,
+            at,
+            self.code_of(source.workflow),
+            tools=options.get("tools", RECORDED),
+            bounds=None if limits is None else as_bounds(limits),
+        )
+        if plan:
+            return planned(self._world, wanted)
+        require_faithful(self._world, wanted)
+        ids = Ids(self._clock, self._chance)
+        count = 1 if repeat is None else repeat
+        names = [begun(self.store, wanted.events, wanted.forked, ids, self._clock.now()) for _ in range(count)]
+        started = [self.resume(name) for name in names]
+        found = [result_of(execution.wait(), wanted) for execution in started]
+        return found[0] if repeat is None else found
+
+    @property
+    def _world(self) -> World:
+        def control_over(store: EventStore, beyond: FindBeyond) -> Control:
+            def services(control: Control) -> Services:
+                return replace(self._services(control), beyond=beyond)
+
+            return Control(store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
+
+        return World(control_over, self._reads_only, self._clock)

@@ -1,0 +1,192 @@
+"""What if: one change, everything else from the log; nothing reaches the outside that it may not reach."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from divebook import Each, Environment, Step, Workflow
+from divebook.errors import SetupError, UnfaithfulError
+from divebook.events import catalog
+from divebook.events.codec import encode_line
+from divebook.steps.actions import Action
+from divebook.store import MemoryStore
+from divebook.workflow import step, workflow
+
+CALLS = Counter()
+NUMBER = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    CALLS.clear()
+    NUMBER.clear()
+
+
+async def double(x: object = 0) -> object:
+    CALLS["double"] += 1
+    return x * 2
+
+
+async def number(x: object = 0) -> int:
+    CALLS["number"] += 1
+    NUMBER.append(x)
+    mine = len(NUMBER)
+    await asyncio.sleep(0)
+    return mine
+
+
+ACTIONS = [Action("double", double), Action("number", number)]
+
+
+def world(*workflows):
+    return Environment(store=MemoryStore(), workflows=workflows, actions=ACTIONS)
+
+
+def ran(environment, definition, inputs=None):
+    """Run a workflow; return the execution and its log as bytes."""
+    source = environment.start(definition, inputs or {}).wait(20)
+    CALLS.clear()
+    return source, [encode_line(event) for event in source.history()]
+
+
+def line(*names, **special):
+    """Return steps one after the other, each an action on the result of the one before."""
+    following = dict(zip(names, [*names[1:], None], strict=True))
+    return [
+        special.get(name)
+        or Step(name, action="double", parameters={"x": "$(inputs.n)"}, store=name, next=[after] if after else [])
+        for name, after in following.items()
+    ]
+
+
+LINE = Workflow("line", line("one", "two", "three"), inputs=["n"], outputs=["three"])
+PARALLEL = Workflow(
+    "parallel",
+    [
+        Step("a", action="number", each=Each([1] * 4, as_="i", parallel=3), store="l"),
+        Step("b", script="1", next=["c", "d"]),
+        Step("c", action="number", store="c", next=["e"]),
+        Step("e", action="number", store="e", next=["j"]),
+        Step("d", action="number", store="d", next=["j"]),
+        Step("j", script="[state.l, state.c, state.d, state.e]", join=True, store="total"),
+    ],
+    outputs=["total"],
+)
+
+
+def test_without_a_change_everything_comes_from_the_log():
+    with world(LINE) as environment:
+        source, before = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id)
+        assert (found.execution.status, found.outputs, found.served, found.diff) == ("completed", {"three": 4}, 3, None)
+        assert (found.live, found.blocked, found.unused, found.comparable) == (0, 0, 0, "full")
+        assert not CALLS
+        assert [encode_line(event) for event in source.history()] == before
+
+
+def test_what_has_no_recorded_result_is_not_executed_and_its_step_is_told_so():
+    with world(LINE) as environment:
+        source, before = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        assert found.execution.status == "failed"
+        assert "not executed in a what-if: no recorded result for these arguments" in found.execution.error
+        assert (found.served, found.blocked, found.unused, found.comparable) == (0, 1, 3, "partly")
+        assert not CALLS
+        assert [encode_line(event) for event in source.history()] == before
+
+
+def test_with_live_tools_it_is_executed():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live")
+        assert (found.outputs, found.live, CALLS["double"]) == ({"three": 6}, 3, 3)
+        assert found.diff.actual == 6 or found.diff.expected is not None
+
+
+def test_equal_calls_on_parallel_paths_keep_their_own_results():  # trap 17
+    with world(PARALLEL) as environment:
+        for _ in range(8):
+            source, _ = ran(environment, PARALLEL)
+            NUMBER.clear()
+            found = environment.what_if(source.id)
+            assert (found.outputs, found.diff) == (source.outputs, None)
+        assert not CALLS
+
+
+def test_a_what_if_is_no_plain_run_and_is_never_taken_up_by_itself():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        record = environment.store.record(found.execution.id)
+        assert (record.origin, record.parent) == ("what-if", source.id)
+
+
+def test_a_source_that_its_definition_no_longer_leads_to_is_unfaithful():
+    answers = [7]
+
+    @step
+    async def counted():
+        return 1
+
+    @workflow("drifts")
+    async def drifts(ctx):
+        return [await counted()] * answers[0]
+
+    with Environment(store=MemoryStore()) as environment:
+        source = environment.start(drifts).wait(20)
+        answers[0] = 8
+        with pytest.raises(UnfaithfulError, match=r"unfaithful: .* expected"):
+            environment.what_if(source.id)
+
+
+def test_what_cannot_be_changed_is_refused():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        with pytest.raises(SetupError, match="no input 'm'"):
+            environment.what_if(source.id, {"inputs": {"m": 3}})
+        with pytest.raises(SetupError, match="recorded, read-only, live"):
+            environment.what_if(source.id, tools="sometimes")
+        with pytest.raises(SetupError, match="at is 1 to"):
+            environment.what_if(source.id, at=4000)
+        with pytest.raises(SetupError, match="nothing of that name"):
+            environment.what_if(source.id, {"variables": {"nothing": 1}})
+
+
+def test_a_plan_names_what_would_be_live_without_a_call():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        plan = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live", plan=True)
+        assert not CALLS
+        assert [(call.name, call.step) for call in plan.live] == [("double", "one")]
+        assert (plan.reused, plan.unknown) == (0, ("two", "three"))
+        assert str(plan) == "0 operations reused, 1 live, about $0.00, then unknown: two, three"
+        assert len(environment.executions()) == 1
+
+
+def test_sleeps_are_skipped_and_clock_and_chance_go_on():  # trap 20
+    @workflow("clocked")
+    async def clocked(ctx, again: bool = False):
+        seen = [await ctx.now(), await ctx.random()]
+        await ctx.sleep(0.01)
+        seen += [await ctx.now(), await ctx.random()]
+        return [*seen, await ctx.now(), await ctx.random()] if again else seen
+
+    with Environment(store=MemoryStore()) as environment:
+        source = environment.start(clocked).wait(20)
+        found = environment.what_if(source.id)
+        assert (found.outputs, found.tally.skipped) == (source.outputs, 1)
+        first, second = (environment.what_if(source.id, {"inputs": {"again": True}}) for _ in range(2))
+        (old,), (new,) = source.outputs.values(), first.outputs.values()
+        assert new[:4] == old
+        assert new[4] >= old[2]
+        assert new[5] == next(iter(second.outputs.values()))[5]
+
+
+def test_the_log_says_where_each_result_is_from():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id)
+        told = [e.data.served for e in found.execution.history() if isinstance(e.data, catalog.OperationCompleted)]
+        ends = [e.sequence for e in source.history() if isinstance(e.data, catalog.OperationCompleted)]
+        assert told == [{"execution": source.id, "sequence": sequence} for sequence in ends]

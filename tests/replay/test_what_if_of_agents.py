@@ -1,0 +1,110 @@
+"""What if about agents: requests are answered from the turn that they go on with, and asked anew once it is another."""
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.agents import Agent, ScriptedModel
+from divebook.store import MemoryStore
+from divebook.workflow.tools import tool
+
+CALLS = []
+
+
+@tool
+async def weigh(what: str) -> str:
+    """Weigh something."""
+    CALLS.append(what)
+    return f"{what} weighs {len(CALLS)}"
+
+
+@tool(read_only=True)
+async def look(what: str) -> str:
+    """Look at something."""
+    CALLS.append(what)
+    return f"{what} is red"
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    CALLS.clear()
+
+
+def call(name, what):
+    return {"call": {name: {"what": what}}}
+
+
+def environment(*script, store=None):
+    agent = Agent("judge", model=ScriptedModel([*script]), tools=[weigh, look])
+    asked = Step("ask", agent="judge", prompt="Judge ${inputs.what}", store="said")
+    flow = Workflow("judging", [asked], inputs=["what"], outputs=["said"])
+    return Environment(store=store or MemoryStore(), agents=[agent], workflows=[flow])
+
+
+def judged(world):
+    """Run it; return the execution, with no call counted."""
+    source = world.start("judging", {"what": "a"}).wait(20)
+    assert source.status == "completed", source.error
+    CALLS.clear()
+    return source
+
+
+def told(execution):
+    """Return what its tools returned to the model, as the log has it."""
+    ends = (event.data for event in execution.history() if event.event_type == "operation_completed")
+    return [data.result["result"] for data in ends if data.operation_type == "tool_call"]
+
+
+def test_a_turn_without_a_change_is_the_same_without_a_call():
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        found = world.what_if(source.id)
+        assert (found.outputs, found.diff, found.live, CALLS) == (source.outputs, None, 0, [])
+        assert found.execution.state.ledger.llm_calls == 0, "no model was called"
+
+
+def test_with_another_prompt_models_are_asked_and_tools_still_answer_from_the_log():  # trap 19
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        found = world.what_if(source.id, {"prompts": {"ask": "Judge it again: ${inputs.what}"}})
+        assert (found.execution.status, found.live, found.served, found.blocked) == ("completed", 2, 1, 0)
+        assert (told(found.execution), CALLS) == (["a weighs 1"], [])
+        assert found.execution.state.ledger.llm_calls == 2
+
+
+def test_a_model_hears_that_a_tool_was_not_executed_and_goes_on():
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        with environment(call("weigh", "b"), "light", store=world.store) as other:
+            found = other.what_if(source.id, {"inputs": {"what": "b"}})
+        assert (found.execution.status, found.blocked, found.comparable) == ("completed", 1, "partly")
+        assert told(found.execution) == ["not executed in a what-if: no recorded result for these arguments"]
+        assert (found.outputs, CALLS) == ({"said": "light"}, [])
+
+
+@pytest.mark.parametrize(
+    ("tools", "called", "blocked"),
+    [("recorded", [], 2), ("read-only", ["c"], 1), ("live", ["b", "c"], 0)],
+)
+def test_what_may_be_executed_is_executed(tools, called, blocked):
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        with environment(call("weigh", "b"), call("look", "c"), "light", store=world.store) as other:
+            found = other.what_if(source.id, {"inputs": {"what": "b"}}, tools=tools)
+        assert (CALLS, found.blocked) == (called, blocked)
+
+
+def test_a_fork_within_a_turn_goes_on_with_that_turn_of_the_source():  # trap 12
+    with environment(call("weigh", "a"), call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        for event in source.history()[1:-3]:
+            found = world.what_if(source.id, at=event.sequence)
+            assert (found.outputs, found.live, found.blocked, CALLS) == (source.outputs, 0, 0, [])
+
+
+def test_a_changed_result_of_a_tool_has_the_model_asked_again():
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        begun = [e.data for e in source.history() if e.event_type == "operation_started"]
+        (place,) = [data.operation_id for data in begun if data.operation_type == "tool_call"]
+        found = world.what_if(source.id, {"results": {place: {"result": "a weighs a ton"}}})
+        assert (found.execution.status, found.live, CALLS) == ("completed", 1, [])
