@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.comparing import compared
 from benchmarks.cores import cores
 from benchmarks.crowd import crowd
 from benchmarks.definitions import definitions
@@ -39,6 +40,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "replay": replay,
     "cores": cores,
     "reading": reading,
+    "comparing": compared,
     "startup": startup,
     "turns": turns,
     "values": values,

@@ -220,6 +220,14 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
         raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
 
 
+def payload_read(event_type: str, data: Any) -> Payload:
+    """Build a payload of what a store holds, as `payload_from` does; raises as `decode_payload`."""
+    try:
+        return payload_from(event_type, data)
+    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
+        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
+
+
 def payload_from(event_type: str, data: Any) -> Payload:
     """Build a payload from plain data, after bringing old forms up to date."""
     try:

@@ -8,6 +8,7 @@ not compared, nor are ids: what code made of them is.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from divebook.engine.bounds import NANODOLLARS
 from divebook.errors import SetupError
 from divebook.events import Event, catalog
+from divebook.events.by_hash import ByHash
 from divebook.events.readable import readable
 from divebook.history.placed import Placed, placed
 from divebook.history.read_log import ReadLog
 from divebook.text.cuts import one_line
-from divebook.text.differences import Part, alike, marked, parts
+from divebook.text.differences import NOTHING, Part, alike, marked, parts
 from divebook.text.redaction import shared
 from divebook.text.shown import plural, price, visible
 
@@ -68,7 +70,8 @@ class Row:
         """The smallest parts in which the two differ: of what was asked, else of what came of it."""
         if self.a is None or self.b is None or self.facet is None:
             return []
-        return list(parts(getattr(self.a, self.facet), getattr(self.b, self.facet)))
+        found = parts(getattr(self.a, self.facet), getattr(self.b, self.facet))
+        return [part._replace(place=_in_words(part.place)) for part in found]
 
 
 class Divergence(NamedTuple):
@@ -148,15 +151,25 @@ class Pair:
         return [row for row in self.rows if row.difference != "same"]
 
     @cached_property
+    def telling(self) -> list[Row]:
+        """The differences without the steps, items and turns that differ in their outcome and in what they hold."""
+        found: list[Row] = []
+        for row in reversed(self.differences):
+            inside = f"{row.place} / "
+            if row.facet != "answered" or not any(inner.place.startswith(inside) for inner in found[-1:]):
+                found.append(row)
+        return found[::-1]
+
+    @cached_property
     def first(self) -> Divergence | None:
         """Where they part: nothing that follows from a difference comes before it in a log."""
         if not self.differences:
             return None
         reached, at = 0.0, dict[int, float]()
         for row in sorted(self.rows, key=lambda row: row.b.began if row.b is not None else 0):
-            if row.a is not None and row.b is not None:
-                reached = max(reached, row.a.began)
             at[id(row)] = reached + 0.5 if row.a is None else row.event_of(row.a) or 0
+            if row.a is not None and row.b is not None:  # what lies inside comes before the end of what holds it
+                reached = max(reached, row.a.began if row.a.inside else at[id(row)])
         row = min(self.differences, key=lambda row: at[id(row)])
         return Divergence(row, row.event_of(row.a), row.event_of(row.b), row.present.step, told(row))
 
@@ -222,6 +235,8 @@ def _facet(a: Placed, b: Placed) -> Facet | None:
 
 def _partners(ours: Sequence[Placed], theirs: Sequence[Placed]) -> dict[int, Placed]:
     """Return, by the id of each of theirs that has one, what it is matched with."""
+    if [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs):
+        return {id(its): mine for mine, its in zip(ours, theirs, strict=True)}
     found: dict[int, Placed] = {}
     for kind in dict.fromkeys(inner.kind for inner in theirs):
         left = [inner for inner in ours if inner.kind == kind]
@@ -236,13 +251,17 @@ def _partners(ours: Sequence[Placed], theirs: Sequence[Placed]) -> dict[int, Pla
     return found
 
 
+def _are_settled(ours: Sequence[Placed], theirs: Sequence[Placed]) -> bool:
+    """Whether those that have the same places are one by one the same things."""
+    pairs = zip(ours, theirs, strict=True)
+    return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
+
+
 def _ways(kind: str, ours: Sequence[Placed], theirs: Sequence[Placed]) -> tuple[Callable[[Placed], Hashable], ...]:
     """Return by what they are matched, the surest first."""
-    are_alike = [inner.key for inner in ours] == [inner.key for inner in theirs]
-    if kind == "item" and are_alike:
-        are_alike = all(alike(a.asked, b.asked) for a, b in zip(ours, theirs, strict=True))
     if kind == "step":
         return _by_key, _by_telling
+    are_alike = [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs)
     if are_alike or kind not in ("item", "operation"):
         return (_by_key,)
     return _by_both, _by_telling, _by_key
@@ -292,8 +311,31 @@ def told(row: Row) -> str:
     return visible(f"{one_line(row.place, 120)}{under}: {one_line(marked(*texts), 400)}{more}")
 
 
+def _in_words(place: str) -> str:
+    """Return the place of a part as people call it: in what models are told and answer, what it is.
+
+    >>> _in_words("new[0].parts[1].content"), _in_words("parts[0].args.city"), _in_words("arguments.n")
+    ('message', 'arguments.city', 'arguments.n')
+    """
+    return next((pattern.sub(word, place) for pattern, word in _MESSAGE_PARTS if pattern.match(place)), place)
+
+
+_MESSAGE_PARTS = [
+    (re.compile(rf"{before}parts\[\d+\]\.{name}\b"), word)
+    for before, name, word in (
+        (r"new\[\d+\]\.", "content", "message"),
+        ("", "content", "answer"),
+        ("", "args", "arguments"),
+        ("", "tool_name", "tool"),
+    )
+]
+
+
 def as_text(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as people read it; nothing of what a run lacks."""
+    if value is NOTHING:
+        return ""
+    value = value.value if isinstance(value, ByHash) else value
     return value if isinstance(value, str) else str(readable(value))
 
 

@@ -43,12 +43,12 @@ class Comparison:
     def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
         with collector_resting():
             first, *others = map(Side.of, logs)
-        if not others:
-            raise SetupError("compare takes two runs or more; %dive runs lists them")
-        for other in others:
-            if not first.is_related_to(other):
-                raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
-        self.pairs = [Pair(first, other) for other in others]
+            if not others:
+                raise SetupError("compare takes two runs or more; %dive runs lists them")
+            for other in others:
+                if not first.is_related_to(other):
+                    raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
+            self.pairs = [Pair(first, other) for other in others]
 
     @property
     def first(self) -> Divergence | None:
@@ -99,7 +99,7 @@ def _lines(pair: Pair) -> Iterator[str]:
         return
     event = "" if pair.first.event is None else f"event {pair.first.event}, "
     yield f"first difference: {event}{pair.first.text}"
-    others = [row for row in pair.differences if row is not pair.first.row]
+    others = [row for row in pair.telling if row is not pair.first.row]
     for row in others[:SHOWN]:
         yield f"  {SIGNS[row.difference]} {told(row)}"
     if others[SHOWN:]:

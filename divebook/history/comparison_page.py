@@ -92,8 +92,9 @@ def _lane(letter: str, text: str) -> str:
 def _table(pair: Pair) -> str:
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{_CELL};width:{width}">{title}</th>' for title, width in titles)
-    shown, left = [], len(pair.differences)
-    for kind, count, row in _folded(pair.rows):
+    telling = {id(row) for row in pair.telling}
+    shown, left = [], len(telling)
+    for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{_CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
             shown.append(f"<tr>{line}</tr>")
@@ -152,7 +153,7 @@ def _beside(row: Row) -> str:
     if row.a is None or row.b is None or row.a.kind != "operation":
         return ""
     told = []
-    if row.a.tokens is not None and row.b.tokens is not None:
+    if row.a.tokens is not None and row.b.tokens is not None and row.a.tokens != row.b.tokens:
         told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
     if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
         told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))

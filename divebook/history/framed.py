@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from divebook import extensions
 from divebook.errors import SetupError
@@ -74,6 +74,14 @@ class Framed(ABC):
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
+@runtime_checkable
+class ReadAtOnce(Protocol):
+    """A log that rests in a store."""
+
+    def at_once(self) -> list[Event]:
+        """Return all events, without their ids."""
+
+
 class FramedLog(Framed):
     """Something with a log of its own."""
 
@@ -117,5 +125,6 @@ class FramedLog(Framed):
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:
-    """Return the events of something with a log, oldest first."""
-    return run._log()  # noqa: SLF001 - its own method, in its own file
+    """Return the events of something with a log, oldest first; those of a store without their ids."""
+    log = run._log()  # noqa: SLF001 - its own method, in its own file
+    return log.at_once() if isinstance(log, ReadAtOnce) else log

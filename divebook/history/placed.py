@@ -35,6 +35,8 @@ OF_THE_MOMENT = frozenset(
     | {"cost_nanodollars", "id"}
 )
 """In what was said to a model and by it: names of what no two calls have in common."""
+SCRIPT = "script"
+"""Which of its scripts a scripted model has taken: the number of the turn."""
 _MODEL_CALLS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN})
 _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
@@ -269,8 +271,9 @@ def _asked(span: Span) -> Any:
         given = {name: value for name, value in (given or {}).items() if name != "signal"}
     if span.type in _MODEL_CALLS:
         given = lasting(given)
-        if span.setting is not None:
-            given = {**(given or {}), "setting": span.setting}
+        setting = {name: value for name, value in (span.setting or {}).items() if name != SCRIPT}
+        if setting:
+            given = {**(given or {}), "setting": setting}
     return given
 
 

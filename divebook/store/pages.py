@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from divebook.events.codec import TAGGED, encode
+from divebook.events.catalog import PAYLOADS
+from divebook.events.codec import TAGGED, decode, encode, payload_read
 from divebook.events.event import Event
 from divebook.events.record import ON_NO_STEP
+from divebook.events.upcast import FORM
 from divebook.store.facts import joined, names_of, width_of
 from divebook.store.packing import PACKED
 
@@ -65,6 +67,28 @@ class EventPage(NamedTuple):
         """Return the events with sequences above `after` up to `last`."""
         wanted = slice(*np.searchsorted(self.sequences, [after, last], side="right"))
         return self if wanted == slice(0, len(self.sequences)) else EventPage(*[column[wanted] for column in self])
+
+    def events(self, execution_id: str) -> list[Event]:
+        """Return the events, without ids: all payloads are decoded in one go, which takes a third of the time.
+
+        Raises
+        ------
+        CorruptStoreError, NewerStoreError
+            A payload cannot be read.
+        """
+        ends = pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b","))
+        bodies = decode(b"[" + content_of(ends).to_pybytes()[:-1] + b"]")
+        kinds = self.types.dictionary.to_pylist()
+        made = [PAYLOADS[kind].from_data if kind in PAYLOADS and not PAYLOADS[kind].form else None for kind in kinds]
+        texts = [column.dictionary.to_pylist() for column in (self.paths, self.steps)]
+        numbers = [column.tolist() for column in (self.sequences, self.recorded_at)]
+        codes = [column.indices.to_pylist() for column in (self.types, self.paths, self.steps)]
+        found = []
+        for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
+            make = made[kind] if FORM not in body else None
+            data = payload_read(kinds[kind], body) if make is None else make(body)
+            found.append(Event("", execution_id, sequence, at, data, texts[0][path], texts[1][step]))
+        return found
 
     def lines(self) -> Any:
         """Return the payloads as JSON lines, in one buffer."""

@@ -146,6 +146,13 @@ def test_the_requests_and_calls_of_a_turn_are_compared_inside_it():
     assert ("tool_call", "removed") in {(row.present.span.type, row.difference) for row in of_kind(shorter)}
 
 
+def test_what_an_answer_has_beside_the_others_is_told():
+    found = asked_agent("fine").compare(asked_agent({"call": {"weather": {"city": "Oslo"}}}, "fine"))
+    assert found.first.row.present.span.type == "agent_response"
+    assert "[-" in found.first.text
+    assert "nothing" in found._repr_html_()
+
+
 def test_a_changed_prompt_is_the_first_difference_and_told_word_by_word():
     found = asked_agent("fine").compare(asked_agent("well", prompt="How was it?"))
     assert found.first.text.endswith("How [-is-]{+was+} it?")
