@@ -39,6 +39,7 @@ class Log:
             list,
             Graph(steps=[], edges=[]),
             self._read,
+            lambda: len(self._events),
             self._subscribe,
             lambda _: lambda: None,
             lambda _: [],

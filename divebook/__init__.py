@@ -150,6 +150,7 @@ extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_o
 extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")
 extensions.extend(extensions.WHY, "divebook.replay.why:why")
 extensions.extend(extensions.COMPARED, "divebook.analysis.compared:compared_frame")
+extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 

@@ -25,6 +25,7 @@ from divebook.history.framed import FramedLog, log_of
 from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.replay.provenance import Provenance
+from divebook.replay.replayer import Replayer, replayer_of
 from divebook.replay.why import why
 from divebook.starting import as_bounds
 from divebook.steps.rules import StandingPolicy
@@ -215,6 +216,10 @@ class Executions:
         question is answered at once. Parameters and errors are those of `divebook.replay.why.why`.
         """
         return why(self.execution(execution_id).history(), name, at)
+
+    def replay(self, execution_id: str) -> Replayer:
+        """Return what goes through the log of an execution, as `Execution.replay` does."""
+        return replayer_of(self.execution(execution_id))
 
     def export_log(
         self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False

@@ -20,6 +20,8 @@ WHY = "why"
 """Function that says where a value came from: from a log, a name and an event."""
 COMPARED = "compared"
 """Function that makes a DataFrame of runs that are laid side by side."""
+REPLAY = "replay"
+"""Function from an execution to what stands at an event of its log."""
 STEP_TYPES = "step types"
 """Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
 

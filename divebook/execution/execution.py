@@ -154,6 +154,13 @@ class Execution(ReadExecution):
             return self.store.history(self.id, after)
         return History(self.store, self.id, max(after, 0), written)
 
+    def replay(self) -> Any:
+        """Return a `divebook.replay.replayer.Replayer`: it goes through the log event by event, forward and back.
+
+        It tells how things stood at each; nothing is run for it, and nothing written.
+        """
+        return extensions.extension(extensions.REPLAY)(self)
+
     def refresh(self) -> Execution:
         """Read on in the log if another process has written to it; return itself."""
         self._driver.refresh()

@@ -15,10 +15,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from divebook.execution.execution import Execution
+from divebook.replay.replayer import LogWalk, positions_of
 from divebook.widgets.following import HOSTED_VIEW
+from divebook.widgets.positions import SteppedLog
+from divebook.widgets.protocol.replay import GoTo
 from divebook.widgets.replay import ReplayView
 
 if TYPE_CHECKING:
@@ -140,6 +144,24 @@ class ReplayOutput(ReplayView):
         display_bundle({**NOTHING, **view_data(self.model_id)})
         self._let_page_first()
         display_bundle(below_a_view(self.lasting_bundle()))
+
+
+class RunReplay(ReplayOutput, LogWalk):
+    """A replay of a run: the methods of a `divebook.replay.replayer.Replayer`, and the view, which follows them."""
+
+    def __init__(
+        self, execution: Execution, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
+    ) -> None:
+        self._positions = positions_of(execution)
+        self._steps = [step.name for step in execution.workflow.steps]
+        super().__init__(SteppedLog(self._positions), name, saved, moves=moves)
+
+    def _moved(self) -> None:
+        self.send(GoTo(type="go", sequence=self._position))
+
+    def _arrive(self) -> None:
+        if self._position:
+            self._moved()
 
 
 def view_data(model_id: str) -> dict[str, Any]:

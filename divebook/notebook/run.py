@@ -26,8 +26,8 @@ from divebook.text.cuts import one_line
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
+    from divebook.notebook.lasting import RunReplay
     from divebook.widgets.live import LiveView
-    from divebook.widgets.replay import ReplayView
 
 TICK = 0.1
 """Seconds between two looks while a run is awaited: an idle event loop does not see that its kernel is interrupted."""
@@ -266,19 +266,16 @@ class Run(ReadExecution):
             config, wanted = self._environment.config, self.keeps_data
             return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
 
-    def replay(self) -> ReplayView:
-        """Return a view that steps through its log: forward and back, to breakpoints, with the state at each event."""
-        from divebook.notebook.lasting import ReplayOutput
-        from divebook.widgets.positions import Positions
+    def replay(self) -> RunReplay:
+        """Return what goes through its log event by event: a view, and the methods of `Execution.replay`.
 
-        positions = Positions(self.id)
-
-        def read_on() -> Positions:
-            positions.extend(self._execution.history(positions.total))
-            return positions
+        The view follows the methods: after ``r = run.replay()`` and ``r`` as the last value of a cell,
+        ``r.run_to(error=True)`` goes to the first failure, in the page as well.
+        """
+        from divebook.notebook.lasting import RunReplay
 
         name = f"{self._execution.workflow.name} {self.id}"
-        return ReplayOutput(read_on, name, self.static_bundle, moves=shows_widgets())
+        return RunReplay(self._execution, name, self.static_bundle, moves=shows_widgets())
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:

@@ -123,7 +123,7 @@ class SavedRun(FramedLog):
         from divebook.notebook.lasting import ReplayOutput
 
         name = f"{self.workflow} {self.id}"
-        return ReplayOutput(lambda: self._positions, name, self._repr_mimebundle_, moves=shows_widgets())
+        return ReplayOutput(self._positions, name, self._repr_mimebundle_, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 

@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import traitlets
 
+from divebook.replay.positions import Positions
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
 from divebook.widgets.following import FollowingView, built
 from divebook.widgets.intents import Handlers
-from divebook.widgets.positions import Positions, reply_of
+from divebook.widgets.positions import SteppedLog, reply_of
 from divebook.widgets.protocol.messages import ReplayToBrowser
 from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.run import Delta, Header
 from divebook.widgets.protocol.views import Bundle
 from divebook.widgets.publisher import Publisher
 
-EVENTS_READ = 5000
 MAX_PENDING = 20
 """Questions that the snapshot holds."""
 
@@ -41,7 +41,7 @@ class LiveView(FollowingView):
         self._feed = publisher.feed
         self._asked: dict[str, QuestionView] = {}
         self._moved: Callable[[Publisher[Feed]], None] = lambda _: None
-        self._stepped: Positions | None = None
+        self._stepped: SteppedLog | None = None
         super().__init__(publisher, handlers, clock)
 
     def follow(self, publisher: Publisher[Feed]) -> None:
@@ -91,9 +91,6 @@ class LiveView(FollowingView):
         """Answer a replay that stands in the view, about the run that it shows now."""
         source = self._feed.source
         name = source.header()["execution_id"]
-        if self._stepped is None or self._stepped.execution_id != name:
-            self._stepped = Positions(name)
-        log = self._stepped
-        while events := source.read(log.total, EVENTS_READ):
-            log.extend(events)
-        return cast("ReplayToBrowser", reply_of(log, request))
+        if self._stepped is None or self._stepped.positions.execution_id != name:
+            self._stepped = SteppedLog(Positions(name, source.read, source.total))
+        return cast("ReplayToBrowser", reply_of(self._stepped, request))

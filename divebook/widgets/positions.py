@@ -1,24 +1,21 @@
-"""An execution's log to be stepped through: how things stood after each event, and what each event was.
+"""An execution's log to be stepped through in a view: how things stood after each event, and what each event was.
 
-States come from the engine's fold. Some are kept on the way (they share their structure, so that this costs little):
-from the nearest of them any position is a few hundred events away, in a log of any length. Everything that is returned
-is plain JSON of bounded size.
+`divebook.replay.positions` finds the states; everything that is returned here is plain JSON of bounded size.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
-from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState, PathState
 from divebook.errors import DivebookError, UnstorableValueError
 from divebook.events import Event
 from divebook.events.catalog import StateMutated
 from divebook.events.codec import encode
 from divebook.questions import Question
+from divebook.replay.positions import Positions
 from divebook.text.cuts import cut
 from divebook.widgets.protocol.messages import ReplayToBrowser
 from divebook.widgets.protocol.replay import (
@@ -35,8 +32,6 @@ from divebook.widgets.rows import BlockNames
 
 T = TypeVar("T")
 
-KEPT_EVERY = 250
-"""Events between two states that are kept."""
 MAX_TEXT, MAX_VALUES = 20_000, 400_000
 """Characters of one text, and of all values, of an answer."""
 LEAST_TEXT, COST_OF_VALUE = 200, 8
@@ -63,61 +58,33 @@ class Steppable(Protocol):
         """Return the events that follow `after`, up to and with `stop`."""
 
 
-class Positions:
-    """Answers what was so at each position of one log.
+class SteppedLog:
+    """What was so at each position of one log, as views show it.
 
     Examples
     --------
     >>> from divebook.events import Event, catalog
     >>> log = [Event("event_1", "exec_1", 1, 1, catalog.ExecutionStarted("demo", {"x": 1}))]
-    >>> Positions("exec_1", log).state_at(1)["inputs"]
+    >>> SteppedLog(Positions.of(log)).state_at(1)["inputs"]
     {'x': 1}
     """
 
-    def __init__(self, execution_id: str, events: Iterable[Event] = (), *, kept_every: int = KEPT_EVERY) -> None:
-        self.execution_id = execution_id
-        self._events: list[Event] = []
-        self._kept_every = kept_every
-        self._kept = [ExecutionState(execution_id)]
-        """States after events 0, `kept_every`, 2 `kept_every`, ... as far as anybody asked."""
-        self._latest = self._kept[0]
-        self.extend(events)
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self._origin_us: int | None = None
 
     @property
     def total(self) -> int:
         """How many events there are."""
-        return len(self._events)
-
-    def extend(self, events: Iterable[Event]) -> None:
-        """Take over the events that follow; those that are known already are left out."""
-        for event in events:
-            if event.sequence == self.total + 1:
-                self._events.append(event)
-            elif event.sequence > self.total:
-                raise ValueError(f"event {event.sequence} cannot follow event {self.total}: those between are missing")
+        return self.positions.total
 
     def state_at(self, sequence: int) -> StateView:
         """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
-        if not 0 <= sequence <= self.total:
-            raise IndexError(f"there is no position {sequence}: the log has {self.total} events")
-        return view_of(self._state(sequence))
-
-    def _state(self, sequence: int) -> ExecutionState:
-        state = self._kept[min(sequence // self._kept_every, len(self._kept) - 1)]
-        if state.last_sequence < self._latest.last_sequence <= sequence:
-            state = self._latest
-        for event in self._events[state.last_sequence : sequence]:
-            state = evolve(state, event)
-            if event.sequence == len(self._kept) * self._kept_every:
-                self._kept.append(state)
-        self._latest = state
-        return state
+        return view_of(self.positions.state_at(sequence))
 
     def event_at(self, sequence: int) -> DetailEvent:
         """Return one event as it is recorded, long texts cut. Raises `IndexError`."""
-        if not 1 <= sequence <= self.total:
-            raise IndexError(f"there is no event {sequence}: the log has {self.total} events")
-        event = self._events[sequence - 1]
+        event = self.positions.event_at(sequence)
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
@@ -125,10 +92,10 @@ class Positions:
 
         States are kept as far as that, so that wherever a page can go to then, one is near.
         """
-        with suppress(DivebookError):  # it is told where such a state is asked for
-            self._state(self.total if stop is None else max(0, min(stop, self.total)))
-        events, origin_us = self._events[after:stop], self._events[0].recorded_at if self._events else 0
-        return block_of(events, map(summary_of, events), origin_us, after + 1)
+        events = self.positions.events(after, stop)
+        if self._origin_us is None and self.total:
+            self._origin_us = self.positions.event_at(1).recorded_at
+        return block_of(events, map(summary_of, events), self._origin_us or 0, after + 1)
 
 
 def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:

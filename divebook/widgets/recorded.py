@@ -60,7 +60,7 @@ def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
 
 
 class RecordedPositions:
-    """Answers what was so at each position of a recording, as `divebook.widgets.positions.Positions` does of a log."""
+    """Answers what was so at each position of a recording, as `divebook.widgets.positions.SteppedLog` does of a log."""
 
     def __init__(self, recording: Recording, store: str = "") -> None:
         self._recording, self._store = recording, store

@@ -23,8 +23,8 @@ class ReplayView(CleanWidget):
 
     Parameters
     ----------
-    read
-        Returns the log as far as it is known by now; called for every question, on the thread it arrives on.
+    log
+        What is asked, on the thread that a question arrives on; it may grow.
     name
         Of what it steps through.
     saved
@@ -33,10 +33,8 @@ class ReplayView(CleanWidget):
         Whether there is a page that shows widgets; elsewhere a live view would only leave a message that it is missing.
     """
 
-    def __init__(
-        self, read: Callable[[], Steppable], name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
-    ) -> None:
-        self._read, self._name, self._saved, self._moves = read, name, saved, moves
+    def __init__(self, log: Steppable, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True) -> None:
+        self._log, self._name, self._saved, self._moves = log, name, saved, moves
         self._lock = threading.Lock()
         self._asked, self._filled = threading.Event(), threading.Event()
         super().__init__()
@@ -63,7 +61,7 @@ class ReplayView(CleanWidget):
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
-        found = f"Replay of {self._name}: {self._log().total} events"
+        found = f"Replay of {self._name}: {self._log.total} events"
         return found if self._moves else f"{found}; run this cell in JupyterLab to replay them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
@@ -72,20 +70,18 @@ class ReplayView(CleanWidget):
             self.send(refused(message, wrong))
             return
         self._asked.set()
-        log = self._log()
-        with self._lock:
-            reply = reply_of(log, message)
+        with self._lock:  # a cell and its page ask at the same time
+            reply = reply_of(self._log, message)
         if reply is not None:
             self.send(reply)
-        if message["type"] == "events" and message["stop"] >= log.total:
+        if message["type"] == "events" and message["stop"] >= self._log.total:
             self._filled.set()
+            self._arrive()
 
-    def _log(self) -> Steppable:
-        """Return the log as far as it is known by now; a cell and its page ask at the same time."""
-        with self._lock:
-            return self._read()
+    def _arrive(self) -> None:
+        """Be told that a page has all events."""
 
     def _let_page_first(self) -> None:
         """Give a page that asks for a long log its events before the processor is taken for what is saved of it."""
-        if self._log().total > LONG and self._asked.wait(GREETING):
+        if self._log.total > LONG and self._asked.wait(GREETING):
             self._filled.wait(PATIENCE)

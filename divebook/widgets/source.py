@@ -59,6 +59,8 @@ class Source:
     graph: Graph
     read: Callable[[int, int], list[Event]]
     """Events after a sequence number, at most so many."""
+    total: Callable[[], int]
+    """How many events there are by now."""
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
     variables: Callable[[Setters], list[VariableView]]
@@ -90,6 +92,7 @@ def source_of(execution: Execution) -> Source:
         questions=lambda: [question_of(asked) for asked in execution.asked.values()],
         graph=graph_of(execution.workflow),
         read=read,
+        total=lambda: len(execution.history()),
         subscribe=execution.subscribe,
         subscribe_text=partial(execution.subscribe_text, parts=True),
         variables=lambda setters: variables.of(execution.state, setters),

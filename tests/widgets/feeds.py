@@ -22,6 +22,7 @@ class Log:
             questions=lambda: list(self.questions),
             graph=GRAPH,
             read=self.read,
+            total=lambda: len(self.events),
             subscribe=self.subscribe,
             subscribe_text=lambda _: lambda: None,
             variables=list,

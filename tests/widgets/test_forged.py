@@ -6,11 +6,12 @@ import threading
 import pytest
 
 from divebook.errors import InterruptError
+from divebook.replay.positions import Positions
 from divebook.widgets import following, live, publisher, replay
 from divebook.widgets.inbox import inbox_publisher_of
 from divebook.widgets.inbox_view import InboxView
 from divebook.widgets.intents import Handlers
-from divebook.widgets.positions import Positions
+from divebook.widgets.positions import SteppedLog
 from divebook.widgets.publisher import publisher_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -100,9 +101,7 @@ def view_of(kind, world, execution):
         return live.LiveView(publisher_of(execution), handlers)
     if kind == "inbox":
         return InboxView(inbox_publisher_of(world), handlers)
-    positions = Positions(execution.id)
-    positions.extend(execution.history())
-    return replay.ReplayView(lambda: positions, "w", dict)
+    return replay.ReplayView(SteppedLog(Positions.of(execution.history())), "w", dict)
 
 
 @pytest.mark.parametrize("kind", ["live", "inbox", "replay"])

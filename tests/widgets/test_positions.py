@@ -1,14 +1,12 @@
-"""Stepping through a log: every position is the engine's fold, whatever was asked before."""
+"""A log as a view steps through it: plain JSON of bounded size, and what messages get as answers."""
 
 import json
-import random
 
 import pytest
 
-from divebook.engine.evolve import evolve, fold
 from divebook.events import catalog
-from divebook.widgets import positions as module
-from divebook.widgets.positions import KEPT_EVERY, MAX_VALUES, Positions, reply_of, view_of
+from divebook.replay.positions import Positions
+from divebook.widgets.positions import MAX_VALUES, SteppedLog, reply_of
 from tests.engine.history import begun, events, step
 
 
@@ -20,45 +18,16 @@ def a_log(visits):
     return events(*begun(), *(fact for part in inside for fact in part))
 
 
-def test_each_position_is_the_fold_of_the_events_before_it():
-    log = a_log(40)
-    positions = Positions("exec_1", log, kept_every=10)
-    order = list(range(len(log) + 1)) * 2
-    random.Random(1).shuffle(order)
-    for sequence in order:
-        assert positions.state_at(sequence) == view_of(fold("exec_1", log[:sequence]))
-
-
 def test_before_the_first_event_nothing_is_there():
-    state = Positions("exec_1", a_log(1)).state_at(0)
+    state = SteppedLog(Positions.of(a_log(1))).state_at(0)
     assert (state["sequence"], state["status"], state["variables"], state["paths"]) == (0, "pending", {}, [])
-
-
-def test_no_position_is_farther_from_a_kept_state_than_the_interval(monkeypatch):
-    log = a_log(1000)
-    positions = Positions("exec_1", log)
-    positions.state_at(len(log))
-    counted = []
-
-    def counting(state, event):
-        counted.append(event)
-        return evolve(state, event)
-
-    monkeypatch.setattr("divebook.widgets.positions.evolve", counting)
-    for sequence in (1, 2900, 17, 1501):
-        counted.clear()
-        positions.state_at(sequence)
-        assert len(counted) < KEPT_EVERY
-    counted.clear()
-    positions.state_at(1502)
-    assert len(counted) == 1
 
 
 def test_a_path_shows_the_variables_that_its_step_reads():
     log = events(
         *begun(), (catalog.StepStarted("script"), "main", "a"), catalog.StateMutated((catalog.Mutation("set", "x", 2),))
     )
-    state = Positions("exec_1", log).state_at(4)
+    state = SteppedLog(Positions.of(log)).state_at(4)
     assert state["variables"] == {"x": 2}
     (path,) = state["paths"]
     assert (path["id"], path["step"], path["visits"], path["variables"]) == ("main", "a", 1, {})
@@ -71,7 +40,7 @@ def test_open_questions_are_shown_until_they_are_answered():
         (catalog.InterruptRaised("int_1", "clarification", "Which?"), "main", "a"),
         (catalog.InterruptResolved("int_1", {"text": "this"}), "main", "a"),
     )
-    positions = Positions("exec_1", log)
+    positions = SteppedLog(Positions.of(log))
     assert [asked["question"] for asked in positions.state_at(4)["pending"]] == ["Which?"]
     assert positions.state_at(4)["status"] == "waiting"
     assert positions.state_at(5)["pending"] == []
@@ -80,21 +49,21 @@ def test_open_questions_are_shown_until_they_are_answered():
 def test_large_values_are_cut_to_a_bounded_answer():
     values = {"text": "x" * 5_000_000, "list": list(range(1_000_000)), "last": "y"}
     log = events(catalog.ExecutionStarted("w", values))
-    state = Positions("exec_1", log).state_at(1)
+    state = SteppedLog(Positions.of(log)).state_at(1)
     assert len(json.dumps(state)) < 2 * MAX_VALUES
     assert state["inputs"]["text"].endswith("(4,980,000 more characters)")
     assert state["inputs"]["list"][-1].endswith("more)")
 
 
 def test_an_event_is_shown_whole():
-    positions = Positions("exec_1", a_log(1))
+    positions = SteppedLog(Positions.of(a_log(1)))
     event = positions.event_at(4)
     assert event["event_type"] == "state_mutated"
     assert event["data"] == {"mutations": [{"type": "set", "key": "v1", "value": 1}]}
 
 
 def test_events_come_as_columns_with_what_tells_them_apart():
-    block = Positions("exec_1", a_log(2)).block(after=2, stop=5)
+    block = SteppedLog(Positions.of(a_log(2))).block(after=2, stop=5)
     read = [[block["names"][place] for place in block[name]] for name in ("type", "path", "step", "text")]
     assert block["first"] == 3
     assert block["time"] == [2_000_000, 3_000_000, 4_000_000]
@@ -105,42 +74,23 @@ def test_events_come_as_columns_with_what_tells_them_apart():
     ]
 
 
-def test_wherever_a_page_can_go_to_a_state_is_near(monkeypatch):
-    log, folded = a_log(100), []
-    positions = Positions("exec_1", log, kept_every=10)
-    positions.block(0, 150)
-    evolve = module.evolve
-    monkeypatch.setattr(module, "evolve", lambda state, event: folded.append(event.sequence) or evolve(state, event))
-    for sequence in (150, 3, 149, 75):
-        folded.clear()
-        assert positions.state_at(sequence)["sequence"] == sequence
-        assert len(folded) < 10
-
-
-def test_a_log_that_grows_goes_on_and_a_gap_is_refused():
-    log = a_log(3)
-    positions = Positions("exec_1", log[:4])
-    positions.extend(log[2:8])
-    assert positions.total == 8
-    assert positions.state_at(8) == view_of(fold("exec_1", log[:8]))
-    with pytest.raises(ValueError, match="event 10 cannot follow event 8"):
-        positions.extend(log[9:])
-
-
 @pytest.mark.parametrize("sequence", [-1, 3])
 def test_a_position_outside_of_the_log_is_refused(sequence):
-    positions = Positions("exec_1", events(catalog.ExecutionStarted("w"), catalog.ExecutionCompleted()))
+    positions = SteppedLog(Positions.of(events(catalog.ExecutionStarted("w"), catalog.ExecutionCompleted())))
     with pytest.raises(IndexError, match="2 events"):
         positions.state_at(sequence)
 
 
 def test_messages_of_a_view_are_answered_and_troubles_told():
-    positions = Positions("exec_1", a_log(1))
+    positions = SteppedLog(Positions.of(a_log(1)))
     events_answer = reply_of(positions, {"type": "events", "view": "v", "after": 0, "stop": 3})
     assert (events_answer["total"], len(events_answer["events"]["type"])) == (5, 3)
     assert reply_of(positions, {"type": "state", "view": "v", "sequence": 2})["state"] == positions.state_at(2)
     assert reply_of(positions, {"type": "event", "view": "v", "sequence": 2})["event"] == positions.event_at(2)
     missing = reply_of(positions, {"type": "state", "view": "v", "sequence": 9})
-    assert (missing["state"], missing["error"]) == (None, "there is no position 9: the log has 5 events")
+    assert (missing["state"], missing["error"]) == (
+        None,
+        "there is no position 9: the log has 5 events; take one from 0 on",
+    )
     assert reply_of(positions, {"type": "event", "view": "v", "sequence": 0})["event"] is None
     assert reply_of(positions, {"type": "strange"}) is None

@@ -9,9 +9,10 @@ import zlib
 import pytest
 
 from divebook.errors import SavedRunError
+from divebook.replay.positions import Positions
 from divebook.text import redaction
 from divebook.widgets import saved
-from divebook.widgets.positions import Positions
+from divebook.widgets.positions import SteppedLog
 from divebook.widgets.recorded import RecordedPositions
 from divebook.widgets.recording import CleanRun
 from divebook.widgets.saved import MAX_BYTES, pack, read_saved, saved_run
@@ -43,7 +44,7 @@ def without_secret(value):
 
 def test_every_state_is_that_of_the_engine(execution, packed):
     recorded = RecordedPositions(read_saved(packed)[1])
-    positions = Positions(execution.id, execution.history())
+    positions = SteppedLog(Positions.of(execution.history()))
     assert recorded.total == positions.total
     for sequence in range(positions.total + 1):
         assert recorded.state_at(sequence) == without_secret(positions.state_at(sequence))
@@ -51,7 +52,7 @@ def test_every_state_is_that_of_the_engine(execution, packed):
 
 def test_the_events_come_with_what_they_hold(execution, packed):
     recorded = RecordedPositions(read_saved(packed)[1])
-    positions = Positions(execution.id, execution.history())
+    positions = SteppedLog(Positions.of(execution.history()))
     for sequence in range(1, positions.total + 1):
         assert recorded.event_at(sequence) == without_secret(positions.event_at(sequence))
     assert recorded.block()["type"] == positions.block()["type"]

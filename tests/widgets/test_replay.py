@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.replay.positions import Positions
 from divebook.widgets import replay
-from divebook.widgets.positions import Positions
+from divebook.widgets.positions import SteppedLog
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def seen(monkeypatch):
     """Return a view of a short log, and what it sends."""
     monkeypatch.setattr(replay, "built", lambda name: f"/* {name} */")
     execution = Environment(store="memory:").start(Workflow("w", [Step("a", script="1")])).wait()
-    view, told = replay.ReplayView(lambda: Positions(execution.id, execution.history()), "w", dict), []
+    view, told = replay.ReplayView(SteppedLog(Positions.of(execution.history())), "w", dict), []
     monkeypatch.setattr(view, "send", told.append)
     return view, told
 

@@ -176,7 +176,7 @@ export type OfferToBrowser = Offer | Ack;
 
 export type RunsToBrowser = RunsPage | Ack;
 
-export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer;
+export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | GoTo;
 
 export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery;
 
@@ -415,6 +415,12 @@ export interface EventRange {
   view: string;
   after: number;
   stop: number;
+}
+
+/** A cell has moved the replay: every page that shows it goes to the position after an event. */
+export interface GoTo {
+  type: "go";
+  sequence: number;
 }
 
 /** Answer to `EventRange`. */

@@ -11,6 +11,7 @@ from divebook.widgets.protocol.replay import (
     EventRange,
     EventRequest,
     EventsAnswer,
+    GoTo,
     StateAnswer,
     StateRequest,
 )
@@ -24,7 +25,7 @@ ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | S
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 RunsToBrowser: TypeAlias = RunsPage | Ack
-ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | GoTo
 Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery
 ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange
 ToKernel: TypeAlias = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel

@@ -112,6 +112,13 @@ class EventRange(TypedDict):
     stop: int
 
 
+class GoTo(TypedDict):
+    """A cell has moved the replay: every page that shows it goes to the position after an event."""
+
+    type: Literal["go"]
+    sequence: int
+
+
 class EventsAnswer(TypedDict):
     """Answer to `EventRange`."""
 

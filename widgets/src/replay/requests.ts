@@ -26,6 +26,7 @@ export class Requests implements Filled {
   readonly #wire: StepWire;
   readonly #waiting = new Map<string, Waiting>();
   readonly #view = freshId();
+  #replay: Replay | null = null;
 
   constructor(wire: StepWire) {
     this.#wire = wire;
@@ -33,6 +34,10 @@ export class Requests implements Filled {
   }
 
   readonly #receive = (message: ReplayToBrowser): void => {
+    if (message.type === "go") {
+      this.#replay?.go(message.sequence); // a cell has moved it
+      return;
+    }
     if (message.view !== this.#view) return;
     const key = message.type === "events" ? `events ${message.events.first - 1}` : `${message.type} ${message.sequence}`;
     const waiting = this.#waiting.get(key);
@@ -55,6 +60,7 @@ export class Requests implements Filled {
 
   /** Asks for all events, page by page. */
   async fill(replay: Replay): Promise<void> {
+    this.#replay = replay;
     for (let [after, total] = [0, 1]; after < total; after += PAGE) {
       const answer = await this.#ask(`events ${after}`, { type: "events", view: this.#view, after, stop: after + PAGE });
       if (answer.type !== "events") return;

@@ -1,7 +1,7 @@
 // The replay's widget against a kernel that is slow to hear.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { ReplayToBrowser, ReplayToKernel } from "../../src/protocol";
+import type { EventsAnswer, ReplayToBrowser, ReplayToKernel } from "../../src/protocol";
 import widget from "../../src/replay";
 
 let heard: ReplayToKernel[];
@@ -27,7 +27,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-function events(after: number, count: number, total: number): ReplayToBrowser {
+function events(after: number, count: number, total: number): EventsAnswer {
   const zeros = Array<number>(count).fill(0);
   const view = heard[0]?.view ?? "";
   return { type: "events", view, total, events: { first: after + 1, sequence: Array.from({ length: count }, (_, row) => after + 1 + row), origin_us: 0, names: [""], time: zeros, type: zeros, path: zeros, step: zeros, text: zeros } };
@@ -65,4 +65,11 @@ test("answers to other views are not taken, and nothing is sent after the end", 
   const before = heard.length;
   vi.advanceTimersByTime(60_000);
   expect(heard).toHaveLength(before);
+});
+
+test("it goes where a cell has moved the replay", async () => {
+  say(events(0, 5, 5));
+  await vi.advanceTimersByTimeAsync(0);
+  say({ type: "go", sequence: 3 });
+  expect(document.querySelector(".place")?.textContent).toContain("event 3 of 5");
 });

@@ -1,0 +1,44 @@
+"""The replay of a run in a notebook: the methods of a replayer, and a view that follows them."""
+
+import pytest
+
+from divebook import Environment, Step, Workflow
+from divebook.notebook.run import Run
+from divebook.widgets import replay as module
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Return the replay of a run, and what its view sends."""
+    monkeypatch.setattr(module, "built", lambda name: f"/* {name} */")
+    environment = Environment(store="memory:")
+    steps = [Step("a", script="1", store="n"), Step("b", script="state.n + 1", store="n")]
+    run = Run(environment.start(Workflow("w", steps)).wait(), environment)
+    replay, told = run.replay(), []
+    monkeypatch.setattr(replay, "send", told.append)
+    yield replay, told
+    replay.close()
+
+
+def test_the_view_goes_where_a_cell_has_moved_the_replay(seen):
+    replay, told = seen
+    assert replay.run_to(changed="n").variables == {"n": 1}
+    assert replay.run_to(changed="n") is replay
+    assert replay.step_back().variables == {"n": 1}
+    assert [message["type"] for message in told] == ["go"] * 3
+    assert told[-1]["sequence"] == replay.position
+    assert replay.run_to(error=True) is None
+    assert len(told) == 3  # it has stayed
+
+
+def test_a_page_that_comes_later_goes_there_once_it_has_all_events(seen):
+    replay, told = seen
+    ask = {"type": "events", "view": "v", "after": 0, "stop": 100}
+    replay._receive(replay, ask, [])
+    assert [message["type"] for message in told] == ["events"]
+    replay.seek(5)
+    told.clear()
+    replay._receive(replay, {**ask, "stop": 3}, [])
+    replay._receive(replay, ask, [])
+    assert [message["type"] for message in told] == ["events", "events", "go"]
+    assert told[-1] == {"type": "go", "sequence": 5}
