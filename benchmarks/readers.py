@@ -1,6 +1,7 @@
 """How soon a log is read: 10,000 steps, and a log of 1,000,000 events: opened, as a frame, and the memory that takes.
 
-``python -m benchmarks.readers FILE`` opens a log and makes its frame in a process of its own, and prints what it took.
+``python -m benchmarks.readers FILE [WAY]`` opens a store and makes a frame in a process of its own, and prints what it
+took: of its one log, or of all its logs in a `WAY` of `WAYS`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from benchmarks.figure import Figure
 from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import chain, make_store, one, run
 from divebook import Environment
+from divebook.analysis.whole_store import Frames
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold, fold_records
 from divebook.events import Event, catalog
@@ -33,6 +35,7 @@ from divebook.store import Batch, EventStore, SqliteStore
 from divebook.workflow.functions import step, workflow
 
 STEPS = 10_000
+LOGS = 1_000
 KINDS = ("events", "steps", "operations")
 CALLS = 500_000
 ROUNDS = 5
@@ -56,6 +59,7 @@ def reading() -> Iterator[Figure]:
     """Read both logs."""
     yield from short()
     yield from long()
+    yield from whole()
 
 
 def short() -> Iterator[Figure]:
@@ -124,26 +128,47 @@ def long() -> Iterator[Figure]:
     yield Figure("1,000,000 events, peak memory besides", "relaxed", took["peak"], "MB", 500, details=details)
 
 
-def written(path: Path) -> None:
+def whole() -> Iterator[Figure]:
+    """1,000,000 events in 1,000 logs: as one DataFrame, as one table, and in batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "logs.db"
+        for number in range(LOGS):
+            written(path, CALLS // LOGS, f"exec_{number:026d}")
+        for way in WAYS:
+            command = [sys.executable, "-m", "benchmarks.readers", str(path), way]
+            took = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            details = {"peak besides, MB": round(took["peak"])}
+            yield Figure(f"1,000 logs of 1,000 events, {way}", "relaxed", took["frame"], "s", None, details=details)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "a DataFrame": lambda frames: len(frames.events),
+    "an Arrow table": lambda frames: frames.arrow("events").num_rows,
+    "in batches": lambda frames: sum(batch.num_rows for batch in frames.reader("events")),
+}
+
+
+def written(path: Path, count: int = CALLS, name: str | None = None) -> None:
     """Write the log of a function's calls, as an engine would have written that of one which called so often."""
     with make_store("memory", path) as source:
         execution, _ = run(source, calls, steps=1)
-        model = [*execution.history()]
+        model = [replace(event, execution_id=name or execution.id) for event in execution.history()]
+    name = model[0].execution_id
     begun = next(place for place, event in enumerate(model) if isinstance(event.data, catalog.OperationStarted))
     head, (start, end), tail = model[:begun], model[begun : begun + 2], model[begun + 2 :]
     last = len(head)
     with SqliteStore(path, durability="relaxed") as store:
-        store.append(execution.id, head, 0)
-        state = fold(execution.id, head)
-        for first in range(0, CALLS, AT_ONCE):
-            numbers = range(first, min(first + AT_ONCE, CALLS))
+        store.append(name, head, 0)
+        state = fold(name, head)
+        for first in range(0, count, AT_ONCE):
+            numbers = range(first, min(first + AT_ONCE, count))
             records = [record for number in numbers for record in called(start, end, number, last)]
-            state = fold_records(execution.id, records, state)
-            store.append_all([Batch(execution.id, last + 2 * first, records)])
-        last += 2 * CALLS
+            state = fold_records(name, records, state)
+            store.append_all([Batch(name, last + 2 * first, records)])
+        last += 2 * count
         moved = [replace(event, sequence=last + place, id=new_id(last + place)) for place, event in enumerate(tail, 1)]
-        store.append(execution.id, moved, last)
-        store.put_checkpoint(execution.id, last + len(tail), dump_state(fold(execution.id, moved, state)))
+        store.append(name, moved, last)
+        store.put_checkpoint(name, last + len(tail), dump_state(fold(name, moved, state)))
 
 
 def called(start: Event, end: Event, number: int, after: int) -> list[Record]:
@@ -164,12 +189,18 @@ def new_id(sequence: int) -> str:
     return type_id("event", 1_750_000_000_000 + sequence, sequence << 12)
 
 
-def main(path: str) -> None:
-    """Open the one execution of a file, make its frame, and print what that took."""
+def main(path: str, way: str | None = None) -> None:
+    """Open a file, make the frame of its one execution, or of all in some way, and print what that took."""
     import pandas  # noqa: F401, ICN001 - loaded before the clock runs
     import pyarrow.json  # noqa: F401
 
     before = peak_memory()
+    if way is not None:
+        with SqliteStore(path) as store:
+            made = Frames(store, store.records())
+            frame = timed(lambda: WAYS[way](made))
+            sys.stdout.write(json.dumps({"frame": frame, "peak": peak_memory() - before}))
+        return
     with SqliteStore(path) as store:
         (record,) = store.records()
         opened = timed(lambda: Environment(store=store).execution(record.execution_id))
@@ -193,4 +224,4 @@ def peak_memory() -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -229,8 +229,8 @@ COST_COLUMNS: Columns = {
 
 
 @documented(COST_COLUMNS)
-def costs_frame(events: Iterable[Event], by: By = "agent") -> pd.DataFrame:
-    """Return one row per agent, model or tool, the dearest first.
+def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
+    """Return one row per agent, model or tool, the dearest first; of what began after sequence number `after`.
 
     What a tool cost was consumed by agents that its calls gave work: it is in their rows as well.
     """
@@ -240,9 +240,10 @@ def costs_frame(events: Iterable[Event], by: By = "agent") -> pd.DataFrame:
     def of(name: str | None) -> _Sum:
         return sums.setdefault(name or "", _Sum(name or ""))
 
-    for view in requests_in(spans) if by != "tool" else ():
+    for view in _began_after(after, requests_in(spans)) if by != "tool" else ():
         _count(of(view.agent if by == "agent" else view.model), view)
-    for call in tool_calls_in(spans) if by != "model" else ():
+    calls = [call for call in tool_calls_in(spans) if call.view.span.sequences[0] > after] if by != "model" else ()
+    for call in calls:
         _count_call(of(call.agent if by == "agent" else call.tool), call, is_tool=by == "tool")
     return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
 
@@ -259,13 +260,20 @@ class ModelSum(_Sum):
         return self.name
 
 
-def sums_by_model(events: Iterable[Event]) -> list[ModelSum]:
-    """Return what the agents of a log consumed of each model, in the order in which they first asked it."""
+def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
+    """Return what the agents of a log consumed of each model, in the order in which they first asked it.
+
+    What began up to sequence number `after` does not count.
+    """
     sums: dict[tuple[str, str], ModelSum] = {}
-    for view in requests_of(events):
+    for view in _began_after(after, requests_of(events)):
         agent, model = view.agent or "", view.model or ""
         _count(sums.setdefault((agent, model), ModelSum(agent, model=model)), view)
     return list(sums.values())
+
+
+def _began_after(sequence: int, views: Iterable[RequestView]) -> Iterable[RequestView]:
+    return [view for view in views if view.span.sequences[0] > sequence]
 
 
 def _count(total: _Sum, view: RequestView) -> None:

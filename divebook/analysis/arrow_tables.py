@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from divebook.analysis.columns import ANYTHING, COUNT, MOMENT, MONEY, NUMBER, SPAN, TEXT, Columns, frame_of_table
+from divebook.analysis.columns import ANYTHING, COUNT, MOMENT, MONEY, NUMBER, SPAN, TEXT, Columns, whole_column
 from divebook.analysis.event_table import EventTable
 from divebook.analysis.payloads import Payloads
 from divebook.errors import UnstorableValueError
@@ -50,15 +50,14 @@ def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
 
 def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
     """Return events as a table."""
-    typed = {name: column for name, column in columns.items() if column.dtype != ANYTHING}
-    made = frame_of_table(typed, table)
-    said = {"item": _json(table.items()), "data": table.payloads.texts()}
+    # Without pandas, of which a short log's frame is half the time.
     arrays = [
-        said[field.name] if field.name in said else _column(made[field.name], field.type)
-        for field in schema
-        if field.name != ID.name
+        table.payloads.texts()
+        if name == "data"
+        else _column(whole_column(column, name, table), schema.field(name).type)
+        for name, column in columns.items()
     ]
-    return pa.table(arrays, schema=pa.schema([field for field in schema if field.name != ID.name]))
+    return pa.table(arrays, schema=schema)
 
 
 def named(execution_id: str, table: Any) -> Any:
@@ -67,10 +66,11 @@ def named(execution_id: str, table: Any) -> Any:
     return table.add_column(0, ID, ids.cast(ID.type))
 
 
-def _column(values: pd.Series, kind: Any) -> Any:
+def _column(values: Any, kind: Any) -> Any:
+    """Return an array, or a Series, as one of Arrow."""
     if values.dtype == "object":
         return _json(values)
-    if isinstance(values.array, Payloads):
+    if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
         return values.array.texts()
     made = pa.array(values, from_pandas=True)
     return made if made.type == kind else made.cast(kind)

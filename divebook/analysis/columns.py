@@ -49,13 +49,15 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
 
 def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
     """Return a frame with just these columns, each of which a table has as a whole."""
-    made = {
-        name: column.value(table) if callable(column.value) else getattr(table, column.value or name)
-        for name, column in columns.items()
-    }
+    made = {name: whole_column(column, name, table) for name, column in columns.items()}
     return pd.DataFrame(
         {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in made.items()}, copy=False
     )
+
+
+def whole_column(column: Column, name: str, table: Any) -> Any:
+    """Return a column that a table has as a whole."""
+    return column.value(table) if callable(column.value) else getattr(table, column.value or name)
 
 
 def utc(microseconds: Any) -> pd.Series:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -357,9 +358,14 @@ class EventTable:
 
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
     """Give each page with what its payloads say, which is read while the store reads the next one."""
+    pages = iter(pages)
+    first = [*islice(pages, 2)]
+    if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
+        yield from ((page, fields_of(page)) for page in first)
+        return
     latest: tuple[EventPage, Future[dict[str, Any]]] | None = None
     with ThreadPoolExecutor(1, "divebook-fields") as reader:
-        for page in pages:
+        for page in chain(first, pages):
             if latest is not None:
                 yield latest[0], latest[1].result()
             latest = page, reader.submit(fields_of, page)

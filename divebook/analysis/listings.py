@@ -58,7 +58,7 @@ class _Kept(NamedTuple):
 
     @property
     def usage(self) -> dict[str, int] | None:
-        return None if self.state is None else self.state.usage.to_dict()
+        return None if self.state is None else self.state.own_usage.to_dict()
 
 
 def _values(part: str) -> Callable[[_Kept], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,6 +12,7 @@ from divebook.analysis.columns import CONSUMED, COUNT, MOMENT, TEXT, Column, Col
 from divebook.engine.evolve import fold
 from divebook.engine.state import ExecutionState
 from divebook.events import Event
+from divebook.events.catalog import ExecutionForked
 from divebook.events.recorded import opened
 from divebook.store import ExecutionRecord
 
@@ -65,6 +66,11 @@ def column_of(variable: str) -> str:
     return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
 
 
+def forked_at(events: Iterable[Event]) -> int:
+    """Return the number of the event with which a log goes on apart from that of its source; 0 if it has none."""
+    return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
+
+
 class _Consumption(NamedTuple):
     """What an agent of an execution consumed of a model."""
 
@@ -89,7 +95,9 @@ USAGE_COLUMNS: Columns = {
 
 
 @documented(USAGE_COLUMNS)
-def usage_frame(logs: Iterable[tuple[ExecutionRecord, Iterable[Event]]]) -> pd.DataFrame:
-    """Return one row per execution, agent and model, with what was consumed."""
-    rows = [_Consumption(record, total) for record, events in logs for total in sums_by_model(events)]
+def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
+    """Return one row per execution, agent and model, with what was consumed; of a fork what it did itself."""
+    rows = [
+        _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
+    ]
     return frame(USAGE_COLUMNS, rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 import pandas as pd
 
@@ -59,6 +59,10 @@ class Kind(NamedTuple):
 
 def _of_events(columns: Columns, make: Callable[[Any], pd.DataFrame]) -> Kind:
     return Kind(columns, lambda logged: make(logged.events))
+
+
+def _costs(events: Any, by: agent_frames.By) -> pd.DataFrame:
+    return agent_frames.costs_frame(events, by, state_frames.forked_at(events))
 
 
 def _paths(logged: Logged) -> pd.DataFrame:
@@ -163,7 +167,8 @@ class Frames(Framed):
     def usage(self) -> pd.DataFrame:
         """One row per execution, agent and model, with what was consumed: `divebook.analysis.state_frames.usage_frame`.
 
-        What-ifs and trials are left out, unless they were asked for by ``where={"origin": ...}``.
+        A fork's are what it did itself. What-ifs and trials are left out, unless they were asked for by
+        ``where={"origin": ...}``.
         """
         return self._frame(USAGE)
 
@@ -240,7 +245,8 @@ class Frames(Framed):
             return state_frames.variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
         if kind in KINDS:
             return self._with_own(kind, self._together(kind, KINDS[kind].make))
-        return self._together(kind, lambda logged: listings.frame_of(kind, logged.events))  # costs by ...
+        by = next(by for by in get_args(agent_frames.By) if kind == f"costs by {by}")
+        return self._together(kind, lambda one: _costs(one.events, by))
 
     def _stood(self, logged: Logged) -> list[state_frames.Standing]:
         name = logged.record.execution_id

@@ -16,6 +16,7 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.analysis import arrow_tables, listings, state_frames, whole_store
 from divebook.analysis.own_columns import OwnColumn, settled
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError
+from divebook.events.catalog import ExecutionForked
 from divebook.store import MemoryStore, SqliteStore
 
 ROWS = Workflow(
@@ -152,6 +153,22 @@ def test_totals_leave_out_what_ifs_and_trials_unless_they_are_asked_for(world):
     tried = divebook.frames(store, {"origin": ["what-if", "trial"]})
     assert sorted(tried.usage.origin) == ["trial", "what-if"]
     assert tried.costs().cost.sum() == 0.5
+
+
+def test_what_a_fork_shares_with_its_source_is_counted_once(world):
+    """Where the source's request is counted, the fork's copy of it is not."""
+    events = world.store.read(world.executions(tag="baseline")[0].execution_id)
+    shared = next(event.sequence for event in events if event.event_type == "step_completed" and event.step == "ask")
+    name = f"exec_{0:026d}"
+    opening = ExecutionForked(events[0].execution_id, shared, "rows")
+    own = replace(events[shared], data=opening, path="", step="", execution_id=name)
+    with MemoryStore() as store:
+        store.append(events[0].execution_id, events, 0)
+        store.append(name, [*(replace(event, execution_id=name) for event in events[:shared]), own], 0)
+        frames = divebook.frames(store)
+        assert frames.usage.execution_id.tolist() == [events[0].execution_id]
+        assert frames.costs().cost.tolist() == [0.25]
+        assert frames.executions.cost.sum() == 0.25
 
 
 # --- what stands in them ---------------------------------------------------------------------------------------------
