@@ -29,6 +29,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
 from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
+from divebook.forking import Forks
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
 from divebook.replay.rehearsal import answers_for
@@ -60,7 +61,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings, WhatIfs):
+class Environment(Holdings, Forks, WhatIfs):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -295,21 +296,6 @@ class Environment(Holdings, WhatIfs):
             return created.start()
         except StartKeyTakenError as taken:
             return self.execution(started_before(taken, created.workflow.name, self.store))
-
-    def fork(self, execution_id: str, until: int, **options: Unpack[StartOptions]) -> Execution:
-        """Start an execution with a copy of the first `until` events of another one; it goes on live after those.
-
-        Definition and inputs are those of the other one, and functions are those of now. Where to cut is for
-        `divebook.execution.forks` to say. With a `key` it is started once, as by `start`.
-        """
-        old = self._control.find(execution_id)
-        self._check(old.workflow)
-        code, kept = self.code_of(old.workflow), self._kept(options.get("durability"))
-        opening = opening_of(old.workflow, old.state.inputs, code, options, parent=old.id, origin=catalog.FORK)
-        try:
-            return self._handle(self._control.fork(old, opening, until, kept))
-        except StartKeyTakenError as taken:
-            return self.execution(started_before(taken, old.workflow.name, self.store))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""

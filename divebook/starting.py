@@ -7,6 +7,8 @@ from typing import Any, TypedDict
 
 from divebook._version import __version__
 from divebook.bounds import Bounds
+from divebook.engine.change import Change
+from divebook.engine.state import ExecutionState
 from divebook.errors import SetupError, StartKeyTakenError, did_you_mean
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -86,6 +88,43 @@ def opening_of(
         cell=options.get("cell"),
         code=code or None,
         model=options.get("model"),
+    )
+
+
+def forked_of(
+    opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
+) -> catalog.ExecutionForked:
+    """Return what the log of a fork goes on with: what an opening says that its source did not.
+
+    Parameters
+    ----------
+    source
+        Its source as it stood at the event of the fork.
+    opened
+        The number of the newest opening among the events that it shares.
+    """
+    is_other = opening.fingerprint != source.fingerprint
+    return catalog.ExecutionForked(
+        source.execution_id,
+        source.last_sequence,
+        opening.workflow_name,
+        opened,
+        change.to_data() or None,
+        opening.origin,
+        opening.definition if is_other else None,
+        opening.source if is_other else None,
+        opening.fingerprint,
+        opening.written_by,
+        opening.bounds if options.get("bounds") is not None else None,
+        opening.identity,
+        opening.key,
+        opening.tags,
+        opening.note,
+        opening.notebook,
+        opening.cell,
+        source.seed if source.seed == source.execution_id else None,
+        None if opening.code == (dict(source.code) or None) else opening.code or {},
+        change.model or opening.model,
     )
 
 

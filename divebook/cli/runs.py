@@ -15,7 +15,7 @@ from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status
 from divebook.cli.text import as_json, one_line, secrets
 from divebook.engine.bounds import NANODOLLARS
 from divebook.errors import ConcurrentAppendError, StoreError
-from divebook.events.catalog import ExecutionStarted
+from divebook.execution.definitions import recorded_opening
 from divebook.text.durations import seconds
 from divebook.text.shown import size
 from divebook.text.times import json_time, local_time
@@ -76,9 +76,7 @@ def runs(
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
     """Take note of the secrets among the inputs of an execution: its error may repeat them."""
     with suppress(StoreError):  # a damaged log has none that could be shown
-        for event in store.read(execution_id, 0, 1):
-            if isinstance(event.data, ExecutionStarted):
-                secrets.learn(event.data.inputs)
+        secrets.learn(recorded_opening(execution_id, store).inputs)
 
 
 def show(

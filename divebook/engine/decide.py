@@ -187,7 +187,7 @@ def decide_end(workflow: Workflow, state: ExecutionState) -> RecordFacts | Cance
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
         return RecordFacts((Fact(catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)),))
-    usage = state.usage.to_dict() or None
+    usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
 

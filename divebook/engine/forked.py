@@ -164,8 +164,9 @@ def snapped(events: Sequence[Event], at: int) -> int:
     """
     while at < len(events) and _goes_on(events[at - 1].data, events[at].data):
         at += 1
-    while at and STATUS_AFTER.get(type(events[at - 1].data)) in TERMINAL:
-        at -= 1
+    turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
+    while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # people may have said something since
+        at = turns.pop().sequence - 1
     return at
 
 

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
-from divebook.engine.evolve import fold
 from divebook.engine.inbox import Message, facts_of
 from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL, TERMINAL
@@ -33,12 +32,13 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.codec import checked
+from divebook.events.event import Event
 from divebook.execution.answering import Answering, this_person
 from divebook.execution.children import Child, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
-from divebook.execution.forks import copied
+from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
 from divebook.execution.refusals import orphaned, refuse_final, refuse_over
@@ -46,7 +46,7 @@ from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease
-from divebook.store.batches import FIRST_TOKEN, Batch, records_of
+from divebook.store.batches import FIRST_TOKEN
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.text.logs import logger
@@ -151,15 +151,13 @@ class Control:
         await asyncio.wrap_future(begun)
 
     def fork(
-        self, old: Driver, opening: catalog.ExecutionStarted, until: int, durability: Durability | None = None
+        self, source: str, at: int, forked: catalog.ExecutionForked, durability: Durability | None = None
     ) -> Driver:
-        """Begin an execution with a copy of the first events of another one, and drive it on."""
-        ids, owner = Ids(self.clock, self.chance), Owner.current()
+        """Begin an execution that shares the first events of another one, and drive it on."""
+        ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
         execution_id = ids.execution()
-        events = copied(self.store.read(old.id, limit=until), opening, execution_id, ids, self.clock.now())
-        taken = fold(execution_id, events).taken
-        batch = Batch(execution_id, 0, records_of(events), acquire=owner, taken=taken, durability=durability)
-        (refusal,) = self.store.append_all([batch])
+        event = Event(ids.event(now), execution_id, at + 1, now, forked)
+        (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
         if refusal is not None:
             raise refusal
         driver = self._register.load(execution_id)

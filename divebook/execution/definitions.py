@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from divebook.engine.forked import opened_as
 from divebook.errors import UNFIT, CorruptStoreError, ExecutionError, NewerStoreError
 from divebook.events import Event, catalog
 from divebook.store.base import EventStore
@@ -12,20 +12,37 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.sketch import Sketch, sketch_of
 
 
-def inputs_in(execution_id: str, events: Sequence[Event]) -> Mapping[str, Any]:
-    """Return the inputs that some first events tell of."""
-    return _opening(execution_id, events).inputs
+def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
+    """Return what an execution begins with as its newest opening says, of which the store reads the openings only.
+
+    Raises
+    ------
+    ExecutionNotFoundError
+        There is no such execution.
+    CorruptStoreError
+        Its log does not begin, or goes on, as one must.
+    """
+    openings: list[Event] = []
+    number = store.record(execution_id).opened
+    while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
+        openings[:0] = store.read(execution_id, number - 1, 1)
+        number = getattr(openings[0].data, "previous", 1) if openings else 1
+    return opening_in(execution_id, openings)
 
 
-def recorded_workflow(execution_id: str, store: EventStore, opening: Sequence[Event]) -> Workflow:
-    """Return the workflow of an execution; only of a log without a definition is more than its first event read."""
-    is_foreign = bool(opening) and getattr(opening[0].data, "definition", None) is None
-    return workflow_in(execution_id, store.read(execution_id) if is_foreign else opening)
+def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
+    """Return what an execution begins with as the newest opening among some first events says."""
+    forks = (event.data for event in events if isinstance(event.data, catalog.ExecutionForked))
+    return opened_as(_first(execution_id, events), forks)
 
 
-def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the workflow that some first events tell of."""
-    opening = _opening(execution_id, events)
+def recorded_workflow(execution_id: str, store: EventStore, opening: catalog.ExecutionStarted) -> Workflow:
+    """Return the workflow of an execution; only of a log without a definition is more than its opening read."""
+    return workflow_in(execution_id, opening, () if opening.definition is not None else store.read(execution_id))
+
+
+def workflow_in(execution_id: str, opening: catalog.ExecutionStarted, events: Sequence[Event]) -> Workflow:
+    """Return the workflow that an opening tells of, or if it does not, some events."""
     if opening.definition is None:
         return entered_workflow(opening.workflow_name, events)
     try:
@@ -38,7 +55,7 @@ def workflow_in(execution_id: str, events: Sequence[Event]) -> Workflow:
         ) from error
 
 
-def _opening(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
+def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
     opening = events[0].data if events else None
     if not isinstance(opening, catalog.ExecutionStarted):
         raise CorruptStoreError(

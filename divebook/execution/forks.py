@@ -1,8 +1,8 @@
-"""A copy of the beginning of an execution under an id of its own, which goes on live from there.
+"""Forks: executions that share the first events of another one, and go on live from there.
 
-A log that ends before a call is what a process would have left that died there: it is resumed like one. The copy ends
-where no call is under way, so that the outcome of none is unknown in it (`tests/execution/test_forks.py`). What holds
-calls is not under way by itself: the copy enters it again (`tests/execution/test_enclosing.py`).
+Nothing is copied; what was begun in the source and has no end is dropped (`divebook.engine.forked`), so that the
+outcome of no call is unknown (`tests/execution/test_forks.py`). Beside it: what edited functions reach, which says
+where an edited run is forked.
 """
 
 from __future__ import annotations
@@ -11,11 +11,25 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from divebook.engine.change import Change
+from divebook.engine.evolve import fold
+from divebook.engine.forked import snapped
 from divebook.engine.lifecycle import TERMINAL
-from divebook.engine.operations import ACTION_EXECUTION, ENCLOSING, STEP_EXECUTION, operation_name
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
+from divebook.engine.state import ExecutionState
+from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.execution.clock import Ids
+from divebook.events.record import Record
+from divebook.execution.definitions import opening_in, workflow_in
+from divebook.questions.answer import checked_answer
+from divebook.questions.kinds import PENDING
+from divebook.store.base import EventStore
+from divebook.store.batches import Batch
+from divebook.store.durability import Durability
+from divebook.store.owner import Owner
+from divebook.workflow.definition import Workflow
+from divebook.workflow.json_schemas import FITTING
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
 """What a function is called in the labels of `divebook.steps.code`, by the type of the operations that call it."""
@@ -43,6 +57,9 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
         if isinstance(event.data, catalog.ExecutionStarted):
             begun = event.data.code or {}
             found.append(Epoch(event.sequence, begun))
+        elif isinstance(event.data, catalog.ExecutionForked):
+            begun = begun if event.data.code is None else event.data.code
+            found = [epoch._replace(code=begun) for epoch in found]
         elif isinstance(event.data, catalog.ExecutionResumed):
             code = begun if event.data.code is None else event.data.code
             if event.data.previous_status in TERMINAL:
@@ -72,47 +89,93 @@ def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[s
     return None
 
 
-def quiet_before(events: Iterable[Event], sequence: int) -> int:
-    """Return how many events come before one, without those since a call was begun that had not ended by then."""
-    under_way: dict[str, int] = {}
-    for event in events:
-        if event.sequence >= sequence:
-            break
-        if isinstance(event.data, catalog.OperationStarted):
-            if event.data.operation_type not in ENCLOSING:
-                under_way.setdefault(event.data.operation_id, event.sequence)
-        elif isinstance(event.data, _ENDS):
-            under_way.pop(event.data.operation_id, None)
-    return min(under_way.values(), default=sequence) - 1
-
-
 def calls_in(events: Iterable[Event]) -> int:
     """Return how many calls have completed."""
     return sum(isinstance(data, catalog.OperationCompleted) for data in _payloads(events))
 
 
-def copied(
-    events: Sequence[Event], opening: catalog.ExecutionStarted, execution_id: str, ids: Ids, now: int
-) -> list[Event]:
-    """Return events as the beginning of another execution, which `opening` says how to begin.
+class Prefix(NamedTuple):
+    """What a fork shares with its source."""
 
-    They keep their distances in time and are moved so that the last one happens now: what an execution may spend of
-    time counts from its beginning.
+    source: str
+    at: int
+    """The number of its last event."""
+    state: ExecutionState
+    """That of the source after that event."""
+    workflow: Workflow
+    """That of the source at that event."""
+    opened: int
+    """The number of the newest opening in it."""
+
+
+def prefix_of(store: EventStore, source: str, at: int | None, change: Change) -> Prefix:
+    """Return what a fork of an execution shares with it; of a damaged log, the events before the damage can be shared.
+
+    Parameters
+    ----------
+    at
+        The event after which it is forked; None: before what changes, else at its end.
+
+    Raises
+    ------
+    SetupError
+        The log has no such event.
+    CorruptStoreError
+        The log is damaged before it.
     """
-    later = now - events[-1].recorded_at
-    (first, *rest) = [
-        replace(
-            event,
-            id=ids.event(event.recorded_at + later),
-            execution_id=execution_id,
-            recorded_at=event.recorded_at + later,
-        )
+    events, damage = store.read_sound(source)
+    if damage is not None and (not events or (at is not None and at > len(events))):
+        raise damage
+    at = _point_in(events, at, change)
+    shared = events[:at]
+    opening = opening_in(source, shared)
+    kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)
+    opened = max(event.sequence for event in shared if isinstance(event.data, kinds))
+    return Prefix(source, at, fold(source, shared), workflow_in(source, opening, shared), opened)
+
+
+def _point_in(events: Sequence[Event], at: int | None, change: Change) -> int:
+    if at is not None:
+        number: object = at  # whatever a caller has
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(events):
+            raise SetupError(f"an execution is forked after one of its events, 1 to {len(events)}, not {number!r}")
+        return snapped(events, number)
+    ends = [
+        event.sequence - 1
         for event in events
+        if (isinstance(event.data, _ENDS) and event.data.operation_id in change.results)
+        or (isinstance(event.data, catalog.InterruptResolved) and event.data.interrupt_id in change.answers)
     ]
-    began = first.data
-    assert isinstance(began, catalog.ExecutionStarted)  # noqa: S101 - every log begins so
-    seed = began.seed or events[0].execution_id
-    return [replace(first, data=replace(opening, seed=seed)), *rest]
+    return snapped(events, min(ends, default=len(events)))
+
+
+def fitting_answers(change: Change, state: ExecutionState, now: int) -> Change:
+    """Return a change with its answers in full form; raises `InterruptError` for one that does not fit its question."""
+    answers = {
+        name: checked_answer(state.interrupts[name]._replace(status=PENDING, expires_us=None), response, FITTING, now)
+        for name, response in change.answers.items()
+        if name in state.interrupts
+    }
+    return replace(change, answers={**change.answers, **answers})
+
+
+def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
+    """Return what begins an execution that shares the events of another one before `forked`.
+
+    Logs share whole records: of one that goes on behind that event the beginning is written once more
+    (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
+    """
+    at = forked.sequence - 1
+    last = store.read_records(source, at - 1, at)[0]
+    shared, rows = last.last_sequence, [Record.of(forked)]
+    if shared >= forked.sequence:
+        shared = last.sequence - 1
+        rows.insert(
+            0, replace(last, execution_id=forked.execution_id, facts=last.facts[: forked.sequence - last.sequence])
+        )
+    return Batch(
+        forked.execution_id, shared, rows, acquire=owner, durability=durability, source=source if shared else None
+    )
 
 
 def _label(data: catalog.OperationStarted) -> str:

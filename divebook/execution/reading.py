@@ -97,7 +97,7 @@ class ReadExecution(FramedLog):
     @property
     def usage(self) -> Usage:
         """What model calls have consumed; its `cost` is in nanodollars, those of frames in US dollars."""
-        return self.state.usage
+        return self.state.own_usage
 
     @property
     def started_at(self) -> datetime | None:

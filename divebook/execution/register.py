@@ -13,7 +13,13 @@ from divebook.engine.inbox import questions_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError, NewerStoreError, StoreError
 from divebook.events import Event, catalog
-from divebook.execution.definitions import entered_workflow, inputs_in, recorded_workflow, workflow_in
+from divebook.execution.definitions import (
+    entered_workflow,
+    opening_in,
+    recorded_opening,
+    recorded_workflow,
+    workflow_in,
+)
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.known import Past
@@ -61,14 +67,12 @@ class Register:
 
     def load(self, execution_id: str) -> Driver:
         """Return an execution as the store has it, which is read when somebody asks."""
-        opening = self.store.read(execution_id, limit=1)
-        driver = Driver(
-            execution_id, inputs_in(execution_id, opening), self.store, lambda: self._past(execution_id, opening)
-        )
+        opening = recorded_opening(execution_id, self.store)
+        driver = Driver(execution_id, opening.inputs, self.store, lambda: self._past(execution_id, opening))
         driver.durability = self.store.record(execution_id).durability
         return driver
 
-    def _past(self, execution_id: str, opening: Sequence[Event]) -> Past:
+    def _past(self, execution_id: str, opening: catalog.ExecutionStarted) -> Past:
         ENGINE.refuse_waiting(self.store)
         try:
             workflow = recorded_workflow(execution_id, self.store, opening)
@@ -153,10 +157,8 @@ def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
     """Return the workflow of a damaged log; where its definition is what is damaged, the steps that were entered."""
+    opening = opening_in(execution_id, events)
     try:
-        return workflow_in(execution_id, events)
+        return workflow_in(execution_id, opening, events)
     except CorruptStoreError:
-        opening = events[0].data
-        if not isinstance(opening, catalog.ExecutionStarted):
-            raise
         return entered_workflow(opening.workflow_name, events)

@@ -125,6 +125,10 @@ def failure_in(events: Sequence[Event], error: str) -> Failure:
     return Failure(reason or "", error, "", ended.path if ended else "", sequence=sequence, failed_us=moment)
 
 
+OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
+"""What may tell of the definition; the newest one that does counts."""
+
+
 class ItemNames(NamedTuple):
     """What a workflow calls the items of its steps."""
 
@@ -135,7 +139,10 @@ class ItemNames(NamedTuple):
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
         """Read them off a log."""
-        definition = getattr(events[0].data, "definition", None) if events else None
+        told = (
+            getattr(event.data, "definition", None) for event in reversed(events) if isinstance(event.data, OPENINGS)
+        )
+        definition = next(filter(None, told), None)
         return (
             cls(lambda span: span.name, {}) if definition is None else cls.of_workflow(Workflow.from_dict(definition))
         )

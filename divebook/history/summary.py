@@ -90,6 +90,7 @@ class Summing:
         self._failed_item: int | None = None
         """The item that made a step fail, which the error names."""
         self._redactor = shared().fresh()
+        self._inputs: Mapping[str, Any] = {}
 
     def take(self, events: Iterable[Event]) -> None:
         """Let events have their effect."""
@@ -134,15 +135,20 @@ class Summing:
         elif kind is catalog.StepFailed:
             self._failed_item = data.iteration_index
         elif kind is catalog.ExecutionStarted:
-            self._redactor.learn(data.inputs)
-            self._given = self._clean(in_words(data.inputs, self._redactor))
+            self._learn(data.inputs)
         elif kind in STATUS_AFTER:
             if kind is catalog.ExecutionForked:  # what its source consumed counts there
                 self._usage, self._asked_models = NO_USAGE, False
+                self._learn({**self._inputs, **(data.change or {}).get("inputs", {})})
             self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
             self._ended_by = (
                 self._clean(data.reason.removeprefix("cancelled ")) if kind is catalog.ExecutionCancelled else ""
             )
+
+    def _learn(self, inputs: Mapping[str, Any]) -> None:
+        self._inputs = inputs
+        self._redactor.learn(inputs)
+        self._given = self._clean(in_words(inputs, self._redactor))
 
     def _clean(self, text: str) -> str:
         return one_line(self._redactor.text(text), WIDTH)

@@ -1,7 +1,7 @@
 """Functions that were edited since a cell's run: what of the run is still what they would do, and what to offer.
 
-A run that called what has changed is not shown as the result of the cell. Its log is copied up to the first call that
-the change can reach, and goes on from there as a run of its own; the old one stays as it is.
+A run that called what has changed is not shown as the result of the cell. It is forked before the first call that the
+change can reach, and goes on from there as a run of its own; the old one stays as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from divebook.errors import EditedError
 from divebook.events.catalog import COMPLETED
-from divebook.execution.forks import calls_in, epochs_of, first_reached, quiet_before
+from divebook.execution.forks import calls_in, epochs_of, first_reached
 from divebook.steps.code import ChangedFunction, changed_since
 from divebook.text.shown import plural
 
@@ -37,7 +37,7 @@ class Edit:
     execution_id: str
     functions: tuple[ChangedFunction, ...]
     until: int
-    """How many events of the run hold for the functions of now; 0 if it is not worth while to copy them."""
+    """How many events of the run hold for the functions of now; 0 if it is not worth while to fork it."""
     calls: int
     """How many calls have completed in them."""
     done: int
@@ -93,6 +93,6 @@ def edit_of(environment: Environment, execution: Execution) -> Edit | None:
     reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})
     if reached is None:
         return None
-    until = quiet_before(events, reached)
+    until = reached - 1
     calls = calls_in(events[:until])
     return Edit(execution.id, functions, until if calls else 0, calls, done, has_completed)

@@ -22,6 +22,7 @@ from divebook.environment import Environment
 from divebook.errors import StoreError
 from divebook.events.catalog import ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
+from divebook.execution.definitions import recorded_opening
 from divebook.notebook.frontend import FrontEnd
 from divebook.starting import CELL
 from divebook.store import ExecutionRecord
@@ -151,11 +152,9 @@ def start_key(
 
 def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStarted | None:
     try:
-        events = environment.store.read(record.execution_id, limit=1)
+        return recorded_opening(record.execution_id, environment.store)
     except StoreError:  # a damaged log is none to go on with
         return None
-    data = events[0].data if events else None
-    return data if isinstance(data, ExecutionStarted) else None
 
 
 def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:

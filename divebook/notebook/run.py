@@ -13,7 +13,8 @@ from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
 from divebook.errors import ExecutionWaitingError
 from divebook.events.bulk import collector_resting
-from divebook.events.catalog import WAITING, ExecutionStarted
+from divebook.events.catalog import WAITING
+from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.history.comparison import Comparison
@@ -169,8 +170,7 @@ class Run(ReadExecution):
         It is started as this one was, so that the cell which began this one takes it for its own.
         """
         old = self._execution
-        opening = old.history()[0].data
-        assert isinstance(opening, ExecutionStarted)  # noqa: S101 - every log begins so
+        opening = recorded_opening(old.id, old.store)
         workflow = self._environment.workflows.get(old.workflow.name, old.workflow)
         self._execution = self._environment.start(workflow, old.inputs, **said_of(opening, old.workflow))
         return self

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, check_may_follow
-from divebook.errors import FencedError, InvalidEventError
+from divebook.errors import FencedError, InvalidEventError, StoreError
 from divebook.events.catalog import (
     ExecutionAnnotated,
     ExecutionFailed,
+    ExecutionForked,
     InterruptExpired,
     InterruptRaised,
     InterruptResolved,
@@ -59,6 +60,8 @@ class Batch:
     """Whether to look for large values before anything is encoded; they are found without that as well."""
     again: bool = False
     """Whether its first records may be in the log already, since the connection was lost when they were written."""
+    source: str | None = None
+    """The execution whose events up to `expected_sequence` the log shares that the batch begins: it forks that one."""
 
     @property
     def last_sequence(self) -> int:
@@ -78,6 +81,7 @@ class Batch:
             records=self.records[count:],
             token=token,
             acquire=None if count else self.acquire,
+            source=None if count else self.source,
         )
 
 
@@ -110,6 +114,8 @@ class PreparedBatch:
     size: int
     beginning: Beginning | None
     """What a new log begins with; None if the log exists already."""
+    began_at: int
+    """When a new log began."""
     turn: Turn | None
     """None if the execution neither begins, nor ends, nor is resumed."""
     status: str | None
@@ -127,6 +133,8 @@ class PreparedBatch:
     """The first lease of a new log, to be had together with it."""
     annotations: Sequence[ExecutionAnnotated] = ()
     """What people say of the execution, for its row; not what they have said of one that begins with the batch."""
+    source: str | None = None
+    """The execution that a new log forks, whose events it shares up to `expected_sequence`."""
     packed: dict[bytes, Packed] = field(default_factory=dict)
     """Those of the `blobs` that were packed before the store was locked."""
 
@@ -152,6 +160,14 @@ class PreparedBatch:
         return FencedError(self.execution_id, self.token or None, current)
 
 
+def no_place_to_fork(batch: PreparedBatch) -> StoreError:
+    """Return the error for a log that would share another one up to the middle of a record, or beyond its end."""
+    return StoreError(
+        f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
+        "can share what comes before; fork at the end of a record"
+    )
+
+
 def records_of(events: Iterable[Event]) -> list[Record]:
     """Return the records that stand for one event each.
 
@@ -173,9 +189,12 @@ def invalid(index: int, error: Exception) -> InvalidEventError:
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 
-def question_changes(fact: Payload) -> dict[str, bool]:
-    """Return the question that a fact asks or settles, and whether it is open then."""
-    return {fact.interrupt_id: isinstance(fact, InterruptRaised)} if isinstance(fact, QUESTIONS) else {}
+def note_questions(known: dict[str, bool], fact: Payload) -> None:
+    """Note the question that a fact asks or settles, and whether it is open then; a fork drops those before it."""
+    if isinstance(fact, QUESTIONS):
+        known[fact.interrupt_id] = isinstance(fact, InterruptRaised)
+    elif isinstance(fact, ExecutionForked):
+        known.clear()
 
 
 def turn_after(fact: Payload, recorded_at: int) -> Turn | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.engine.grammar import violations
 from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, SealedError, StoreError
-from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionStarted
+from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
-from divebook.store.batches import Turn, question_changes, turn_after
+from divebook.store.batches import Turn, note_questions, turn_after
 from divebook.store.blobs import embed, references
 from divebook.store.facts import width_of
 from divebook.store.records import Beginning, ExecutionRecord
@@ -124,12 +124,16 @@ class _Contents:
             self._damaged[digest] = error
             raise
 
+    def size(self, digest: bytes) -> int:
+        """Return how long a content is."""
+        return len(self._store.blob(digest) or b"")
+
     def reached(self, payload: bytes) -> dict[bytes, int]:
         """Return the size of every large value that a payload refers to, directly or not."""
         sizes: dict[bytes, int] = {}
         for digest in references(payload):
             content = self.fetch(digest) or b""
-            sizes |= {digest: len(self._store.blob(digest) or b"")} | self.reached(content)
+            sizes |= {digest: self.size(digest)} | self.reached(content)
         return sizes
 
 
@@ -217,7 +221,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 def _of_another_log(log: StoredLog) -> str | None:
     """Return what tells that a log does not begin with its own first event: every chain of checksums begins alike."""
     began, first = to_microseconds(log.record.created_at), log.records[0] if log.records else None
-    if first is None or first.sequence != 1 or log.altered or first.recorded_at == began:
+    if first is None or first.sequence != 1 or log.altered or log.record.opened > 1 or first.recorded_at == began:
         return None
     return "event 1 was not recorded when the execution began: it is changed, or that of another execution"
 
@@ -270,9 +274,11 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    if isinstance(started := events[0].data, ExecutionStarted):
-        said = (event.data for event in events if isinstance(event.data, ExecutionAnnotated))
-        for name, by_events in Beginning.of(started).annotated(said)._asdict().items():
+    if isinstance(events[0].data, ExecutionStarted):
+        openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
+        newest: Any = next(openings)
+        said = (event.data for event in events[newest.sequence :] if isinstance(event.data, ExecutionAnnotated))
+        for name, by_events in Beginning.of(newest.data, newest.sequence).annotated(said)._asdict().items():
             if name != "tags":  # people once changed them without an event
                 yield from _compared(name, getattr(record, name), by_events)
 
@@ -284,12 +290,16 @@ def _compared(name: str, by_record: object, by_events: object) -> Iterator[Findi
 
 def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
     reached: dict[bytes, int] = {}
-    for payload in opened:
-        reached |= contents.reached(payload)
-    for digest in reached.keys() - log.blobs:
+    own: dict[bytes, int] = {}
+    for stored, payload in zip(log.records, opened, strict=True):
+        found = contents.reached(payload)
+        reached |= found
+        own |= found if stored.sequence > log.shared else {}
+    for digest in reached.keys() - log.blobs - log.shared_blobs:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
-    noted = [record for record in log.records if record.sequence <= log.record.last_sequence]
-    size = sum(len(record.payload) for record in noted) + sum(reached.values())
+    noted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
+    own |= {digest: contents.size(digest) for digest in log.blobs}  # an heir has those of its source as well
+    size = sum(len(record.payload) for record in noted) + sum(own.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
 
@@ -297,7 +307,7 @@ def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
     is_open: dict[str, bool] = {}
     for event in events:
-        is_open |= question_changes(event.data)
+        note_questions(is_open, event.data)
     for question in sorted({question for question, still in is_open.items() if still} ^ log.questions):
         said, fact = ("open", "settled") if question in log.questions else ("settled", "open")
         yield None, f"question {question} is noted as {said}, but the events leave it {fact}"

@@ -34,6 +34,7 @@ from divebook.events.catalog import (
     RUNNING,
     ApprovalRuleRevoked,
     ExecutionAnnotated,
+    ExecutionForked,
     ExecutionMoved,
     ExecutionPictured,
     ExecutionStarted,
@@ -316,7 +317,11 @@ def _renamed(events: list[Event]) -> list[Event]:
     """Return a log under a new id; its questions keep theirs, which in logs without a seed are made of the old id."""
     execution_id = type_id("exec", time.time_ns() // 1_000_000, secrets.randbits(74))
     begun = replace(_beginning(events), seed=_beginning(events).seed or events[0].execution_id, key=None)
-    return [replace(event, id=_event_id(event), execution_id=execution_id) for event in _begun(events, begun)]
+    named = [replace(event, id=_event_id(event), execution_id=execution_id) for event in _begun(events, begun)]
+    return [
+        replace(event, data=replace(event.data, key=None)) if isinstance(event.data, ExecutionForked) else event
+        for event in named
+    ]
 
 
 def _beginning(events: list[Event]) -> ExecutionStarted:

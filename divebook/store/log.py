@@ -217,13 +217,13 @@ class EventLogs(ABC):
         self._check_open()
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
 
-    def read_records(self, execution_id: str, after: int = 0) -> list[Record]:
-        """Return the records that hold the events with sequences above `after`; raises as `read` does.
+    def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
+        """Return the records that hold the events with sequences above `after` up to `last`; raises as `read` does.
 
         For whoever folds them: events are made of them only where somebody looks.
         """
         self._check_open()
-        records = self._read_records(execution_id, max(after, 0), sys.maxsize)
+        records = self._read_records(execution_id, max(after, 0), last)
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:

@@ -18,7 +18,7 @@ from divebook.events.codec import decode
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.base import EventStore
-from divebook.store.batches import PreparedBatch
+from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL
 from divebook.store.large_values import StoredBlob
@@ -83,9 +83,13 @@ class MemoryStore(EventStore):
             raise batch.fenced(0)
         if beginning.key is not None and beginning.key in self._keys:
             raise StartKeyTakenError(beginning.key, self._keys[beginning.key])
-        return MemoryLog(
-            beginning, batch.records[0].recorded_at, next(self._numbers), durability=batch.durability or FULL
-        )
+        begun = MemoryLog(beginning, batch.began_at, next(self._numbers), durability=batch.durability or FULL)
+        if batch.source is None:
+            return begun
+        source = self._find(batch.source)
+        if not source.ends_record(batch.expected_sequence):
+            raise no_place_to_fork(batch)
+        return source.forked(batch.expected_sequence, begun)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
@@ -326,11 +330,12 @@ class MemoryStore(EventStore):
             log = self._find(execution_id)
             stored = log.stored(0, log.last_sequence)
             noted = frozenset(log.blobs), frozenset(log.open_questions())
-            return StoredLog(log.line(execution_id), log.checksums[-1], stored, *noted)
+            return StoredLog(log.line(execution_id), log.checksums[-1], stored, *noted, log.shared, log.shared_blobs)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
         with self._lock:
-            used = {digest for name, log in self._logs.items() if name not in without for digest in log.blobs}
+            kept = [log for name, log in self._logs.items() if name not in without]
+            used = {digest for log in kept for digest in log.blobs | log.shared_blobs}
             return [StoredBlob(digest, len(data), digest in used) for digest, data in self._contents.items()]
 
     def _blob(self, digest: bytes) -> bytes | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TypeAlias
 
@@ -39,6 +39,10 @@ class MemoryLog:
     ids: KnownIds = field(default_factory=KnownIds)
     checksums: list[int] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
+    shared: int = 0
+    """How many events are those of the log that it was forked from: the same objects, which its size does not count."""
+    shared_blobs: frozenset[bytes] = frozenset()
+    """The large values that those refer to."""
     last_sequence: int = 0
     size: int = 0
     token: int = 0
@@ -56,6 +60,26 @@ class MemoryLog:
         wanted = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[wanted], self.payloads[wanted], self.checksums[wanted], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
+
+    def forked(self, at: int, like: MemoryLog) -> MemoryLog:
+        """Return a log like another new one that begins with the events of this one up to `at`."""
+        count = bisect_right(self.heads, at, key=itemgetter(0))
+        heads, payloads, checksums = self.heads[:count], self.payloads[:count], self.checksums[:count]
+        return replace(
+            like,
+            heads=heads,
+            payloads=payloads,
+            checksums=checksums,
+            ids=KnownIds(None),
+            last_sequence=at,
+            shared=at,
+            shared_blobs=frozenset(self.blobs | self.shared_blobs),
+        )
+
+    def ends_record(self, sequence: int) -> bool:
+        """Return whether a record ends with an event."""
+        stored = self.stored(sequence - 1, sequence)
+        return bool(stored) and stored[0].last_sequence == sequence
 
     def all_ids(self) -> list[Ids]:
         """Return the ids of its records."""

@@ -13,7 +13,7 @@ from typing import Any
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.by_hash import ByHash
-from divebook.events.catalog import ExecutionAnnotated, ExecutionStarted, Payload
+from divebook.events.catalog import ExecutionAnnotated, ExecutionForked, ExecutionStarted, Payload
 from divebook.events.codec import SOUND, encode
 from divebook.events.event import check_placed
 from divebook.events.record import Record
@@ -25,7 +25,7 @@ from divebook.store.batches import (
     PreparedBatch,
     Turn,
     invalid,
-    question_changes,
+    note_questions,
     turn_after,
 )
 from divebook.store.blobs import by_reference, is_large
@@ -49,23 +49,23 @@ class _Course:
 
     execution_id: str
     beginning: Beginning | None = None
+    began_at: int = 0
     turn: Turn | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     annotations: list[ExecutionAnnotated] = field(default_factory=list)
 
-    def follow(self, fact: Payload, recorded_at: int) -> None:
+    def follow(self, fact: Payload, sequence: int, recorded_at: int) -> None:
         """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
         kind = type(fact)
         if self.turn is not None and self.turn.status in TERMINAL:
             check_may_follow(self.execution_id, self.turn.status, kind)
-        if kind in QUESTIONS:
-            self.questions |= question_changes(fact)
+        note_questions(self.questions, fact)
         if isinstance(fact, ExecutionAnnotated):
             self.annotations.append(fact)
         if kind in STATUS_AFTER:
             self.turn = turn_after(fact, recorded_at)
-            if isinstance(fact, ExecutionStarted):
-                self.beginning = Beginning.of(fact)
+            if isinstance(fact, ExecutionStarted | ExecutionForked):
+                self.beginning, self.began_at, self.annotations = Beginning.of(fact, sequence), recorded_at, []
 
 
 _NO_COURSE = _Course("")
@@ -87,6 +87,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     for record in batch.records:
         drafts.take(record)
     course, payloads = drafts.course, drafts.payloads
+    _check_source(batch, course.beginning)
     turn, status = _standing(batch, course.turn)
     blobs = drafts.kept | drafts.spared() if drafts.are_long else drafts.kept
     beginning, annotations = course.beginning, course.annotations
@@ -110,6 +111,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         (batch.records[0].id, drafts.last_id) if drafts.ascend else bounds_of(batch.records),
         sum(map(len, payloads)),
         beginning,
+        course.began_at,
         turn,
         status,
         None if turn is not None and turn.status in TERMINAL else batch.wake_at,
@@ -120,6 +122,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         course.questions,
         lease,
         annotations,
+        batch.source,
     )
 
 
@@ -198,8 +201,8 @@ class _Drafts:
     def _follow(self, record: Record) -> None:
         if self.course is _NO_COURSE:
             self.course = _Course(self.batch.execution_id)
-        for fact in record.facts:
-            self.course.follow(fact, record.recorded_at)
+        for sequence, fact in enumerate(record.facts, record.sequence):
+            self.course.follow(fact, sequence, record.recorded_at)
 
     def spared(self) -> dict[bytes, bytes]:
         """Write long values as `divebook.store.repeats` does; return the blobs."""
@@ -230,6 +233,17 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
         raise InvalidEventError(f"an execution_started event, and nothing else, begins a log; got {fact.event_type}")
 
 
+def _check_source(batch: Batch, beginning: Beginning | None) -> None:
+    """Raise unless a batch that goes on from events which are not its log's own says whose they are, and only that."""
+    forks = bool(batch.expected_sequence) and beginning is not None
+    if forks is not (batch.source is not None):
+        raise InvalidEventError(
+            f"an execution_forked event begins a log that shares the first events of another one, which the batch must "
+            f"name: execution {batch.execution_id} goes on at event {batch.expected_sequence} and "
+            f"{'has no source' if forks else 'does not fork ' + str(batch.source)}"
+        )
+
+
 def _check(record: Record, execution_id: str, sequence: int) -> str:
     """Return the id of a record's last event, once it is sure that the record has its place there."""
     if sequence == 1:
@@ -257,7 +271,7 @@ def _check_text(name: str, text: str) -> None:
 
 
 def _first_lease(batch: Batch, owner: Owner) -> Lease:
-    if batch.expected_sequence or batch.token is not None:
+    if (batch.expected_sequence and batch.source is None) or batch.token is not None:
         raise ValueError(
             f"acquire is for the first batch of a new execution, not for {batch.execution_id} at event "
             f"{batch.expected_sequence} with token {batch.token}; use the store's acquire"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self
 
-from divebook.events.catalog import BOOK, RUN, ExecutionAnnotated, ExecutionStarted
+from divebook.events.catalog import BOOK, RUN, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.store.durability import Durability
 
 
@@ -23,12 +23,14 @@ class Beginning(NamedTuple):
     note: str | None = None
     notebook: str | None = None
     cell: str | None = None
+    opened: int = 1
+    """The number of the event that says so: the first one, or the latest at which it was forked."""
 
     @classmethod
-    def of(cls, started: ExecutionStarted) -> Self:
-        """Return it as the first event says."""
-        facts = {name: getattr(started, name) for name in cls._fields}
-        return cls(**{**facts, "origin": started.came_from, "tags": tuple(started.tags or ())})
+    def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
+        """Return it as an opening says, the event of that number."""
+        facts = {name: getattr(opening, name) for name in cls._fields[:-1]}
+        return cls(**{**facts, "origin": opening.came_from, "tags": tuple(opening.tags or ())}, opened=sequence)
 
     def annotated(self, said: Iterable[ExecutionAnnotated]) -> Self:
         """Return it with the tags and the note that people have given the execution since."""
@@ -102,6 +104,8 @@ class ExecutionRecord:
     note: str | None = None
     notebook: str | None = None
     cell: str | None = None
+    opened: int = 1
+    """The number of its newest opening (`divebook.events.catalog.ExecutionForked`)."""
 
     def is_due(self, moment: datetime) -> bool:
         """Return whether it has something to do by itself at a moment."""

@@ -66,6 +66,10 @@ class StoredLog:
     """The large values that the execution is noted to refer to."""
     questions: frozenset[str]
     """The questions that are noted to be open."""
+    shared: int = 0
+    """How many of the events are those of the execution that it forked; its size does not count them."""
+    shared_blobs: frozenset[bytes] = frozenset()
+    """The large values that others are noted to refer to, whose events it shares."""
     broken: str | None = None
     """Why no more records can be read, if so."""
     altered: bool = False

@@ -130,7 +130,7 @@ def view_of(state: ExecutionState) -> StateView:
         outputs=budget.plain(state.outputs),
         variables=budget.plain(state.variables),
         paths=[path_view(path_cell(path, state.variables), _cut, budget.plain) for path in shown_paths(state)],
-        usage=state.usage.to_dict(),
+        usage=state.own_usage.to_dict(),
         pending=[pending_view(asked, _cut) for asked in state.pending_interrupts()],
         error=_cut(state.error or ""),
     )

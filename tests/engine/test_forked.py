@@ -172,6 +172,12 @@ def test_the_end_of_the_source_is_not_shared():
     assert snapped(log, 4) == 3
 
 
+def test_what_people_say_after_the_end_does_not_bring_the_end_into_a_fork():
+    said = catalog.ExecutionAnnotated(note="good")
+    log = events(*begun(), (catalog.PathCompleted("a"), "main"), catalog.ExecutionCompleted(), said, said)
+    assert [snapped(log, at) for at in (3, 4, 5, 6)] == [3, 3, 3, 3]
+
+
 def test_no_rule_is_cut_in_half():
     """Trap 10: path_completed and path_joined, step_failed and path_failed, a store and step_completed."""
     facts = [

@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.execution.forks import calls_in, first_reached, quiet_before
+from divebook.execution.forks import calls_in, first_reached
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
@@ -68,7 +68,7 @@ def test_a_copy_that_is_cut_before_any_call_comes_to_the_same_and_repeats_nothin
     events = old.history()
     for sequence in began(events):
         MADE.clear()
-        until = quiet_before(events, sequence)
+        until = sequence - 1
         copy = world.fork(old.id, until).wait(20)
         assert (copy.status, copy.outputs) == ("completed", old.outputs)
         reused = sum(isinstance(event.data, catalog.OperationCompleted) for event in events[:until])
@@ -79,10 +79,10 @@ def test_a_copy_that_is_cut_before_any_call_comes_to_the_same_and_repeats_nothin
     assert old.refresh().history() == events
 
 
-def test_calls_that_run_side_by_side_are_cut_off_together(world):
-    events = world.start("meeting").wait(20).history()
-    starts = began(events)
-    assert quiet_before(events, starts[2]) == quiet_before(events, starts[1]) == starts[1] - 1
+def test_calls_that_run_side_by_side_are_made_anew_together(world):
+    old = world.start("meeting").wait(20)
+    copy = world.fork(old.id, began(old.history())[2] - 1).wait(20)
+    assert (copy.status, copy.outputs, MADE) == ("completed", old.outputs, [1])
 
 
 def test_the_first_call_of_a_function_is_found(world):
@@ -104,7 +104,7 @@ def test_the_call_that_an_execution_failed_with_is_made_again_anyway(world):
 
 def test_two_forks_with_one_key_are_one(world):
     old = world.start("forked").wait(20)
-    until = quiet_before(old.history(), began(old.history())[-1])
+    until = began(old.history())[-1] - 1
     MADE.clear()
     ids = {world.fork(old.id, until, key="once").wait(20).id for _ in range(2)}
     assert (len(ids), MADE) == (1, [4])

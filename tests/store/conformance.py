@@ -21,6 +21,7 @@ from divebook.events.catalog import (
     StepCompleted,
 )
 from divebook.events.values import normalize
+from tests.store.fork_promises import ForkPromises
 from tests.store.keeping_promises import KeepingPromises
 from tests.store.large_promises import LargePromises
 from tests.store.lease_promises import LeasePromises
@@ -62,6 +63,7 @@ class StorePromises(
     LargePromises,
     KeepingPromises,
     WidePromises,
+    ForkPromises,
 ):
     """The suite; subclasses provide `make_store`."""
 

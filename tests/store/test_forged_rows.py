@@ -39,6 +39,7 @@ FORGED = {
     "note": "'x'",
     "notebook": "'x'",
     "cell": "'x'",
+    "opened": "2",
     "token": "token + 1",
 }
 """Each column of an execution's row with another value, whose checksum is made to fit."""

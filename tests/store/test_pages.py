@@ -11,7 +11,8 @@ from divebook.events.record import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
 from divebook.store.log import EventLogs
 from divebook.store.pages import EventPage
-from tests.store.logs import ONE, TWO, event, log, started
+from tests.store.fork_promises import fork
+from tests.store.logs import ONE, TWO, event, execution_id, log, started
 
 FACTS = (
     (catalog.PathStarted("a"), catalog.StepStarted("action"), catalog.OperationStarted("op_1", "action_execution")),
@@ -53,6 +54,16 @@ def joined(monkeypatch):
         raise AssertionError("it was read row by row")
 
     monkeypatch.setattr(EventLogs, "_page", refuse)
+
+
+def test_a_page_of_a_fork_is_joined_of_the_rows_of_its_source_and_its_own(path, joined):
+    with written(SqliteStore(path)) as store:
+        fork(store, ONE, 4, TWO)
+        fork(store, TWO, 6, execution_id(3))
+        for name in (TWO, execution_id(3)):
+            events = store.read(name)
+            for after in range(len(events)):
+                assert_equal(store.page(name, after, 3), events[after : after + 3])
 
 
 def test_a_page_holds_what_the_events_say(path, joined):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
@@ -11,9 +12,9 @@ from divebook.store.sqlite import checkpoints, lists, messages, questions, summa
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
-from divebook.store.sqlite.rows import LINE_TYPES, RECORD, Line, find, record_of
-from divebook.store.sqlite.schema import places_of
+from divebook.store.sqlite.rows import LINE_TYPES, RECORD, Line, record_of
 from divebook.store.sqlite.transactions import at_one_moment
+from divebook.store.sqlite.whereabouts import MOST, find
 from divebook.store.upkeep import StoredLog, StoredRecord
 
 _EVENTS = """
@@ -34,20 +35,28 @@ def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id:
         found = find(connection, execution_id)
         if row is None or found is None:
             return None
-        rows, broken = _as_far_as_possible(connection.execute(_EVENTS, places_of(found.key)))
-        used = connection.execute(_USED, (found.key,)).fetchall()
+        rows, broken = _as_far_as_possible(connection, found.ranges(1, MOST))
+        blobs = _used(connection, found.key)
+        shared_blobs = frozenset[bytes]().union(*(_used(connection, part.key) for part in found.parts[:-1]))
         asked = questions.open_of(connection, found.key)
         fits = checkpoints.fits(connection, found)
     records = [_record(row, types, connection) for row in rows]
     line = Line(*typed("row of an execution", row[:-2], LINE_TYPES))
-    blobs = frozenset(digest for (digest,) in used)
-    return StoredLog(record_of(line), found.checksum, records, blobs, asked, broken, row[-2] != line.seal(), fits)
+    noted = blobs, asked, found.shared, shared_blobs
+    return StoredLog(record_of(line), found.checksum, records, *noted, broken, row[-2] != line.seal(), fits)
 
 
-def _as_far_as_possible(cursor: sqlite3.Cursor) -> tuple[list[tuple[Any, ...]], str | None]:
+def _used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
+    return frozenset(digest for (digest,) in connection.execute(_USED, (key,)).fetchall())
+
+
+def _as_far_as_possible(
+    connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
+) -> tuple[list[tuple[Any, ...]], str | None]:
     rows: list[tuple[Any, ...]] = []
     try:
-        rows.extend(typed("event", row, _TYPES) for row in cursor)  # keeps what came before an error
+        for places in ranges:
+            rows.extend(typed("event", row, _TYPES) for row in connection.execute(_EVENTS, places))  # up to an error
     except (sqlite3.DatabaseError, CorruptStoreError) as error:
         return rows, str(error)
     return rows, None

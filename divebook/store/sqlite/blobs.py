@@ -14,6 +14,11 @@ from divebook.store.sqlite.faults import typed
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
 _INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
 _USE = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
+_INHERITED = """
+SELECT digest FROM blob_uses JOIN blobs ON number = blob
+WHERE key = ? AND blob NOT IN (SELECT blob FROM blob_uses WHERE key = ?)
+"""
+_INHERIT = "INSERT OR IGNORE INTO blob_uses (key, blob) SELECT ?, blob FROM blob_uses WHERE key = ?"
 _LIST = """
 SELECT digest, length(data), number IN (
   SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
@@ -33,12 +38,21 @@ def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes
     return grown
 
 
+def inherit(cursor: sqlite3.Cursor, source: int, heir: int) -> int:
+    """Note that an execution refers to what another one does; return by how much it has grown."""
+    grown = 0
+    for (digest,) in cursor.execute(_INHERITED, (source, heir)).fetchall():
+        grown += len(load_blob(cursor, digest) or b"")
+    cursor.execute(_INHERIT, (heir, source))
+    return grown
+
+
 def _insert(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:
     row: tuple[int] = cursor.execute(_INSERT, (digest, packed.compressed, packed.data)).fetchone()
     return row
 
 
-def load_blob(connection: sqlite3.Connection, digest: bytes) -> bytes | None:
+def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
     """Return a content as it was written; None if it is missing, CorruptStoreError if it cannot be decompressed."""
     row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
     return None if row is None else unpack(Packed(bool(row[0]), row[1]))

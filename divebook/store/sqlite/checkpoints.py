@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from divebook.store.checksums import of_row
-from divebook.store.sqlite.rows import Log
-from divebook.store.sqlite.schema import place_of
+from divebook.store.sqlite.whereabouts import Log
 
 _PUT = """
 INSERT INTO checkpoints (key, sequence, checksum, data) VALUES (?, ?, ?, ?)
@@ -26,7 +25,8 @@ _DROP = "DELETE FROM checkpoints WHERE key = (SELECT key FROM executions WHERE i
 
 def _checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int, data: bytes) -> int:
     # That of the last record in the fold covers all before it: what was folded is what is there.
-    chain = connection.execute(_CHAIN, (place_of(log.key, 0), place_of(log.key, sequence))).fetchone()
+    first, last = log.ranges(1, sequence)[-1]
+    chain = connection.execute(_CHAIN, (first - 1, last)).fetchone()
     return crc32(data, of_row((log.execution_id, sequence, chain)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from divebook.store.leases import Lease, Moment
 from divebook.store.owner import Owner
 from divebook.store.sqlite.faults import typed
-from divebook.store.sqlite.rows import Log
+from divebook.store.sqlite.whereabouts import Log
 
 _ALL = """
 SELECT id, token, host, pid, started, name, boot, expires_at, expires_uptime

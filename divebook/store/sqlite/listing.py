@@ -16,8 +16,8 @@ from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import Readers
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.reach import load_record
-from divebook.store.sqlite.rows import Log
 from divebook.store.sqlite.transactions import Transaction, at_one_moment
+from divebook.store.sqlite.whereabouts import Log
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.summaries import StoredSummary
 

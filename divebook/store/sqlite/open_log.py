@@ -14,7 +14,7 @@ from divebook.store.sqlite import lists, messages
 from divebook.store.sqlite.compact import EventTypes, unpack_id
 from divebook.store.sqlite.reach import NOTED_EVERY, Reach
 from divebook.store.sqlite.rows import Line, line_after
-from divebook.store.sqlite.schema import places_of
+from divebook.store.sqlite.whereabouts import MOST, Log
 
 _NOTE = """
 UPDATE executions SET status = ?, ended_at = ?, last_sequence = ?, error = ?, size = ?, wake_at = ?, taken = ?,
@@ -27,6 +27,7 @@ _GROW = "UPDATE executions SET last_sequence = ?, size = ?, checksum = ?, seal =
 _HIGHEST = """
 SELECT max(id), type, sum(typeof(id) <> 'blob' OR length(id) <> 16) FROM events WHERE place BETWEEN ? AND ?
 """
+_IDS = "SELECT id, type FROM events WHERE place BETWEEN ? AND ?"
 
 
 @dataclass(slots=True)
@@ -86,10 +87,12 @@ class OpenLog:
         self.line, self.reach = line, Reach(last, checksum)
 
 
-def known_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
+def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
     """Return the ids of a log, of which the highest is enough if all are of our form."""
-    packed, number, others = cursor.execute(_HIGHEST, places_of(key)).fetchone()
-    if others or packed is None:
+    found = [cursor.execute(_HIGHEST, places).fetchone() for places in log.ranges(1, MOST)]
+    others = any(odd for *_, odd in found)
+    packed, number = (None, 0) if others else max([row[:2] for row in found if row[0] is not None], default=(None, 0))
+    if packed is None:
         return KnownIds(None if others else "")
     try:
         return KnownIds(successor(unpack_id(packed), width_of(types.name(number, cursor)) - 1))
@@ -97,8 +100,8 @@ def known_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> KnownIds:
         return KnownIds(None)
 
 
-def load_ids(cursor: sqlite3.Cursor, types: EventTypes, key: int) -> list[Ids]:
+def load_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> list[Ids]:
     """Return the ids of the records of a log."""
     # Fetched first: what is asked meanwhile on the same cursor, the name of a type, would end them.
-    rows = cursor.execute("SELECT id, type FROM events WHERE place BETWEEN ? AND ?", places_of(key)).fetchall()
+    rows = [row for places in log.ranges(1, MOST) for row in cursor.execute(_IDS, places).fetchall()]
     return [(unpack_id(packed), width_of(types.name(number, cursor))) for packed, number in rows]

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite.compact import EventTypes
-from divebook.store.sqlite.rows import Log, find, load_line, load_records, record_of
+from divebook.store.sqlite.rows import load_line, load_records, record_of
+from divebook.store.sqlite.whereabouts import Log, find
 
 NOTED_EVERY = 32
 """Records after which the row is written in any case, so that to look for its log's end never costs much."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -22,14 +23,15 @@ from divebook.store.facts import width_of
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes, unpack_id
-from divebook.store.sqlite.faults import Types, typed
+from divebook.store.sqlite.faults import Types
 from divebook.store.sqlite.schema import place_of
+from divebook.store.sqlite.whereabouts import MOST, Log
 from divebook.store.upkeep import StoredRecord
 
 # The last: whether the log of an execution that goes on is longer than its row says (`divebook.store.sqlite.reach`).
 COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
-  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal,
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal,
   ended_at IS NULL AND EXISTS (
     SELECT 1 FROM events
     WHERE place BETWEEN executions.key << 32 | last_sequence + 1 AND executions.key << 32 | 4294967295
@@ -54,11 +56,6 @@ WHERE events.place IN (
 """
 # The record that holds an event, or the last one before it, and the one before that.
 _AROUND = "SELECT place, type, checksum FROM events WHERE place > ? AND place <= ? ORDER BY place DESC LIMIT 2"
-# By the row itself: what an index says of a row may be damaged, and would lead to another execution.
-_FIND = """
-SELECT id, key, last_sequence, checksum, token FROM executions NOT INDEXED
-WHERE key = (SELECT key FROM executions WHERE id = ?)
-"""
 _FIRST_CHECKED = """
 SELECT recorded_at, name, events.id, path, step, CAST(data AS BLOB), checksum
 FROM events JOIN event_types ON number = type
@@ -66,11 +63,10 @@ WHERE place > ? AND place <= ? AND checksum IS NOT NULL ORDER BY place LIMIT 1
 """
 
 
-_LOG_TYPES = (str, int, int, int, int)
 _TEXT = (str, NoneType)
 LINE_TYPES: Types = (
     *(str, str, int, (int, NoneType), int, _TEXT, int, (int, NoneType), int, str),
-    *(str, _TEXT, _TEXT, str, _TEXT, str, _TEXT, _TEXT, _TEXT),
+    *(str, _TEXT, _TEXT, str, _TEXT, str, _TEXT, _TEXT, _TEXT, int),
 )
 """Those of the columns of a `Line`."""
 
@@ -97,10 +93,11 @@ class Line(NamedTuple):
     note: str | None
     notebook: str | None
     cell: str | None
+    opened: int = 1
 
     def seal(self) -> int:
-        """Return the checksum of the row."""
-        return of_row(self)
+        """Return the checksum of the row; of one that is no fork, it is as it was before there were any."""
+        return of_row(self if self.opened > 1 else self[:-1])
 
 
 def load_line(row: tuple[Any, ...]) -> Line:
@@ -142,17 +139,17 @@ def record_of(line: Line) -> ExecutionRecord:
 
 def _beginning(line: Line) -> Beginning:
     names = (line.workflow_name, line.fingerprint, line.start_key, line.origin, line.parent)
-    return Beginning(*names, tuple(decode(line.tags)), line.note, line.notebook, line.cell)
+    return Beginning(*names, tuple(decode(line.tags)), *line[16:])
 
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
     """Return the row of an execution before its first events."""
-    created = batch.records[0].recorded_at
+    created = batch.began_at
     extent = (0, None, 0, None, 0, durability)
-    name, fingerprint, key, origin, parent, tags, note, notebook, cell = beginning
+    name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
     listed = encode(list(tags)).decode()
     row = (batch.execution_id, RUNNING, created, None, *extent, name, fingerprint, key, origin, parent, listed)
-    return Line(*row, note, notebook, cell)
+    return Line(*row, note, notebook, cell, opened)
 
 
 def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
@@ -167,30 +164,6 @@ def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
     return Line(
         line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
     )
-
-
-class Log(NamedTuple):
-    """Where a log lies and how far it goes at least, by its execution's row."""
-
-    execution_id: str
-    key: int
-    last_sequence: int
-    checksum: int
-    token: int
-
-
-def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return where a log lies; None if there is none, CorruptStoreError if the way there is damaged."""
-    row = connection.execute(_FIND, (execution_id,)).fetchone()
-    if row is None:
-        return None
-    log = Log(*typed("row of an execution", row, _LOG_TYPES))
-    if log.execution_id != execution_id:
-        raise CorruptStoreError(
-            f"execution {execution_id} cannot be found: its place in the file holds {log.execution_id}. "
-            "Run `divebook check`, and restore a backup"
-        )
-    return log
 
 
 def load_decoded(
@@ -211,10 +184,11 @@ def load_facts(
     CorruptStoreError
         One of them is missing, or its record is not what was written.
     """
-    places = encode([place_of(log.key, sequence) for sequence in sequences]).decode()
     means, wanted, facts = (sealing, fetcher(connection, sealing)), set(sequences), dict[int, Payload]()
-    for *row, earlier, number, before in connection.execute(_FACTS, {"places": places, "first": place_of(log.key, 0)}):
-        record = _stored(types, log, row, connection)
+    for *row, earlier, number, kept in _around_facts(connection, log, sequences):
+        record, before = _stored(types, log, row, connection), kept
+        if earlier is None and record.sequence > 1:  # the first one of a part
+            _, before = start(connection, types, log, record.sequence - 1)
         if (record.checksum, before) != (None, None) and record.checksum != record.checksum_after(before or 0):
             raise _damaged(log, record, "it does not have the checksum it was written with")
         if earlier is not None:
@@ -226,12 +200,19 @@ def load_facts(
     return facts
 
 
+def _around_facts(connection: sqlite3.Connection, log: Log, sequences: Sequence[int]) -> Iterator[Any]:
+    for key, after, upto in log.parts:
+        places = [place_of(key, sequence) for sequence in sequences if after < sequence <= upto]
+        if places:
+            yield from connection.execute(_FACTS, {"places": encode(places).decode(), "first": place_of(key, after)})
+
+
 def _stored(
     types: EventTypes, log: Log, row: Sequence[Any], connection: sqlite3.Connection | sqlite3.Cursor
 ) -> StoredRecord:
     place, recorded_at, number, packed, path, step, raw, kept = row
-    name = types.names.get(number) or _type_name(types, number, log, place & 0xFFFF_FFFF, connection)
-    return StoredRecord(place & 0xFFFF_FFFF, recorded_at, name, unpack_id(packed), path, step, raw, kept)
+    name = types.names.get(number) or _type_name(types, number, log, place & MOST, connection)
+    return StoredRecord(place & MOST, recorded_at, name, unpack_id(packed), path, step, raw, kept)
 
 
 def load_records(
@@ -248,20 +229,20 @@ def load_records(
     """
     expected, checksum = start(connection, types, log, after)
     unchecked = False  # whether this record may have no checksum
-    places = place_of(log.key, expected), place_of(log.key, min(last, 0xFFFF_FFFF))
+    ranges = log.ranges(expected, last)
     # On a cursor of its own: what is asked meanwhile on this one would end the rows
     # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
     apart = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
-    for row in apart.execute(_RECORDS, places):
+    for row in chain.from_iterable(apart.execute(_RECORDS, places) for places in ranges):
         place, kept = row[0], row[-1]
-        sequence = place & 0xFFFF_FFFF
+        sequence = place & MOST
         if sequence > expected:
             break
         record = _stored(types, log, row, connection)
         if sequence < expected:
             raise _damaged(log, record, "it stands inside the record before it")
         if kept is None and checksum is None:
-            unchecked = unchecked or _is_older(connection, log, place)
+            unchecked = unchecked or _is_older(connection, log, sequence)
         expected = record.last_sequence + 1
         if not unchecked or checksum is not None or kept is not None:
             checksum = record.checksum_after(checksum or 0)
@@ -286,12 +267,16 @@ def start(
     """
     if not after:
         return 1, None
-    around = connection.execute(_AROUND, (place_of(log.key, 0), place_of(log.key, after + 1))).fetchall()
+    around: list[Any] = []
+    for first, last in reversed(log.ranges(1, after + 1)):
+        around += connection.execute(_AROUND, (first - 1, last)).fetchall()
+        if len(around) > 1:
+            break
     if len(around) < 2:
-        return around[0][0] & 0xFFFF_FFFF if around else 1, None
-    (place, *_), (earlier, number, checksum) = around
+        return around[0][0] & MOST if around else 1, None
+    (place, *_), (earlier, number, checksum), *_ = around
     _check_place(connection, types, log, place, (earlier, number))
-    return place & 0xFFFF_FFFF, checksum
+    return place & MOST, checksum
 
 
 def _check_place(
@@ -303,26 +288,28 @@ def _check_place(
     (tests/simulation/damaged.py). How far a record reached that is damaged itself, nobody can tell.
     """
     earlier, number = before
-    if earlier + width_of(types.names.get(number, "")) == place:
+    sequence = earlier & MOST
+    if sequence + width_of(types.names.get(number, "")) == place & MOST:
         return
-    sequence = earlier & 0xFFFF_FFFF
     try:
         (record,) = load_records(connection, types, log, after=sequence - 1, last=sequence)
     except CorruptStoreError:
         return
-    if record.last_sequence + 1 != place & 0xFFFF_FFFF:
-        what = f"a record that claims to begin with event {place & 0xFFFF_FFFF}"
+    if record.last_sequence + 1 != place & MOST:
+        what = f"a record that claims to begin with event {place & MOST}"
         raise _damage(log, what, f"the one before it ends with event {record.last_sequence}")
 
 
-def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, place: int) -> bool:
+def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
     """Return whether an event without a checksum was written before there were any.
 
     Then the first event that has one begins the chain; what only lost its own leaves a chain that began before it.
     """
     if not log.checksum:
         return True
-    found = connection.execute(_FIRST_CHECKED, (place, place_of(log.key, log.last_sequence))).fetchone()
+    ranges = log.ranges(sequence + 1, log.last_sequence)
+    looked_at = (connection.execute(_FIRST_CHECKED, (first - 1, last)).fetchone() for first, last in ranges)
+    found = next(filter(None, looked_at), None)
     if found is None:
         return False
     recorded_at, name, packed, path, step, raw, kept = found

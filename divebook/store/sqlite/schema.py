@@ -272,7 +272,35 @@ _EIGHTH: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH)
+# Forks, which begin with the events of another execution up to one of them, and have no rows of their own for these.
+_NINTH: Migration = (
+    "ALTER TABLE executions ADD COLUMN opened INTEGER NOT NULL DEFAULT 1",  # number of its newest opening
+    "ALTER TABLE executions ADD COLUMN source_key INTEGER",  # executions.key of the one whose first events it shares
+    "ALTER TABLE executions ADD COLUMN forked_at INTEGER",  # number of the last of them
+    "CREATE INDEX executions_by_source ON executions (source_key, forked_at) WHERE source_key IS NOT NULL",
+    "DROP VIEW log",
+    """
+    CREATE VIEW log AS
+    WITH RECURSIVE parts (id, key, upto) AS (
+      SELECT id, key, 4294967295 FROM executions
+      UNION ALL
+      SELECT parts.id, above.source_key, min(above.forked_at, upto) FROM parts
+      JOIN executions AS above ON above.key = parts.key WHERE above.source_key IS NOT NULL
+    )
+    SELECT parts.id AS execution_id, (events.place & 4294967295) + fact.key AS sequence, events.recorded_at,
+      fact.value AS event_type, events.path,
+      CASE WHEN instr(event_types.name, '+') AND substr(fact.value, 1, 5) = 'path_' AND fact.value <> 'path_branched'
+        THEN '' ELSE events.step END AS step,
+      CASE WHEN instr(event_types.name, '+') AND events.data LIKE '[%'
+        THEN json_extract(events.data, '$[' || fact.key || ']') ELSE events.data END AS data
+    FROM parts
+    JOIN events ON events.place BETWEEN parts.key << 32 AND parts.key << 32 | upto
+    JOIN event_types ON event_types.number = events.type
+    JOIN json_each('["' || replace(event_types.name, '+', '","') || '"]') AS fact
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -15,8 +15,8 @@ from divebook.store.codec import Sealing
 from divebook.store.facts import split
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.compact import EventTypes
-from divebook.store.sqlite.rows import Log, start
-from divebook.store.sqlite.schema import place_of
+from divebook.store.sqlite.rows import start
+from divebook.store.sqlite.whereabouts import Log
 
 if TYPE_CHECKING:
     from divebook.store.pages import EventPage, Facts, Rows
@@ -26,9 +26,11 @@ _SPLICED = """
 SELECT CAST(group_concat(recorded_at) AS BLOB), CAST(group_concat(type) AS BLOB), CAST(group_concat(id, '') AS BLOB),
   CAST(group_concat(path, char(10)) AS BLOB), CAST(group_concat(step, char(10)) AS BLOB),
   CAST(group_concat(data, '') AS BLOB), CAST(group_concat(length(CAST(data AS BLOB))) AS BLOB),
-  count(*), count(checksum), min(place), max(place)
-FROM events WHERE place >= ? AND place <= ?
-"""
+  count(*), count(checksum), min(place & 4294967295), max(place & 4294967295)
+FROM """
+_OF_ONE = "events WHERE place >= ? AND place <= ?"
+# Of a fork: the parts of its log one after the other, each in the order of its places.
+_PART = "SELECT * FROM (SELECT * FROM events WHERE place >= ? AND place <= ? ORDER BY place)"
 _CHECKSUM = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
 
 
@@ -51,20 +53,21 @@ def _rows(connection: sqlite3.Connection, types: EventTypes, log: Log, after: in
     from divebook.store.pages import MismatchError, Rows, Spliced
 
     first, before = start(connection, types, log, after)
-    places = place_of(log.key, first), place_of(log.key, last)
-    *texts, count, checked, least, most = connection.execute(_SPLICED, places).fetchone()
+    ranges = log.ranges(first, last)
+    rows_of = _OF_ONE if len(ranges) == 1 else f"({' UNION ALL '.join([_PART] * len(ranges))})"
+    places = [place for pair in ranges for place in pair]
+    *texts, count, checked, least, most = connection.execute(_SPLICED + rows_of, places).fetchone()
     if not count or checked != count or (before is None and first > 1):
         raise MismatchError("rows are missing, or have no checksum")
     spliced = Spliced(count, *texts)
     rows = Rows.of(spliced, lambda number: _name(connection, types, number))
     widths = rows.widths
     end = first + int(widths.sum()) - 1
-    if (least, most) != (places[0], place_of(log.key, end - int(widths[-1]) + 1)) or end < min(last, log.last_sequence):
+    if (least, most) != (first, end - int(widths[-1]) + 1) or end < min(last, log.last_sequence):
         raise MismatchError("rows are missing")
-    if rows.checksum(before or 0) != _checksum(connection, most):
+    if rows.checksum(before or 0) != _checksum(connection, log, most):
         raise MismatchError("a row does not have the checksum it was written with")
-    noted = place_of(log.key, log.last_sequence)
-    if first <= log.last_sequence <= end and _checksum(connection, noted) != log.checksum:
+    if first <= log.last_sequence <= end and _checksum(connection, log, log.last_sequence) != log.checksum:
         raise MismatchError("the last row has another checksum than the execution's row says")
     return first, rows
 
@@ -101,6 +104,6 @@ def _known(page: EventPage) -> EventPage:
     return page
 
 
-def _checksum(connection: sqlite3.Connection, place: int) -> int | None:
-    found = connection.execute(_CHECKSUM, (place,)).fetchone()
+def _checksum(connection: sqlite3.Connection, log: Log, sequence: int) -> int | None:
+    found = connection.execute(_CHECKSUM, (log.ranges(1, sequence)[-1][1],)).fetchone()
     return None if found is None else found[0]

@@ -36,11 +36,12 @@ from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.filesystem import network_type
 from divebook.store.sqlite.listing import SqliteListing
 from divebook.store.sqlite.reach import load_record, reach_of
-from divebook.store.sqlite.rows import RECORD, Log, find, load_decoded, load_facts
+from divebook.store.sqlite.rows import RECORD, load_decoded, load_facts
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.splicing import splice
 from divebook.store.sqlite.syncing import Syncing
 from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
+from divebook.store.sqlite.whereabouts import Log, find
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
 from divebook.text.logs import logger
@@ -184,17 +185,16 @@ class SqliteStore(SqliteListing):
 
     def _delete(self, execution_id: str) -> None:
         with self._transaction() as cursor:
-            deleted = deletion.delete(cursor, execution_id)
-        if not deleted:
+            changed = deletion.delete(cursor, execution_id)
+        if not changed:
             raise self._unknown(execution_id)
-        self._logs.forget((execution_id,))
+        self._logs.forget(changed)
 
     def _cleanup(self, before: int) -> list[str]:
         with self._transaction() as cursor:
             ended = deletion.ended_before(cursor, before)
-            for execution_id in ended:
-                deletion.delete(cursor, execution_id)
-        self._logs.forget(ended)
+            changed = [name for execution_id in ended for name in deletion.delete(cursor, execution_id)]
+        self._logs.forget(changed)
         return ended
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
@@ -317,9 +317,8 @@ class SqliteStore(SqliteListing):
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._transaction() as cursor:
             gone = [name for name in execution_ids if deletion.is_over(cursor, name, moment)]
-            for execution_id in gone:
-                deletion.delete(cursor, execution_id)
-        self._logs.forget(gone)
+            changed = [name for execution_id in gone for name in deletion.delete(cursor, execution_id)]
+        self._logs.forget(changed)
         return gone
 
     def _drop_blobs(self) -> int:

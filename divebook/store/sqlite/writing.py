@@ -18,8 +18,9 @@ from divebook.errors import (
     StartKeyTakenError,
     StoreError,
 )
-from divebook.store.batches import PreparedBatch
+from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.durability import Durability
+from divebook.store.known_ids import Ids, KnownIds
 from divebook.store.log import Refusal
 from divebook.store.packing import PACKED
 from divebook.store.records import Beginning
@@ -27,14 +28,16 @@ from divebook.store.sqlite import blobs, leases, lists, messages, questions
 from divebook.store.sqlite.compact import EventTypes, pack_id
 from divebook.store.sqlite.open_log import OpenLog, known_ids, load_ids
 from divebook.store.sqlite.reach import Reach, reach_of
-from divebook.store.sqlite.rows import RECORD, find, first_line, line_after, load_line
+from divebook.store.sqlite.rows import RECORD, first_line, line_after, load_line, load_records
 from divebook.store.sqlite.schema import place_of
+from divebook.store.sqlite.whereabouts import find
 
 _INSERT_EXECUTION = """
 INSERT INTO executions
   (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
-  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, seal, checksum, token)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal, checksum, token,
+  source_key, forked_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _INSERT_RECORD = """
 INSERT INTO events (place, recorded_at, type, id, path, step, data, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -77,10 +80,10 @@ class OpenLogs:
     def _enter(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
         ids = [pack_id(record.id) for record in batch.records]
         try:
-            log = self._claim(cursor, batch)
+            log, before = self._claim(cursor, batch)
         except (StoreError, InvalidEventError) as refusal:
             return refusal
-        checksums = batch.checksums(log.reach.checksum if batch.beginning is None else 0)
+        checksums = batch.checksums(before)
         grown = blobs.insert(cursor, log.key, batch.blobs, batch.packed) if batch.blobs else 0
         if batch.beginning is None:
             log.advance(cursor, batch, checksums[-1], grown)
@@ -103,10 +106,10 @@ class OpenLogs:
         cursor.executemany(_INSERT_RECORD, rows)
         return None
 
-    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> OpenLog:
-        """Return the log that a batch goes on with, or raise if it does not fit."""
+    def _claim(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> tuple[OpenLog, int]:
+        """Return the log that a batch goes on with, and the checksum before the batch, or raise if it does not fit."""
         if batch.beginning is not None:
-            log = self._begin(cursor, batch, batch.beginning)
+            log, before = self._begin(cursor, batch, batch.beginning)
         else:
             log = self._present(cursor, batch.execution_id)
             if log.token != batch.token:
@@ -116,12 +119,17 @@ class OpenLogs:
             # Inside the transaction, as callers can only look before it: of two who saw it running, the second is
             # refused (test_nothing_follows_an_end_but_what_the_table_allows, tests/execution/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
-            log.ids.refuse(batch.records, batch.ids, lambda: load_ids(cursor, self._types, log.key))
+            log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
+            before = log.reach.checksum
         self._logs.pop(batch.execution_id, None)  # so that the one which was written last comes last
         self._logs[batch.execution_id] = log
-        return log
+        return log, before
 
-    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> OpenLog:
+    def _ids_of(self, cursor: sqlite3.Cursor, execution_id: str) -> list[Ids]:
+        found = find(cursor, execution_id)
+        return [] if found is None else load_ids(cursor, self._types, found)
+
+    def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[OpenLog, int]:
         if find(cursor, batch.execution_id) is not None:
             found = self._present(cursor, batch.execution_id)
             raise ConcurrentAppendError(batch.execution_id, 0, found.reach.last_sequence)
@@ -130,14 +138,33 @@ class OpenLogs:
         if beginning.key is not None:
             _refuse_taken(cursor, beginning.key)
         line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
-        checksum, token = batch.checksums(0)[-1], batch.lease.token if batch.lease else 0
-        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksum, token))
+        fork = None if batch.source is None else self._fork_of(cursor, batch, batch.source)
+        before, owner = (0, None) if fork is None else fork
+        checksum, token = batch.checksums(before)[-1], batch.lease.token if batch.lease else 0
+        at = batch.expected_sequence if owner else None
+        cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksum, token, owner, at))
         key = cursor.lastrowid or 0
         if beginning.tags:
             lists.note_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             leases.insert(cursor, key, batch.lease)
-        return OpenLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
+        log = OpenLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
+        if owner is not None:
+            log.ids = KnownIds(None)  # those that it shares are looked at where one is not new
+        return log, before
+
+    def _fork_of(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
+        """Return the checksum of the last event that a fork shares with its source, and whose row that event is."""
+        found, at = find(cursor, source), batch.expected_sequence
+        if found is None:
+            raise self._unknown(source)
+        last = None
+        for last in load_records(cursor, self._types, found, after=at - 1, last=at):  # noqa: B007 - there is one
+            pass
+        if last is None or last.last_sequence != at:
+            raise no_place_to_fork(batch)
+        owner = next(part.key for part in found.parts if part.after < at <= part.upto)
+        return last.checksum or 0, owner
 
     def _present(self, cursor: sqlite3.Cursor, execution_id: str) -> OpenLog:
         """Return a log as it is in the file."""
@@ -150,7 +177,7 @@ class OpenLogs:
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (found.key,)).fetchone())
         log = OpenLog(found.key, found.token, line, reach_of(cursor, self._types, found), self._generation)
         is_known = known is not None and known.is_as(log)
-        log.ids = known.ids if known is not None and is_known else known_ids(cursor, self._types, found.key)
+        log.ids = known.ids if known is not None and is_known else known_ids(cursor, self._types, found)
         return log
 
 

@@ -1,0 +1,75 @@
+"""Executions that share the first events of others: where they are cut, what is otherwise, and how they are started."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from divebook.engine.change import Change
+from divebook.engine.forked import require_reach
+from divebook.errors import StartKeyTakenError
+from divebook.events import catalog
+from divebook.execution.definitions import require_definition
+from divebook.execution.execution import Execution
+from divebook.execution.forks import fitting_answers, prefix_of
+from divebook.executions import Executions
+from divebook.starting import StartOptions, forked_of, opening_of, started_before
+from divebook.store.durability import Durability
+from divebook.workflow.definition import Workflow
+
+
+class Forks(Executions):
+    """What can be done with executions that exist, and those that are made of them."""
+
+    @abstractmethod
+    def _check(self, workflow: Workflow) -> None: ...
+
+    @abstractmethod
+    def code_of(self, workflow: Workflow) -> dict[str, str]:
+        """Return the digests of the Python functions that a workflow may call, by kind and name."""
+
+    @abstractmethod
+    def _kept(self, durability: str | None = None) -> Durability | None: ...
+
+    def fork(
+        self,
+        execution_id: str,
+        at: int | None = None,
+        change: Change | Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Execution:
+        """Start an execution that shares the first events of another one, and goes on live after those.
+
+        Nothing is copied, and the other one stays as it is. Its calls that were under way are made anew, its open
+        questions are asked in both. Functions are those of now. With a `key` it is started once, as by `start`.
+
+        Parameters
+        ----------
+        at
+            The last event that it shares; what follows from one rule is not cut in half, and an end is not shared.
+            Without it: before what changes, else at the end.
+        change
+            What is otherwise from there on (`divebook.engine.change.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
+            ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
+
+        Raises
+        ------
+        SetupError
+            There is no such event, or nothing there that could be changed so.
+        """
+        told = Change.of(change)
+        prefix = prefix_of(self.store, self.store.resolve(execution_id), at, told)
+        told = fitting_answers(told, prefix.state, self._clock.now())
+        require_reach(told, prefix.state)
+        workflow = told.workflow(prefix.workflow)
+        require_definition(workflow)
+        self._check(workflow)
+        opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)
+        forked = forked_of(opening, prefix.state, prefix.opened, told, options)
+        try:
+            return self._handle(
+                self._control.fork(prefix.source, prefix.at, forked, self._kept(options.get("durability")))
+            )
+        except StartKeyTakenError as taken:
+            return self.execution(started_before(taken, workflow.name, self.store))

@@ -1,0 +1,249 @@
+"""A fork at any event of executions with branches, items, questions, children and calls that fail."""
+
+import sqlite3
+import sys
+from contextlib import closing
+from random import Random
+
+import pytest
+
+from divebook import Each, Environment, Step, Workflow
+from divebook.engine.grammar import violations
+from divebook.errors import InterruptError
+from divebook.events import catalog
+from divebook.events.codec import encode_line
+from divebook.steps.actions import Action
+from divebook.store.check import check
+from divebook.store.sqlite import SqliteStore
+from divebook.workflow import step, workflow
+
+MADE = []
+MOST_BYTES = 1500
+"""What a fork may take in the file, however long what it shares is: its line, its indexes and its two first events."""
+
+
+def everywhere_make(n):
+    MADE.append(n)
+    return {"n": n, "text": "t" * 200}
+
+
+@step
+async def everywhere_note(value):
+    MADE.append(value)
+    return value
+
+
+@workflow
+async def everywhere_asking(ctx, n: int = 1):
+    first = await everywhere_note(n)
+    said = await ctx.ask("Which city?")
+    both = await ctx.gather(everywhere_note(first + 1), everywhere_note(first + 2))
+    return [said, *both]
+
+
+BRANCHES = Workflow(
+    "branches",
+    [
+        Step("a", action="everywhere_make", parameters={"n": "$(inputs.n)"}, store="a", next=["left", "right"]),
+        Step("left", script="state.a['n'] + 1", store="left", end=True),
+        Step("right", each=Each([1, 2, 3], as_="item", parallel=2), action="everywhere_make", next=["ask"],
+             parameters={"n": "$(item)"}, store="items"),
+        Step("ask", type="interrupt", ask={"question": "Fine?"}, store="fine", next=["child"]),
+        Step("child", workflow="inner", inputs={"n": "$(inputs.n)"}, store="child", end=True),
+    ],
+    inputs=["n"],
+)  # fmt: skip
+INNER = Workflow(
+    "inner", [Step("one", action="everywhere_make", parameters={"n": "$(inputs.n)"}, store="one")], inputs=["n"]
+)
+
+
+def answered(environment, execution):
+    """Answer all that is asked, until it has ended."""
+    asked = []
+    for _ in range(20):
+        execution.wait(20)
+        for question in list(execution.interrupts):
+            asked.append(question.question)
+            execution = environment.answer(question.id, "Bonn", execution.id)
+        if execution.refresh().state.is_over:
+            return execution, asked
+    raise AssertionError(execution.standing)
+
+
+@pytest.fixture
+def world(tmp_path):
+    MADE.clear()
+    store = SqliteStore(tmp_path / "s.db", durability="relaxed")
+    with Environment(
+        store=store, workflows=[BRANCHES, INNER], actions=[Action("everywhere_make", everywhere_make)]
+    ) as environment:
+        yield environment
+
+
+def lines(execution):
+    return [encode_line(event) for event in execution.history()]
+
+
+def used(path):
+    with closing(sqlite3.connect(path)) as connection:
+        (pages,) = connection.execute(
+            "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+        )
+        return pages[0] * 4096
+
+
+def test_forks_at_a_hundred_random_events_share_what_was_and_go_on_live(world):
+    """Traps 10 to 14 and 16: the prefix is shared, the suffix live, the original untouched, questions asked once."""
+    random = Random(15)
+    sources = [answered(world, world.start("branches", {"n": 7}))[0] for _ in range(2)]
+    sources += [answered(world, world.start("everywhere_asking"))[0] for _ in range(2)]
+    before = {source.id: (lines(source), source.outputs) for source in sources}
+    for source in sources:
+        log = source.history()
+        for at in (random.randint(1, len(log)) for _ in range(25)):
+            MADE.clear()
+            fork = world.fork(source.id, at)
+            opened = world.store.record(fork.id).opened
+            asked_before = sum(isinstance(event.data, catalog.InterruptResolved) for event in log[: opened - 1])
+            done = sum(
+                isinstance(event.data, catalog.OperationCompleted)
+                and event.data.operation_type in ("action_execution", "step_execution")
+                for event in log[: opened - 1]
+            )
+            fork, asked = answered(world, fork)
+            assert (fork.status, fork.outputs) == ("completed", source.outputs), (at, fork.error)
+            assert at <= opened - 1 or opened - 1 == len(log) - 1
+            assert len(asked) + asked_before == 1, at
+            all_made = 4 if source.workflow.name == "branches" else 3
+            own_child = 1 if "branches" in source.workflow.name and _child_before(log[: opened - 1]) else 0
+            assert len(MADE) + done + own_child == all_made + 1 * (source.workflow.name == "branches"), at
+            assert not list(violations(fork.history()))
+            shared = fork.history()[: opened - 1]
+            assert [event.data for event in shared] == [event.data for event in log[: opened - 1]]
+    assert {source.id: (lines(source), source.outputs) for source in sources} == before
+    report = check(world.store)
+    assert report.ok, report.all_damages()
+
+
+def _child_before(events):
+    return any(
+        isinstance(event.data, catalog.OperationCompleted) and event.data.operation_type == "child_workflow"
+        for event in events
+    )
+
+
+def test_a_fork_takes_the_same_few_bytes_however_long_what_it_shares_is(tmp_path):
+    from tests.store.fork_promises import forked
+    from tests.store.logs import ONE, batch, execution_id, log
+
+    taken = {}
+    for length in (100, 4000):
+        path = tmp_path / f"{length}.db"
+        with SqliteStore(path, durability="relaxed") as store:
+            store.append(ONE, log(length), 0)
+            before = used(path)
+            forks = [execution_id(number) for number in range(10, 510)]
+            own = [batch(name, length - 3, [forked(ONE, length - 3, name)], source=ONE) for name in forks]
+            assert store.append_all(own) == [None] * len(forks)
+            taken[length] = (used(path) - before) / len(forks)
+    sys.stdout.write(f"bytes of a fork, by how many events its source has: {taken}\n")
+    assert max(taken.values()) < MOST_BYTES
+    assert abs(taken[100] - taken[4000]) < 50
+
+
+def test_a_flipped_byte_in_a_shared_prefix_is_found_for_source_and_fork(world, tmp_path):
+    """Trap 16: a fork of a damaged log goes up to the damage."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    fork, _ = answered(world, world.fork(source.id, 20))
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection, connection:
+        connection.execute(
+            "UPDATE events SET path = 'mein' WHERE place = (SELECT key << 32 | 3 FROM executions WHERE id = ?)"
+            " OR place = (SELECT key << 32 | 2 FROM executions WHERE id = ?)",
+            (source.id, source.id),
+        )
+    found = {damage.execution_id for damage in check(world.store).all_damages()}
+    assert found == {source.id, fork.id}
+
+
+def test_an_open_question_is_answered_once_in_each(world):
+    """Trap 13: an answer without an execution's id is refused where two could take it."""
+    source = world.start("everywhere_asking").wait(20)
+    fork = world.fork(source.id).wait(20)
+    (question,) = source.interrupts
+    assert [asked.id for asked in fork.interrupts] == [question.id]
+    with pytest.raises(InterruptError, match="2 executions ask it; say which"):
+        world.answer(question.id, "Bonn")
+    for execution, city in ((source, "Bonn"), (fork, "Kiel")):
+        ended = world.answer(question.id, city, execution.id).wait(20)
+        assert (ended.status, ended.outputs["result"][0]) == ("completed", city)
+
+
+def test_its_child_is_a_new_one_and_the_sources_goes_on(world):
+    """Trap 14: a fork's child is not the source's child at that place."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    begun = next(
+        event.sequence
+        for event in source.history()
+        if isinstance(event.data, catalog.OperationStarted) and event.data.operation_type == "child_workflow"
+    )
+    fork = world.fork(source.id, begun).wait(20)
+    children = {record.parent: record.execution_id for record in world.store.records(origin="child")}
+    assert (children.keys(), fork.status) == ({source.id, fork.id}, "completed")
+    assert children[fork.id] not in str(source.history()[begun - 1].data.parameters)
+
+
+def test_usage_and_size_are_its_own(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    fork = world.fork(source.id, len(source.history()) - 1).wait(20)
+    assert world.store.record(fork.id).size < world.store.record(source.id).size / 2
+    assert (fork.status, fork.usage.to_dict()) == ("completed", {})
+
+
+def test_a_fork_inside_a_record_has_a_copy_of_its_beginning(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    inside = [
+        number
+        for number in range(2, len(source.history()))
+        if world.store.read_records(source.id, number - 1, number)[0].last_sequence > number
+    ]
+    fork, _ = answered(world, world.fork(source.id, inside[1]))
+    assert (fork.status, world.store.stored_log(fork.id).shared < inside[1]) == ("completed", True)
+    assert [event.data for event in fork.history()[: inside[1]]] == [e.data for e in source.history()[: inside[1]]]
+    assert check(world.store).ok
+
+
+def test_one_forks_at_the_end_of_a_failed_run_with_a_mended_definition(world):
+    failing = Workflow("w", [
+        Step("make", action="everywhere_make", parameters={"n": 1}, store="made", next=["use"]),
+        Step("use", script="state.made['none']", store="used"),
+    ])  # fmt: skip
+    mended = Workflow("w", [failing.steps[0], Step("use", script="state.made['n']", store="used")])
+    source = world.start(failing).wait(20)
+    assert (source.status, MADE) == ("failed", [1])
+    fork = world.fork(source.id, change={"definition": mended.to_dict()}).wait(20)
+    assert (fork.status, fork.variables["used"], MADE) == ("completed", 1, [1])
+    assert fork.workflow == mended
+    again = Environment(store=world.store)
+    assert again.execution(fork.id).workflow == mended
+    assert world.fork(fork.id, 3).workflow == failing
+
+
+def test_a_result_and_an_answer_are_changed_before_what_follows_from_them(world):
+    source, _ = answered(world, world.start("everywhere_asking"))
+    (question,) = source.asked.values()
+    fork = world.fork(source.id, change={"answers": {question.id: "Kiel"}}).wait(20)
+    assert (fork.status, fork.outputs["result"][0]) == ("completed", "Kiel")
+    made = next(event.data for event in source.history() if isinstance(event.data, catalog.OperationCompleted))
+    fork, asked = answered(world, world.fork(source.id, change={"results": {made.operation_id: 50}}))
+    assert (fork.outputs["result"], asked) == (["Bonn", 51, 52], ["Which city?"])
+
+
+def test_variables_inputs_and_prompts_are_changed(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    fork, _ = answered(world, world.fork(source.id, 2, {"inputs": {"n": 9}}))
+    assert (fork.variables["a"]["n"], fork.inputs) == (9, {"n": 9})
+    assert Environment(store=world.store).execution(fork.id).inputs == {"n": 9}
+    entered = next(event.sequence for event in source.history() if event.step == "left")
+    fork, _ = answered(world, world.fork(source.id, entered, {"variables": {"a": {"n": 70}}}))
+    assert fork.variables["left"] == 71
