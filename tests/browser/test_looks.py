@@ -176,6 +176,21 @@ def test_stepping_through_a_run(lab, looks):
     replay.get_by_role("button", name="To the end").click()
     replay.get_by_text("run failed").last.wait_for()
     looks.at(notebook, "replay-end", replay)
+    go_to_what_matters(replay)
+    looks.at(notebook, "replay-filtered", replay)
+
+
+def go_to_what_matters(replay):
+    """Go back to where a variable changed, on to an error by its key, and list the events of one step."""
+    replay.get_by_label("Variable to go to").select_option("said")
+    replay.get_by_role("button", name="Go to the last change of the variable").click()
+    replay.locator(".changed, .added").first.wait_for()
+    assert "said" in replay.locator(".event[aria-selected=true]").inner_text()
+    replay.locator(".events").press("e")
+    replay.locator(".event[aria-selected=true]", has_text="failed").wait_for()
+    replay.get_by_label("Step whose events are listed").select_option("flaky")
+    replay.locator(".filter [role=status]", has_text=" of ").wait_for()
+    assert {where.split()[-1] for where in replay.locator(".event .where").all_inner_texts()} == {"flaky"}
 
 
 def step_through(replay):

@@ -18,6 +18,8 @@ export class EventList {
   readonly #space = h("div", { class: "space", role: "presentation" });
   readonly #id = newId();
   readonly #resized: ResizeObserver;
+  /** Places of the events that are shown; null for all. */
+  #places: number[] | null = null;
 
   constructor(player: Player) {
     this.#player = player;
@@ -31,11 +33,28 @@ export class EventList {
     });
   }
 
+  /** Shows only the events at these places from now on; null for all. */
+  only(places: number[] | null): void {
+    this.#places = places;
+    this.update();
+  }
+
+  get #count(): number {
+    return this.#places?.length ?? this.#player.log.length;
+  }
+
+  /** Returns the row of a place, counted from 0, or of the nearest before it that is shown. */
+  #rowOf(place: number): number {
+    if (this.#places === null) return place - 1;
+    const after = this.#places.findIndex((shown) => shown > place);
+    return (after < 0 ? this.#places.length : after) - 1;
+  }
+
   /** Shows the present position, scrolled to if it is out of sight. */
   update(): void {
-    const { position, log } = this.#player;
-    this.#space.style.height = `${log.length * ROW}px`;
-    const [top, height] = [(position - 1) * ROW, this.element.clientHeight];
+    const { position } = this.#player;
+    this.#space.style.height = `${this.#count * ROW}px`;
+    const [top, height] = [this.#rowOf(position) * ROW, this.element.clientHeight];
     if (top < this.element.scrollTop || top + ROW > this.element.scrollTop + height) {
       this.element.scrollTop = Math.max(0, top - height / 3);
     }
@@ -48,19 +67,19 @@ export class EventList {
 
   #draw(): void {
     const { log, position } = this.#player;
-    const first = Math.max(1, Math.floor(this.element.scrollTop / ROW) + 1 - SPARE);
+    const first = Math.max(0, Math.floor(this.element.scrollTop / ROW) - SPARE);
     const count = Math.ceil((this.element.clientHeight || 300) / ROW) + 2 * SPARE;
     const rows: HTMLElement[] = [];
-    for (let place = first; place < first + count; place += 1) {
-      const entry = log.at(place);
-      if (entry !== undefined) rows.push(this.#row(entry, place === position));
+    for (let row = first; row < Math.min(first + count, this.#count); row += 1) {
+      const entry = log.at(this.#places?.[row] ?? row + 1);
+      if (entry !== undefined) rows.push(this.#row(entry, row, entry.place === position));
     }
     this.#space.replaceChildren(...rows);
-    if (position > 0) this.element.setAttribute("aria-activedescendant", `${this.#id}-${position}`);
+    if (position > 0 && rows.some((row) => row.getAttribute("aria-selected") === "true")) this.element.setAttribute("aria-activedescendant", `${this.#id}-${position}`);
     else this.element.removeAttribute("aria-activedescendant");
   }
 
-  #row(entry: Entry, isHere: boolean): HTMLElement {
+  #row(entry: Entry, row: number, isHere: boolean): HTMLElement {
     const { place, sequence, type, path, step, text } = entry;
     const where = [branchOf(path), step].filter((part) => part !== "").join(" › ");
     const isStop = stopsAt(this.#player.breakpoints, entry);
@@ -70,11 +89,11 @@ export class EventList {
         id: `${this.#id}-${place}`,
         class: "event",
         role: "option",
-        style: `top: ${(place - 1) * ROW}px`,
+        style: `top: ${row * ROW}px`,
         title: oneLine(`${eventName(type)} ${where} ${text}`, 400),
         "aria-selected": isHere ? "true" : "false",
-        "aria-posinset": place,
-        "aria-setsize": this.#player.log.length,
+        "aria-posinset": row + 1,
+        "aria-setsize": this.#count,
         "data-place": place,
       },
       h("span", { class: "dot" }, isStop ? "●" : isHere ? "▸" : ""),

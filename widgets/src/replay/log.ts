@@ -2,6 +2,9 @@
 
 import type { EventBlock } from "../protocol";
 
+const MUTATED = "state_mutated";
+const MODEL_CALLS = new Set(["agent_response", "cached_response"]);
+
 /** What a list shows of an event. */
 export interface Entry {
   /** Its place among those that are known, from 1 on. */
@@ -15,9 +18,9 @@ export interface Entry {
   text: string;
 }
 
-/** What playing stops at. */
+/** What playing stops at; of "error" there is one kind only. */
 export interface Breakpoint {
-  by: "type" | "step" | "path";
+  by: "type" | "step" | "path" | "error";
   value: string;
   isOn: boolean;
 }
@@ -84,9 +87,31 @@ export class Log {
 
   /** Returns the texts that occur in a column, sorted. */
   values(by: Breakpoint["by"]): string[] {
+    if (by === "error") return ["any"];
     const found = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
     found.delete("");
     return [...found].sort();
+  }
+
+  /** Returns the names of the variables that were set, sorted. */
+  variables(): string[] {
+    const found = new Set<string>();
+    for (const { block } of this.#blocks) {
+      const type = block.names.indexOf(MUTATED);
+      const texts = new Set(block.text.filter((_, row) => block.type[row] === type));
+      for (const place of texts) for (const name of namesIn(block.names[place] ?? "")) found.add(name);
+    }
+    return [...found].sort();
+  }
+
+  /** Returns the places of the events that fit, in order. */
+  places(fits: (entry: Entry) => boolean): number[] {
+    const found: number[] = [];
+    for (let place = 1; place <= this.#length; place += 1) {
+      const entry = this.at(place);
+      if (entry !== undefined && fits(entry)) found.push(place);
+    }
+    return found;
   }
 
   /** Returns the place of the nearest event after another place, or before it, that fits; undefined if there is none. */
@@ -101,5 +126,29 @@ export class Log {
 
 /** Tells whether playing stops at an event. */
 export function stopsAt(breakpoints: readonly Breakpoint[], entry: Entry): boolean {
-  return breakpoints.some(({ by, value, isOn }) => isOn && entry[by] === value);
+  return breakpoints.some(({ by, value, isOn }) => isOn && (by === "error" ? isError(entry) : entry[by] === value));
+}
+
+/** Tells whether something failed with an event. */
+export function isError({ type }: Entry): boolean {
+  return type.endsWith("_failed");
+}
+
+/** Tells whether a person is asked with an event. */
+export function isQuestion({ type }: Entry): boolean {
+  return type === "interrupt_raised";
+}
+
+/** Tells whether a request to a model begins with an event. */
+export function isModelCall({ type, text }: Entry): boolean {
+  return type === "operation_started" && MODEL_CALLS.has(text);
+}
+
+/** Tells whether an event sets a variable, or deletes it. */
+export function changes({ type, text }: Entry, variable: string): boolean {
+  return type === MUTATED && namesIn(text).includes(variable);
+}
+
+function namesIn(text: string): string[] {
+  return text.split(", ").filter((name) => name !== "");
 }

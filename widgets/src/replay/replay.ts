@@ -5,16 +5,19 @@ import type { DetailEvent, EventBlock, StateView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId } from "../shared/element";
 import { duration, plural } from "../shared/format";
+import { keysList } from "../shared/keys";
 import { branchOf, eventName } from "../shared/words";
 import { EventList } from "./events";
-import { Log, type Breakpoint } from "./log";
+import { Filter } from "./filter";
+import { changes, isError, isModelCall, isQuestion, Log, type Breakpoint, type Entry } from "./log";
 import { Player } from "./player";
 import { StatePanel } from "./state";
 
 const SPEEDS = [1, 5, 20, 100, 500];
 const KEPT_MOMENTS = 64;
 const MOST_ASKED = 3; // so that a slow answer holds up no jump, and playing asks for no more than is answered
-const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["path", "branch"]];
+const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: next breakpoint";
+const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["path", "branch"], ["error", "error"]];
 
 /** What stepping needs besides the events' short form; a request that cannot be met is rejected with the reason. */
 export interface ReplayHost {
@@ -37,9 +40,13 @@ export class Replay implements View {
   readonly #player = new Player(new Log(), () => { this.#moved(); });
   readonly #list = new EventList(this.#player);
   readonly #panel = new StatePanel();
-  readonly #slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Position in the log" });
+  readonly #slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Position in the log", "data-keys": KEYS });
   readonly #place = h("output", { class: "place" });
   readonly #play = button("", () => { this.#toggle(); }, { class: "primary", "aria-label": "Play" });
+  readonly #filter = new Filter(this.#player.log, (places) => { this.#list.only(places); });
+  readonly #keys: ReturnType<typeof keysList>;
+  readonly #variable = h("select", { "aria-label": "Variable to go to" });
+  readonly #told = h("span", { class: "hint", role: "status" });
   readonly #type = h("select", { "aria-label": "Type of event to jump to" });
   readonly #marks = h("ul", { class: "marks" });
   readonly #marksTitle = h("summary");
@@ -50,8 +57,10 @@ export class Replay implements View {
 
   constructor(host: ReplayHost) {
     this.#host = host;
-    const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#list.element, this.#breakpoints()), this.#panel.element);
-    this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" }, this.#controls(), this.#slider, body);
+    const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#filter.element, this.#list.element, this.#breakpoints()), this.#panel.element);
+    this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" });
+    this.#keys = keysList(this.element);
+    this.element.append(this.#controls(), this.#slider, this.#ways(), this.#keys.element, body);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
     this.#slider.addEventListener("input", () => { this.#goTo(Number(this.#slider.value)); });
     this.#moved();
@@ -61,6 +70,8 @@ export class Replay implements View {
   take(block: EventBlock): void {
     if (!this.#player.log.take(block)) return;
     this.#fillTypes();
+    this.#filter.fill();
+    this.#list.only(this.#filter.places());
     this.#moved();
   }
 
@@ -104,7 +115,34 @@ export class Replay implements View {
       tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),
       tool("●›", "Next breakpoint (b)", () => { player.seekBreakpoint(1); }),
       this.#place,
+      this.#keys.button,
     );
+  }
+
+  #ways(): HTMLElement {
+    const way = (name: string, key: string, fits: (entry: Entry) => boolean): HTMLElement =>
+      button(name, () => { this.#seek(1, fits, name); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name}`, title: `Go to the ${name} (${key})` });
+    const set = (entry: Entry): boolean => changes(entry, this.#variable.value);
+    const change = (name: string, key: string, direction: 1 | -1): HTMLElement =>
+      button(name, () => { this.#seek(direction, set, `${name} of ${this.#variable.value}`); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name} of the variable`, title: `Go to the ${name} of the variable (${key})` });
+    return h(
+      "div",
+      { class: "row ways", role: "group", "aria-label": "Go to" },
+      h("span", { class: "hint" }, "Go to"),
+      way("next error", "E", isError),
+      way("next question", "Q", isQuestion),
+      way("next model call", "M", isModelCall),
+      this.#variable,
+      change("last change", "C", -1),
+      change("next change", "V", 1),
+      this.#told,
+    );
+  }
+
+  /** Goes to the nearest event that fits, or says that there is none. */
+  #seek(direction: 1 | -1, fits: (entry: Entry) => boolean, name: string): void {
+    const isFound = this.#player.seek(direction, fits);
+    setText(this.#told, isFound ? "" : `There is no ${name} ${direction > 0 ? "after" : "before"} this event.`);
   }
 
   #breakpoints(): HTMLElement {
@@ -134,6 +172,9 @@ export class Replay implements View {
     const chosen = this.#type.value;
     this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, eventName(type))));
     if (chosen !== "") this.#type.value = chosen;
+    const [variable, variables] = [this.#variable.value, this.#player.log.variables()];
+    this.#variable.replaceChildren(...variables.map((name) => h("option", { value: name }, name)));
+    if (variables.includes(variable)) this.#variable.value = variable;
   }
 
   #toggle(): void {
@@ -180,7 +221,7 @@ export class Replay implements View {
 
   async #ask(sequence: number): Promise<Moment> {
     try {
-      const isBefore = sequence < this.#player.log.sequenceAt(1);
+      const isBefore = sequence < Math.max(1, this.#player.log.sequenceAt(1)); // also while no event is known
       const [state, event] = await Promise.all([this.#host.stateAt(sequence), isBefore ? null : this.#host.eventAt(sequence)]);
       return { sequence, event, state, trouble: "" };
     } catch (error) {
@@ -212,7 +253,7 @@ export class Replay implements View {
     const player = this.#player;
     const { target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (target instanceof Element && target.closest("select, input:not([type=range]), summary, pre") !== null) return;
+    if (target instanceof Element && target.closest("select, input:not([type=range]), summary, pre, .db-keys") !== null) return;
     if (event.key === " " && target instanceof HTMLButtonElement) return;
     const page = Math.max(1, Math.round(player.log.length / 20));
     const acts: Record<string, () => void> = {
@@ -237,9 +278,11 @@ export class Replay implements View {
 /** Names what a breakpoint stops at, as the list of events does. */
 function nameOf(by: Breakpoint["by"], value: string): string {
   if (by === "type") return eventName(value);
+  if (by === "error") return "any error";
   return by === "path" ? branchOf(value) || value : value;
 }
 
 function markText({ by, value }: Breakpoint): string {
+  if (by === "error") return nameOf(by, value);
   return `${BY.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
 }

@@ -269,3 +269,90 @@ test("hostile texts are text", async () => {
   expect(document.querySelector("script, img")).toBeNull();
   expect(document.body.textContent).toContain("<img>\\u202e");
 });
+
+/** Makes a log of one step in which much happens. */
+function eventful(): EventBlock {
+  const rows: [type: string, step: string, text: string][] = [
+    ["step_started", "ask", ""],
+    ["operation_started", "ask", "agent_response"],
+    ["operation_failed", "ask", "429"],
+    ["operation_started", "work", "action_call"],
+    ["state_mutated", "work", "n, total"],
+    ["interrupt_raised", "judge", "Which?"],
+    ["operation_started", "ask", "cached_response"],
+    ["state_mutated", "work", "n"],
+  ];
+  const names = ["", "main", ...new Set(rows.flat())].filter((name, place, all) => all.indexOf(name) === place);
+  const column = (part: 0 | 1 | 2): number[] => rows.map((row) => names.indexOf(row[part]));
+  const numbers = rows.map((_, row) => row + 1);
+  return { first: 1, sequence: numbers, origin_us: 0, names, time: numbers, type: column(0), path: numbers.map(() => 1), step: column(1), text: column(2) };
+}
+
+function click(label: string): void {
+  document.querySelector<HTMLButtonElement>(`[aria-label="${label}"]`)?.click();
+}
+
+function listed(): string[] {
+  return [...document.querySelectorAll(".event .number")].map((cell) => cell.textContent);
+}
+
+async function eventfulReplay(): Promise<() => number> {
+  const replay = await shown(0, (sequence) => Promise.resolve(state(sequence)));
+  replay.take(eventful());
+  return () => Number(/event (\d+) of/u.exec(document.querySelector(".place")?.textContent ?? "")?.[1]);
+}
+
+test.each([
+  ["Go to the next error", [3, 3]],
+  ["Go to the next question", [6, 6]],
+  ["Go to the next model call", [2, 7, 7]],
+  ["Go to the next change of the variable", [5, 8, 8]],
+])("%s: to each in turn, and it stays behind the last", async (label, wanted) => {
+  const position = await eventfulReplay();
+  const met = wanted.map(() => { click(label); return position(); });
+  expect(met).toEqual(wanted);
+  expect(document.querySelector(".ways [role=status]")?.textContent).toMatch(/^There is no next .* after this event\.$/u);
+});
+
+test("it goes back to where a variable changed last", async () => {
+  const position = await eventfulReplay();
+  const variable = document.querySelector<HTMLSelectElement>("[aria-label='Variable to go to']");
+  expect([...(variable?.options ?? [])].map(({ value }) => value)).toEqual(["n", "total"]);
+  press("End");
+  click("Go to the last change of the variable");
+  expect(position()).toBe(5);
+  if (variable !== null) variable.value = "total";
+  press("End");
+  click("Go to the last change of the variable");
+  expect(position()).toBe(5);
+  click("Go to the last change of the variable");
+  expect(document.querySelector(".ways [role=status]")?.textContent).toBe("There is no last change of total before this event.");
+});
+
+test("the list shows the events of a step, or with a word, and says how many", async () => {
+  await eventfulReplay();
+  const step = document.querySelector<HTMLSelectElement>("[aria-label='Step whose events are listed']");
+  const word = document.querySelector<HTMLInputElement>("[aria-label='Search events']");
+  if (step === null || word === null) throw new Error("there is no filter");
+  step.value = "ask";
+  step.dispatchEvent(new Event("change"));
+  expect(listed()).toEqual(["1", "2", "3", "7"]);
+  expect(document.querySelector(".filter [role=status]")?.textContent).toBe("4 of 8");
+  word.value = " 429";
+  word.dispatchEvent(new Event("input"));
+  expect(listed()).toEqual(["3"]);
+  step.value = "";
+  word.value = "";
+  step.dispatchEvent(new Event("change"));
+  expect(listed()).toHaveLength(8);
+});
+
+test("playing stops at an error where somebody wants that", () => {
+  const log = new Log();
+  log.take(eventful());
+  const player = new Player(log, () => undefined);
+  player.toggle("error", "any");
+  expect(player.seekBreakpoint(1)).toBe(true);
+  expect(player.position).toBe(3);
+  expect(player.seekBreakpoint(1)).toBe(false);
+});

@@ -73,3 +73,8 @@ test("it goes where a cell has moved the replay", async () => {
   say({ type: "go", sequence: 3 });
   expect(document.querySelector(".place")?.textContent).toContain("event 3 of 5");
 });
+
+test("before its events have come, no event is asked for that cannot be", () => {
+  expect(asked("state")).toHaveLength(1);
+  expect(asked("event")).toHaveLength(0);
+});
