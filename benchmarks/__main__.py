@@ -20,6 +20,7 @@ from benchmarks.definitions import definitions
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
+from benchmarks.provenance import provenance
 from benchmarks.quick import quick
 from benchmarks.readers import reading
 from benchmarks.sequence import flat, replay, sequential, size
@@ -46,6 +47,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "values": values,
     "crowd": crowd,
     "shown": shown,
+    "why": provenance,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -148,6 +148,7 @@ extensions.extend(extensions.ENVELOPE, "divebook.pipeline.envelope.of_execution:
 extensions.extend(extensions.CODE_CELLS, "divebook.notebook.code_cells:run_cells")
 extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_of")
 extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")
+extensions.extend(extensions.INSPECT, "divebook.replay.inspection:Inspection")
 extensions.extend(extensions.WHY, "divebook.replay.why:why")
 extensions.extend(extensions.COMPARED, "divebook.analysis.compared:compared_frame")
 extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")

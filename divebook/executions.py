@@ -24,6 +24,7 @@ from divebook.history.comparison import Comparison
 from divebook.history.framed import FramedLog, log_of
 from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
+from divebook.replay.inspection import Inspection
 from divebook.replay.provenance import Provenance
 from divebook.replay.replayer import Replayer, replayer_of
 from divebook.replay.why import why
@@ -209,13 +210,25 @@ class Executions:
         """
         return self._handle(self._control.look_up(execution_id))
 
-    def why(self, execution_id: str, name: str, at: int | None = None) -> Provenance:
+    def why(
+        self,
+        execution_id: str,
+        name: str,
+        at: int | None = None,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> Provenance:
         """Return where the value of a variable of an execution came from: events, steps, calls, variables, inputs.
 
         Printed it says so in words; `Provenance.frame` is a DataFrame. The log is gone through once; after that each
         question is answered at once. Parameters and errors are those of `divebook.replay.why.why`.
         """
-        return why(self.execution(execution_id).history(), name, at)
+        return why(self.execution(execution_id).history(), name, at, row=row, column=column)
+
+    def inspect(self, execution_id: str) -> Inspection:
+        """Return what an execution waited for and spent: critical path, time by kind, further attempts, costs."""
+        return Inspection(self.execution(execution_id).history())
 
     def replay(self, execution_id: str) -> Replayer:
         """Return what goes through the log of an execution, as `Execution.replay` does."""

@@ -27,7 +27,7 @@ from divebook.history.requests import RequestView, requests_in, requests_of
 from divebook.history.spans import Span, spans_of
 from divebook.history.tool_calls import ToolCallView, tool_calls_in
 
-By: TypeAlias = Literal["agent", "model", "tool"]
+By: TypeAlias = Literal["agent", "model", "tool", "step"]
 FREE: Mapping[str, int] = {"cost": 0}
 """What an answer from an agent's cache has consumed: nothing, and that is known."""
 
@@ -202,7 +202,7 @@ def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 @dataclass(slots=True)
 class _Sum:
-    """What one agent, model or tool consumed."""
+    """What one agent, model, tool or step consumed."""
 
     name: str
     requests: int = 0
@@ -220,7 +220,7 @@ class _Sum:
 
 
 COST_COLUMNS: Columns = {
-    "name": Column(TEXT, "the agent, model or tool"),
+    "name": Column(TEXT, "the agent, model, tool or step"),
     "requests": Column(COUNT, "requests to models; of a tool none"),
     "cached": Column(COUNT, "answers from a cache, which cost nothing"),
     "calls": Column(COUNT, "calls of tools; of a model none"),
@@ -230,7 +230,7 @@ COST_COLUMNS: Columns = {
 
 @documented(COST_COLUMNS)
 def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
-    """Return one row per agent, model or tool, the dearest first; of what began after sequence number `after`.
+    """Return one row per agent, model, tool or step, the dearest first; of what began after sequence number `after`.
 
     What a tool cost was consumed by agents that its calls gave work: it is in their rows as well.
     """
@@ -241,10 +241,11 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
         return sums.setdefault(name or "", _Sum(name or ""))
 
     for view in _began_after(after, requests_in(spans)) if by != "tool" else ():
-        _count(of(view.agent if by == "agent" else view.model), view)
+        _count(of({"agent": view.agent, "step": view.span.step}.get(by, view.model)), view)
     calls = [call for call in tool_calls_in(spans) if call.view.span.sequences[0] > after] if by != "model" else ()
     for call in calls:
-        _count_call(of(call.agent if by == "agent" else call.tool), call, is_tool=by == "tool")
+        name = {"agent": call.agent, "step": call.view.span.step}.get(by, call.tool)
+        _count_call(of(name), call, is_tool=by == "tool")
     return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
 
 

@@ -25,6 +25,7 @@ from divebook.analysis.columns import (
     frame,
     moment,
 )
+from divebook.analysis.inspection_frames import parts_frame, retries_frame, times_frame
 from divebook.analysis.provenance_frame import why_frame
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
@@ -161,7 +162,12 @@ def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = 
     return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in asked])
 
 
-_OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {"why": why_frame}
+_OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
+    "why": why_frame,
+    "critical path": parts_frame,
+    "times": times_frame,
+    "retries": retries_frame,
+}
 """Frames of what was found out about a log, made of that and not of its events."""
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": frames.events_frame,

@@ -109,6 +109,10 @@ class ReadExecution(FramedLog):
         """When it ended, UTC."""
         return self.state.ended_at
 
+    def inspect(self) -> Any:
+        """Return what it waited for and spent, a `divebook.replay.inspection.Inspection`."""
+        return extensions.extension(extensions.INSPECT)(self._log())
+
     @property
     def questions(self) -> pd.DataFrame:
         """What people were asked, what they answered and how long that took: one row per question."""

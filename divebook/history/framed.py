@@ -51,10 +51,13 @@ class Framed(ABC):
         """One row per call of a tool: `divebook.analysis.agent_frames.tool_calls_frame`."""
         return self._frame("tool_calls")
 
-    def costs(self, by: Literal["agent", "model", "tool"] = "agent") -> pd.DataFrame:
-        """One row per agent, model or tool with what it consumed: `divebook.analysis.agent_frames.costs_frame`."""
-        if by not in ("agent", "model", "tool"):
-            raise SetupError(f"costs are added up by agent, model or tool, not by {by!r}")
+    def costs(self, by: Literal["agent", "model", "tool", "step"] = "agent") -> pd.DataFrame:
+        """One row per agent, model, tool or step, with what it consumed.
+
+        `divebook.analysis.agent_frames.costs_frame` has the columns.
+        """
+        if by not in ("agent", "model", "tool", "step"):
+            raise SetupError(f"costs are added up by agent, model, tool or step, not by {by!r}")
         return self._frame(f"costs by {by}")
 
     @property
@@ -102,7 +105,7 @@ class FramedLog(Framed):
         """What was said to its agents, by them and by their tools, each thing once."""
         return conversation_in(self.requests)
 
-    def why(self, name: str, at: int | None = None) -> Any:
+    def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Any:
         """Return where the value of a variable came from, a `divebook.replay.provenance.Provenance`.
 
         Parameters
@@ -111,13 +114,16 @@ class FramedLog(Framed):
             A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
         at
             The number of the event at which it is asked; by default the last.
+        row, column
+            Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
 
         Raises
         ------
         NotFoundError
-            It had no value then, and no choice is known that was the cause of that.
+            It had no value then, and no choice is known that was the cause of that; or the log does not say which item
+            made the row.
         """
-        return extensions.extension(extensions.WHY)(self._log(), name, at)
+        return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
 
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())

@@ -15,7 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 _WORD = re.compile(r"\w*")
 
 
-class Inspection:
+class HelpAtCursor:
     """Stands in for a kernel's ``do_inspect``."""
 
     def __init__(self, asked: Callable[..., Any]) -> None:
@@ -33,13 +33,13 @@ def install(shell: InteractiveShell) -> None:
     """Have the kernel of a shell answer for keys; a shell in a terminal has none."""
     kernel = getattr(shell, "kernel", None)
     if kernel is not None:
-        kernel.do_inspect = Inspection(kernel.do_inspect)
+        kernel.do_inspect = HelpAtCursor(kernel.do_inspect)
 
 
 def remove(shell: InteractiveShell) -> None:
     """Take away what `install` put there."""
     kernel = getattr(shell, "kernel", None)
-    if kernel is not None and isinstance(vars(kernel).get("do_inspect"), Inspection):
+    if kernel is not None and isinstance(vars(kernel).get("do_inspect"), HelpAtCursor):
         del kernel.do_inspect
 
 

@@ -1,4 +1,4 @@
-"""The sub-commands of ``%dive`` that look into a run: where a value came from."""
+"""The sub-commands of ``%dive`` that look into a run: where a value came from, what it waited for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from divebook.notebook.run_magics import RunMagics
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
+    from divebook.replay.inspection import Inspection
     from divebook.replay.provenance import Provenance
 
 
@@ -26,14 +27,38 @@ class LookingMagics(RunMagics):
         NAME           the variable; inputs.NAME for an input, state for all variables
         RUN            the execution; the beginning of its id is enough; by default the newest
         --at N         as it was at event N, and not at the end
+        --row N        of a list or DataFrame that items have made: row N, from 0
+        --column NAME  and of that row this column
         --store PATH   where its log is
 
         `w = %dive why total`, then `w.frame()` is a DataFrame, `w.graph` a flow chart in Mermaid's language.
         """
         if not arguments.words:
             raise UsageError("%dive why needs the name of a variable: %dive why total")
-        at, store = arguments.options.get("at"), arguments.options.get("store")
-        if at is not None and not at.isdecimal():
-            raise UsageError(f"--at needs the number of an event, not {at!r}")
+        at, row = (_number(arguments, *asked) for asked in (("at", "an event"), ("row", "a row")))
+        store, column = arguments.options.get("store"), arguments.options.get("column")
         run = self._session.run_or_newest(arguments.words[1] if arguments.words[1:] else None, store=store)
-        return run.environment.why(run.id, arguments.words[0], None if at is None else int(at))
+        return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
+
+    @command("inspect [RUN]")
+    def inspect(self, arguments: Arguments) -> Inspection:
+        """Say what a run waited for and spent.
+
+        The critical path, time by kind, what was tried again, and what agents, models and steps cost.
+
+        RUN            the execution; the beginning of its id is enough; by default the newest
+        --store PATH   where its log is
+
+        `i = %dive inspect`, then `i.critical_path`, `i.times`, `i.retries`, `i.costs("step")` are DataFrames.
+        """
+        run = self._session.run_or_newest(
+            arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
+        )
+        return run.environment.inspect(run.id)
+
+
+def _number(arguments: Arguments, option: str, of: str) -> int | None:
+    written = arguments.options.get(option)
+    if written is not None and not written.isdecimal():
+        raise UsageError(f"--{option} needs the number of {of}, not {written!r}")
+    return None if written is None else int(written)

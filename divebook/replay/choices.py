@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from divebook.errors import DivebookError
+from divebook.replay.origin import ValueOrigin
 from divebook.scripting.conditions import unwrapped
 from divebook.scripting.needs import changed_by_script
 from divebook.scripting.reads import KNOWN_TYPES
@@ -59,6 +60,20 @@ class Choices:
                 return None
             found |= settable
         return found
+
+    def still_holding(self, control: tuple[int, ...], step: str, known: Sequence[ValueOrigin]) -> tuple[int, ...]:
+        """Leave out the choices, numbers of `known`, whatever of which was chosen, a path would have come to a step."""
+        if all(self.merge(known[number].step) != step for number in control):
+            return control
+        kept: dict[int, None] = {}
+        waiting = [*reversed(control)]
+        while waiting:
+            choice = known[waiting.pop()]
+            if self.merge(choice.step) == step:
+                waiting += reversed(choice.because)
+            else:
+                kept[choice.number] = None
+        return tuple(kept)
 
     def changed_by(self, name: str) -> frozenset[str] | None:
         """Return the variables that the script of a step may set or delete besides its result; None for any."""

@@ -57,6 +57,10 @@ class ValueOrigin:
     """Numbers of the values that went into it."""
     because: tuple[int, ...] = ()
     """Numbers of the choices without which it had not come about."""
+    items: tuple[tuple[int, int], ...] = ()
+    """Of a result of items: for each row of it the item, and the event with which that ended."""
+    column: str | None = None
+    """Of a row: the column that was asked for."""
     told: tuple[int, ...] = ()
     """Of a choice: the events that say which conditions held."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from immutables import Map
@@ -20,8 +20,7 @@ from divebook.events import Event, catalog
 from divebook.replay.choices import Choices
 from divebook.replay.origin import INPUT, Kind, StepCall, ValueOrigin
 from divebook.replay.present import Choosing, OnPath, StepVisit
-from divebook.scripting.names import Keys
-from divebook.scripting.reads import EVERYTHING, ReadKeys, reads_of, reads_of_condition, reads_of_script
+from divebook.scripting.reads import EVERYTHING, ReadKeys, found_in, reads_of, reads_of_condition, reads_of_script
 from divebook.workflow.definition import Step, Workflow
 
 _NO_VERSIONS: Map[str, int] = Map()
@@ -114,40 +113,43 @@ class Origins:
         return number is not None and self.all[number].kind == "set"
 
     def _versions(self, reads: ReadKeys, view: Mapping[str, int]) -> dict[int, None]:
-        return dict.fromkeys([*_of(reads.state, view), *_of(reads.inputs, self._inputs)])
+        return dict.fromkeys([*found_in(view, reads.state), *found_in(self._inputs, reads.inputs)])
 
     def _line(self, event: Event) -> OnPath:
         return self._lines.setdefault(event.path, OnPath())
 
     def _execution_started(self, event: Event, data: catalog.ExecutionStarted) -> None:
         if data.definition is not None:
-            self.workflow = Workflow.from_dict({**data.definition, "source": ""})
-            self.choices = Choices(self.workflow)
-            self._reads = {step.name: reads_of(step) for step in self.workflow.steps}
+            self._define(data.definition)
         for name in data.inputs:
             self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
+
+    def _define(self, definition: Mapping[str, Any]) -> None:
+        self.workflow = Workflow.from_dict({**definition, "source": ""})
+        self.choices = Choices(self.workflow)
+        self._reads = {step.name: reads_of(step) for step in self.workflow.steps}
+
+    def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
+        """Take over what a fork has otherwise than its source, also for the steps that are open."""
+        if data.definition is not None:
+            self._define(data.definition)
+        change = data.change or {}
+        for name in change.get("inputs", {}):
+            self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
+        for name in change.get("variables", {}):
+            self._put(name, event.sequence, self._add("set", name, event.sequence).number)
+        changed = {name: self._present[name] for name in change.get("variables", {})}
+        for visit in (line.visit for line in self._lines.values() if line.visit is not None):
+            visit.view = visit.view.update(changed)
+            visit.read = self._versions(visit.reads, visit.view)
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         line = self._line(event)
         self._decide(line, [event.step])
-        line.control = self._still_holding(line.control, event.step)
+        line.control = self.choices.still_holding(line.control, event.step, self.all)
         reads = self._reads.get(event.step, EVERYTHING)
         read = self._versions(reads, self._present)
         line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, read)
-
-    def _still_holding(self, control: tuple[int, ...], step: str) -> tuple[int, ...]:
-        """Leave out the choices whatever of which was chosen, the path would have come to a step."""
-        if all(self.choices.merge(self.all[number].step) != step for number in control):
-            return control
-        kept: dict[int, None] = {}
-        waiting = [*reversed(control)]
-        while waiting:
-            choice = self.all[waiting.pop()]
-            if self.choices.merge(choice.step) == step:
-                waiting += reversed(choice.because)
-            else:
-                kept[choice.number] = None
-        return tuple(kept)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         visit = self._line(event).visit
@@ -204,6 +206,12 @@ class Origins:
         if visit is not None:
             visit.item, visit.is_item_new = data.iteration_index, True
 
+    def _iteration_ended(self, event: Event, data: catalog.IterationCompleted | catalog.IterationFailed) -> None:
+        visit = self._line(event).visit
+        skipped = isinstance(data, catalog.IterationFailed) and (data.result is None or "skipped" in data.result)
+        if visit is not None and not skipped:
+            visit.done[data.iteration_index] = event.sequence
+
     # --- values ----------------------------------------------------------------------------------------------------
 
     def _state_mutated(self, event: Event, data: catalog.StateMutated) -> None:
@@ -243,6 +251,7 @@ class Origins:
             origin.item = visit.item
         else:
             origin.calls = tuple(call for calls in visit.calls.values() for call in calls)
+            origin.items = tuple(sorted(visit.done.items()))
         self._put(mutation.key, event.sequence, origin.number)
         visit.view = visit.view.set(mutation.key, origin.number)
         if visit.reads.state is None or mutation.key in visit.reads.state:
@@ -361,6 +370,7 @@ class Origins:
 
     _CHANGES: ClassVar[dict[type, Callable[[Origins, Event, Any], None]]] = {
         catalog.ExecutionStarted: _execution_started,
+        catalog.ExecutionForked: _execution_forked,
         catalog.ExecutionCompleted: _execution_completed,
         catalog.PathBranched: _path_branched,
         catalog.PathWaiting: _path_waiting,
@@ -371,6 +381,8 @@ class Origins:
         catalog.StepCaught: _step_caught,
         catalog.ConditionEvaluated: _condition_evaluated,
         catalog.IterationStarted: _iteration_started,
+        catalog.IterationCompleted: _iteration_ended,
+        catalog.IterationFailed: _iteration_ended,
         catalog.OperationStarted: _operation_started,
         catalog.OperationCompleted: _operation_ended,
         catalog.OperationFailed: _operation_ended,
@@ -379,9 +391,3 @@ class Origins:
         catalog.InterruptExpired: _interrupt_settled,
         catalog.StateMutated: _state_mutated,
     }
-
-
-def _of(keys: Keys, known: Mapping[str, int]) -> Iterator[int]:
-    """Yield the values that keys stand for; None for all."""
-    names = known if keys is None else sorted(key for key in keys if isinstance(key, str))
-    yield from (known[name] for name in names if name in known)

@@ -28,6 +28,8 @@ class StepVisit:
     """The item that began last."""
     is_item_new: bool = False
     """Whether nothing has happened in it yet."""
+    done: dict[int, int] = field(default_factory=dict)
+    """The items that have a place in the result, and the events with which they ended."""
     under_way: int = 0
     """Calls that have begun and not ended."""
     unclaimed: list[ValueOrigin] = field(default_factory=list)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from divebook.events import Event, catalog
-from divebook.replay.origin import ValueOrigin
+from divebook.replay.origin import INPUT, ValueOrigin
+from divebook.store.past import History
 
 
 class Traced:
@@ -28,6 +28,7 @@ class Traced:
     def __init__(self, root: ValueOrigin, known: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
         self.root, self.at = root, at
         self._known, self._log = known, log
+        self._events: dict[int, Event] = {}
         self.depths = self._reached()
         """Numbers of all that it came from, itself first, with how many steps back that is."""
 
@@ -84,17 +85,30 @@ class Traced:
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
         match data:
             case catalog.StateMutated():
-                return next((made.value for made in data.mutations if made.key == origin.name), None)
+                return next((made.value for made in data.mutations if made.key == origin.name.partition("[")[0]), None)
+            case catalog.IterationCompleted() | catalog.IterationFailed():
+                result = data.result or {}
+                value: Any = result.get("value", result.get("text"))
+                return value if origin.column is None else value[origin.column]
             case catalog.ExecutionStarted():
                 return data.inputs.get(origin.name.partition(".")[2])
+            case catalog.ExecutionForked():
+                change = data.change or {}
+                part = change.get("inputs" if origin.kind == "input" else "variables", {})
+                return part.get(origin.name.removeprefix(INPUT))
             case catalog.ExecutionCompleted():
                 return data.outputs.get(origin.name)
         return None
 
     def event(self, sequence: int) -> Event:
         """Return an event of its log."""
-        return self._log[sequence - self._first]
+        if sequence not in self._events:
+            self._events[sequence] = _event(self._log, sequence)
+        return self._events[sequence]
 
-    @cached_property
-    def _first(self) -> int:
-        return self._log[0].sequence
+
+def _event(log: Sequence[Event], sequence: int) -> Event:
+    """Return one event; of a store's log it is read alone, and not with the page that it stands in."""
+    if isinstance(log, History):
+        return log.store.read(log.execution_id, sequence - 1, 1)[0]
+    return log[sequence - 1]

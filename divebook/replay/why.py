@@ -9,6 +9,7 @@ from typing import Any
 
 from divebook.errors import NotFoundError
 from divebook.events import Event
+from divebook.replay.cells import cell_of
 from divebook.replay.origin import INPUT
 from divebook.replay.origins import Origins
 from divebook.replay.provenance import Provenance
@@ -20,7 +21,9 @@ _KNOWN: weakref.WeakKeyDictionary[Any, OrderedDict[str, Origins]] = weakref.Weak
 STATE = "state"
 
 
-def why(log: Sequence[Event], name: str, at: int | None = None) -> Provenance:
+def why(
+    log: Sequence[Event], name: str, at: int | None = None, *, row: int | None = None, column: str | None = None
+) -> Provenance:
     """Return where the value of a variable came from.
 
     Parameters
@@ -31,11 +34,14 @@ def why(log: Sequence[Event], name: str, at: int | None = None) -> Provenance:
         A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
     at
         The number of the event at which it is asked; by default the last.
+    row, column
+        Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
 
     Raises
     ------
     NotFoundError
-        It had no value then, and no choice is known that was the cause of that.
+        It had no value then, and no choice is known that was the cause of that; or the log does not say which item made
+        the row.
     """
     origins = _origins_of(log)
     position = origins.sequence if at is None else min(at, origins.sequence)
@@ -45,7 +51,11 @@ def why(log: Sequence[Event], name: str, at: int | None = None) -> Provenance:
         found = origins.whole(position)
     if found is None:
         raise _unknown(origins, key, position)
-    return Provenance(found, origins.all, log, position)
+    whole = Provenance(found, origins.all, log, position)
+    if row is None:
+        return whole
+    *added, root = cell_of(whole, origins.all, row, column)
+    return Provenance(root, [*origins.all, *added], log, position)
 
 
 def _origins_of(log: Sequence[Event]) -> Origins:

@@ -52,7 +52,8 @@ class Teller:
         place = self._place(origin)
         match origin.kind:
             case "input":
-                return f"{name} = {self.value(origin)}: given at the start"
+                when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
+                return f"{name} = {self.value(origin)}: {when}"
             case "state":
                 return f"all variables {at}"
             case "deleted":
@@ -66,7 +67,7 @@ class Teller:
 
     def _place(self, origin: ValueOrigin) -> str:
         if not origin.step:
-            return "from outside"
+            return "changed by a fork"
         item = "" if origin.item is None else f"[{origin.item}]"
         visit = f", visit {origin.visit}" if origin.visit > 1 else ""
         branch = branch_name(origin.path)

@@ -6,7 +6,8 @@ A log does not say what a step has read. The sandbox is given the values of thes
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from divebook.errors import DivebookError
 from divebook.scripting.checks import check_condition, check_script
@@ -16,6 +17,7 @@ from divebook.scripting.program import Program
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import Step
 
+T = TypeVar("T")
 STATE, INPUTS = "state", "inputs"
 KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "workflow"})
 """Types of step whose code stands in their definition; a handler of another type may read everything."""
@@ -86,3 +88,9 @@ def _of_program(program: Program, item: str | None) -> ReadKeys:
     if item is not None and item in uses:
         state = _both(state, frozenset({item}))
     return ReadKeys(state, uses.get(INPUTS, frozenset()))
+
+
+def found_in(known: Mapping[str, T], keys: Keys) -> Iterator[T]:
+    """Yield what keys stand for where something is known of them; None for all of it."""
+    names = known if keys is None else sorted(key for key in keys if isinstance(key, str))
+    yield from (known[name] for name in names if name in known)

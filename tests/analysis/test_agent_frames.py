@@ -140,7 +140,7 @@ def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
     every = whole_store.Frames(environment.store, environment.executions())
     assert every.tool_calls.execution_id.tolist() == [execution.id]
     assert every.costs("model").requests.tolist() == [2]
-    with pytest.raises(SetupError, match="by agent, model or tool, not by 'day'"):
+    with pytest.raises(SetupError, match="by agent, model, tool or step, not by 'day'"):
         execution.costs("day")
 
 

@@ -47,3 +47,12 @@ def test_why_says_what_is_missing(cell, line, said):
 def test_why_without_any_run_says_how_to_start_one(cell):
     with pytest.raises(NotFoundError, match="there are no runs yet; %dive run NAME starts one"):
         cell("%dive why x")
+
+
+def test_inspect_says_what_the_newest_run_waited_for(cell):
+    cell(SUM)
+    run, _ = cell("%dive run sum")
+    found, _ = cell("%dive inspect")
+    assert str(found).startswith("sum took ")
+    assert "scripts" in found.spent
+    assert cell(f"%dive inspect {run.id}")[0].duration_us == found.duration_us

@@ -1,9 +1,13 @@
 """What made a value: `why` against interventions, and each way in which a value can depend on another (trap 22)."""
 
+from dataclasses import replace
+
+import pandas as pd
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError
+from divebook.events import Event, catalog
 from divebook.replay.why import why
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
@@ -216,3 +220,95 @@ def test_html_and_graph_hold_what_was_written_as_text():
     assert "&lt;b&gt;" in found._repr_html_()
     assert found.graph.startswith("flowchart LR\n")
     assert "<b>" not in found.graph
+
+
+def test_what_a_fork_has_otherwise_is_where_its_values_come_from():
+    """Also what is read by a step that was open when it forked."""
+    source = run_of([Step("a", script="inputs.n", store="x"), Step("b", script="state.x + 1", store="y")], {"n": 1})
+    log = list(source.history())
+    begun = next(event.sequence for event in log if event.step == "b")
+    change = {"variables": {"x": 5}, "inputs": {"n": 7}}
+    forked = catalog.ExecutionForked(source=source.id, at=begun, workflow_name="w", change=change)
+    fork = [*log[:begun], Event("event_f", source.id, begun + 1, log[begun].recorded_at, forked)]
+    fork += [replace(event, sequence=event.sequence + 1) for event in log[begun:]]
+    found = why(fork, "y")
+    assert [(origin.name, origin.step) for origin in found.origins] == [("y", "b"), ("x", "")]
+    assert "x = 5: changed by a fork at event" in str(found)
+    assert str(why(fork, "inputs.n")) == f"inputs.n = 7: changed by a fork at event {begun + 1}"
+
+
+def test_one_event_of_a_long_log_is_read_alone():
+    """Words of a few values must not cost the pages that they stand in (`python -m benchmarks --only why`)."""
+    run = run_of([Step("a", script="1", store="x"), Step("b", script="state.x", store="y")])
+    found, asked = run.why("y"), []
+    read = run.store.read
+    run.store.read = lambda *place: asked.append(place) or read(*place)
+    assert str(found).startswith("y = 1")
+    assert {limit for _, _, limit in asked} == {1}
+
+
+async def labelled(text: str) -> dict:
+    """Label a text; fail for one."""
+    if text == "bad":
+        raise ValueError(text)
+    return {"text": text, "label": len(text)}
+
+
+async def as_frame(rows: list, column: str = "label"):
+    """Make a frame of labels."""
+    return pd.DataFrame({"n": range(len(rows)), column: [row["label"] for row in rows]})
+
+
+async def mean(rows: list):
+    """Make of rows what says nothing about one of them."""
+    return pd.DataFrame({"mean": [sum(row["label"] for row in rows) / len(rows)] * len(rows)})
+
+
+def labels():
+    """Return a run in which items make rows, of which one is skipped, and an action makes frames of them."""
+    actions = [Action("labelled", labelled), Action("as_frame", as_frame), Action("mean", mean)]
+    each = Each("$(state.texts)", as_="text", on_item_error="skip")
+    steps = [
+        Step("texts", script="['a', 'bad', 'ccc']", store="texts"),
+        Step("label", action="labelled", parameters={"text": "$(text)"}, each=each, store="rows"),
+        Step("table", action="as_frame", parameters={"rows": "$(state.rows)"}, store="df"),
+        Step("means", action="mean", parameters={"rows": "$(state.rows)"}, store="means"),
+    ]
+    return run_of(steps, actions=actions)
+
+
+def test_a_row_comes_from_its_item_also_where_another_was_skipped():
+    found = labels().why("rows", row=1)
+    assert (found.name, found.root.step, found.root.item) == ("rows[1]", "label", 2)
+    assert [call.item for call in found.root.calls] == [2]
+    assert found.value(found.root) == {"text": "ccc", "label": 3}
+    assert labels().why("rows", row=0, column="label").value(labels().why("rows", row=0, column="label").root) == 1
+
+
+@pytest.mark.parametrize("column", [None, "label"])
+def test_a_row_of_a_frame_comes_from_the_item_whose_values_stand_in_its_column(column):
+    found = labels().why("df", row=1, column=column)
+    made = [
+        origin for origin in found.origins if origin.step == "label" and origin.kind == "set" and origin.items == ()
+    ]
+    assert [(origin.name, origin.item) for origin in made][:1] == [("rows[1]['label']", 2)]
+    assert "rows[1]['label'] = 3: step label[2]" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "said"),
+    [
+        ("rows", 2, None, "rows has 2 rows, and no row 2"),
+        ("rows", 0, "lable", "row 0 of rows has no column lable .did you mean 'label'"),
+        ("means", 0, None, "the log does not say which item made row 0 of means"),
+        (
+            "df",
+            0,
+            "n",
+            "the log does not say which item made row 0 of df: no step with items gave what stands in its col",
+        ),
+    ],
+)
+def test_a_row_of_which_the_log_does_not_say_who_made_it(name, row, column, said):
+    with pytest.raises(NotFoundError, match=said):
+        labels().why(name, row=row, column=column)
