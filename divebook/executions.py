@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from divebook.agents import imported
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
 from divebook.engine.rules import StandingRule
@@ -249,9 +250,10 @@ class Executions:
     def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
         """Take in the execution of such a file; see `divebook.store.jsonl.import_`.
 
-        One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own.
+        One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own. The
+        file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imported.read`.
         """
-        log = jsonl.read(Path(file))
+        log = imported.read(Path(file))
         execution_id = jsonl.import_(log, self.store, rename=rename, as_fork=as_fork)
         for caveat in jsonl.caveats(log, as_fork=as_fork):
             _log.warning("execution %s from %s: %s", execution_id, file, caveat)

@@ -73,7 +73,10 @@ def _note_unended(status: str) -> None:
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines, as export writes them; - for stdin.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="JSON lines, as export writes them (- for stdin), messages or a trace."),
+    ],
     store: Store = None,
     *,
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
@@ -81,11 +84,13 @@ def import_(
 ) -> None:
     """Import an exported log and print its id.
 
-    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on.
+    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on. A history of
+    messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution of turns.
     """
+    from divebook.agents import imported
     from divebook.store import jsonl, open_store
 
-    log = jsonl.read(sys.stdin.buffer if file == STREAM else file)
+    log = imported.read(sys.stdin.buffer if file == STREAM else file)
     write(jsonl.import_(log, lambda: open_store(store), rename=rename, as_fork=as_fork))
     for caveat in jsonl.caveats(log, as_fork=as_fork):
         note(caveat, "yellow")

@@ -1,0 +1,242 @@
+"""Histories of messages and traces of others become executions: shown, framed, compared, exported like any other."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from divebook import Environment
+from divebook.errors import InvalidEventError, StoreError
+from divebook.history.requests import requests_of
+from divebook.store import MemoryStore
+
+PROMPT = "Which birds are there, and what is ${this}?"
+
+
+@pytest.fixture
+def environment():
+    with Environment(store=MemoryStore()) as made:
+        yield made
+
+
+def history_of(model, prompts=(PROMPT,)):
+    """Return the messages of runs of a real agent of pydantic-ai, as it writes them."""
+    from pydantic_ai import Agent, ModelRetry
+
+    agent = Agent(model, instructions="Be brief.")
+
+    @agent.tool_plain
+    def look(kind: str) -> dict[str, int]:
+        """Look for birds."""
+        if kind == "dodos":
+            raise ModelRetry("there are none")
+        return {kind: 2}
+
+    messages = []
+    for prompt in prompts:
+        result = agent.run_sync(prompt, message_history=messages or None)
+        messages = result.all_messages()
+    return json.loads(result.all_messages_json())
+
+
+def asking(*rounds):
+    """Return a model that calls `look` in each round, and then answers."""
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
+    def respond(messages, _info):
+        done = sum(message.kind == "response" for message in messages) % (len(rounds) + 1)
+        if done == len(rounds):
+            return ModelResponse([TextPart(f"There are {len(messages)} birds.")])
+        return ModelResponse([ToolCallPart("look", {"kind": kind}, f"call {done} {kind}") for kind in rounds[done]])
+
+    return FunctionModel(respond)
+
+
+def write(folder, data, name="birds.json"):
+    file = folder / name
+    file.write_text(data if isinstance(data, str) else json.dumps(data))
+    return file
+
+
+def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path):
+    messages = history_of(asking(["owls", "larks"], ["dodos"]))
+    run = environment.import_log(write(tmp_path, messages))
+    assert (run.status, run.workflow.name, run.outputs) == ("completed", "birds", {"result": "There are 5 birds."})
+    assert run.workflow.steps[0].agent == "agent"
+    requests = requests_of(run.history())
+    plain = [{**message, "parts": message["parts"]} for message in messages]
+    assert [list(request.messages) for request in requests] == [plain[:1], plain[:3], plain[:5]]
+    assert [request.response["parts"] for request in requests] == [message["parts"] for message in plain[1::2]]
+    assert {request.instructions for request in requests} == {"Be brief."}
+    assert [request.usage["input_tokens"] for request in requests] == [m["usage"]["input_tokens"] for m in plain[1::2]]
+    calls = run.tool_calls
+    assert list(calls["tool"]) == ["look"] * 3
+    assert list(calls["outcome"]) == ["returned", "returned", "retry"]
+    assert run.usage.input_tokens == sum(message["usage"]["input_tokens"] for message in plain[1::2])
+    assert list(run.messages["role"])[:2] == ["system", "user"]
+    assert str(run.started_at.date()) == messages[0]["parts"][0]["timestamp"][:10]
+
+
+def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):
+    messages = history_of(asking(["owls"]), ["Which?", "And now?"])
+    run = environment.import_log(write(tmp_path, messages))
+    assert [step.name for step in run.workflow.steps] == ["turn 1", "turn 2"]
+    assert run.status == "completed"
+    assert [len(request.messages) for request in requests_of(run.history())] == [1, 3, 5, 7]
+
+
+def test_a_history_that_breaks_off_is_a_picture(environment, tmp_path):
+    messages = history_of(asking(["owls"]))
+    run = environment.import_log(write(tmp_path, messages[:2]))
+    assert run.status == "picture"
+    assert list(run.tool_calls["status"]) == ["running"]
+
+
+def test_the_same_file_is_the_same_execution(environment, tmp_path):
+    file = write(tmp_path, history_of(asking()))
+    first = environment.import_log(file)
+    with pytest.raises(StoreError, match="already holds execution"):
+        environment.import_log(file)
+    again = environment.import_log(file, rename=True)
+    assert again.id != first.id
+    assert environment.compare(first, again).first is None
+    exported = tmp_path / "log.jsonl"
+    environment.export_log(first.id, exported)
+    with Environment(store=MemoryStore()) as other:
+        assert list(other.import_log(exported).history()) == list(first.history())
+
+
+# --- traces ----------------------------------------------------------------------------------------------------------
+
+
+def attribute(key, value):
+    kinds = {str: "stringValue", int: "intValue", float: "doubleValue"}
+    if isinstance(value, list):
+        return {"key": key, "value": {"arrayValue": {"values": [attribute("", one)["value"] for one in value]}}}
+    return {"key": key, "value": {kinds[type(value)]: str(value) if type(value) is int else value}}
+
+
+def span(identity, parent, does, began, ended, error=None, **said):
+    told = {"gen_ai.operation.name": does, **{f"gen_ai.{key.replace('__', '.')}": value for key, value in said.items()}}
+    return {
+        "traceId": "t",
+        "spanId": identity,
+        "parentSpanId": parent,
+        "name": does,
+        "startTimeUnixNano": str(began * 10**9),
+        "endTimeUnixNano": str(ended * 10**9),
+        "attributes": [attribute(key, value) for key, value in told.items()],
+        "status": {"code": 2, "message": error} if error else {},
+    }
+
+
+def said(role, *parts):
+    return {"role": role, "parts": list(parts)}
+
+
+ASKED = said("user", {"type": "text", "content": "Which birds?"})
+CALLED = said("assistant", {"type": "tool_call", "id": "c1", "name": "look", "arguments": {"kind": "owls"}})
+GIVEN = said("tool", {"type": "tool_call_response", "id": "c1", "response": "2 owls"})
+TOLD = said("assistant", {"type": "text", "content": "Two owls."})
+CHAT = {"request__model": "gpt-x", "response__model": "gpt-x-1", "usage__output_tokens": 5, "request__temperature": 0.5}
+
+
+def spans(*, contents=True, error=None):
+    """Return the spans of one agent: a request, a call of a tool, and another request."""
+
+    def held(sent, answer):
+        told = {"input__messages": json.dumps(sent), "output__messages": json.dumps(answer)}
+        return told if contents else {}
+
+    tool = {"tool__name": "look", "tool__call__id": "c1", "tool__call__result": "2 owls"}
+    return [
+        span("a", "", "invoke_agent", 100, 110, error, agent__name="scout"),
+        span("b", "a", "chat", 101, 103, usage__input_tokens=10, **CHAT, **held([ASKED], [CALLED])),
+        span("c", "a", "execute_tool", 103, 105, **tool),
+        span("d", "a", "chat", 106, 109, error, usage__input_tokens=20, **CHAT, **held([ASKED, CALLED, GIVEN], [TOLD])),
+    ]
+
+
+def otlp(found):
+    return {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+
+
+def printed_time(nanoseconds):
+    return datetime.fromtimestamp(int(nanoseconds) / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def sdk(found):
+    """Return a span as the SDK of Python prints it."""
+    values = {one["key"]: next(iter(one["value"].values())) for one in found["attributes"]}
+    values = {key: int(value) if "usage" in key else value for key, value in values.items()}
+    return {
+        "name": found["name"],
+        "context": {"trace_id": "0xt", "span_id": found["spanId"]},
+        "parent_id": found["parentSpanId"] or None,
+        "start_time": printed_time(found["startTimeUnixNano"]),
+        "end_time": printed_time(found["endTimeUnixNano"]),
+        "attributes": values,
+        "status": {"status_code": "UNSET"},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(otlp(spans())),
+        "\n".join(json.dumps(otlp([one])) for one in spans()),
+        json.dumps([sdk(one) for one in spans()]),
+        "\n".join(json.dumps(sdk(one), indent=4) for one in reversed(spans())),
+    ],
+    ids=["otlp", "otlp a line", "array", "printed"],
+)
+def test_a_trace_of_the_conventions_is_an_execution_of_turns(environment, tmp_path, text):
+    run = environment.import_log(write(tmp_path, text))
+    assert (run.status, run.outputs) == ("completed", {"result": "Two owls."})
+    first, second = requests_of(run.history())
+    assert (first.agent, first.model, first.settings) == ("scout", "gpt-x", {"temperature": 0.5})
+    assert first.response["parts"][0]["tool_call_id"] == "c1"
+    assert [part["content"] for message in second.messages for part in message["parts"] if "content" in part] == [
+        "Which birds?",
+        "2 owls",
+    ]
+    assert (run.usage.input_tokens, run.usage.output_tokens) == (30, 10)
+    (call,) = run.tool_calls.to_dict("records")
+    assert (call["tool"], call["arguments"], call["result"]) == ("look", {"kind": "owls"}, "2 owls")
+
+
+def test_times_of_a_trace_are_those_of_its_spans(environment, tmp_path):
+    run = environment.import_log(write(tmp_path, otlp(spans())))
+    assert run.started_at.timestamp() == 101
+    spans_of_requests = [request.span for request in requests_of(run.history())]
+    assert [span.ended_us - span.started_us for span in spans_of_requests] == [2_000_000, 3_000_000]
+
+
+def test_a_trace_without_contents_has_times_models_tokens_and_tools(environment, tmp_path):
+    run = environment.import_log(write(tmp_path, otlp(spans(contents=False))))
+    assert run.status == "completed"
+    assert list(run.tool_calls["tool"]) == ["look"]
+    assert run.usage.input_tokens == 30
+
+
+def test_what_failed_in_a_trace_failed(environment, tmp_path):
+    run = environment.import_log(write(tmp_path, otlp(spans(error="overloaded"))))
+    assert run.status == "failed"
+    assert "overloaded" in run.error
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[{"kind": "response", "parts": []}]', "message 1: a response comes before any request"),
+        (json.dumps(otlp([span("a", "", "embeddings", 1, 2)])), "has 1 spans, and none says gen_ai.operation.name"),
+        ('{"a": 1}', "line 1"),
+        ("not JSON", "line 1"),
+        ("", "empty|no events"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_and_nothing_is_stored(environment, tmp_path, text, told):
+    with pytest.raises(InvalidEventError, match=told):
+        environment.import_log(write(tmp_path, text))
+    assert environment.executions() == []
