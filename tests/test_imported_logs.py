@@ -65,7 +65,9 @@ def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path
     assert (run.status, run.workflow.name, run.outputs) == ("completed", "birds", {"result": "There are 5 birds."})
     assert run.workflow.steps[0].agent == "agent"
     requests = requests_of(run.history())
-    plain = [{**message, "parts": message["parts"]} for message in messages]
+    plain = [
+        {k: v for k, v in message.items() if v is not None or message["kind"] == "request"} for message in messages
+    ]
     assert [list(request.messages) for request in requests] == [plain[:1], plain[:3], plain[:5]]
     assert [request.response["parts"] for request in requests] == [message["parts"] for message in plain[1::2]]
     assert {request.instructions for request in requests} == {"Be brief."}
