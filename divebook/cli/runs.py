@@ -14,6 +14,7 @@ from divebook.cli.refusal import ending_damaged
 from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status_text, write
 from divebook.cli.text import as_json, one_line, secrets
 from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, StoreError
 from divebook.execution.definitions import recorded_opening
 from divebook.text.durations import seconds
@@ -161,15 +162,40 @@ def _difference(pair: Pair, row: Row) -> dict[str, str | int | None]:
     }
 
 
-def cancel(execution_id: ExecutionId, store: Store = None) -> None:
-    """Cancel an execution.
+def cancel(
+    execution_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Executions; the beginning of an id is enough.")
+    ] = None,
+    store: Store = None,
+    *,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
+    tagged: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="All with this tag.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+) -> None:
+    """Cancel executions.
 
-    If another process runs it, it stops there before its next step.
+    They are named one by one, or all that have not ended are meant which the options leave. If another process runs
+    one, it stops there before its next step. What cannot be cancelled is said, and the others are.
     """
     from divebook.cli.project import existing_environment
+    from divebook.config.many import handle_each
 
-    execution = _cancelled(existing_environment(store), execution_id)
-    say(status_text(execution.status), execution.id)
+    environment, chosen = existing_environment(store), execution_ids or []
+    if bool(chosen) == bool(status or workflow or tagged):
+        raise typer.BadParameter("name executions, or say which with --status, --workflow or --tag")
+    if not chosen:
+        records = environment.store.records(status, workflow, 0, tag=tagged)
+        chosen = [record.execution_id for record in records if record.status not in TERMINAL]
+    if len(chosen) == 1 and execution_ids and not dry_run:
+        execution = _cancelled(environment, chosen[0])
+        say(status_text(execution.status), execution.id)
+        return
+    rows = handle_each(environment, chosen, _cancelled, dry_run=dry_run)
+    for row in rows:
+        say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
+    if any(row.error is not None for row in rows):
+        raise typer.Exit(1)
 
 
 def _cancelled(environment: Environment, execution_id: str) -> Execution:

@@ -41,7 +41,8 @@ def executions_of(given: Any) -> tuple[EventStore | None, list[str] | None]:
     for run in runs:
         if not isinstance(run, Execution | Run):
             raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
-    stores = {id(run.store): run.store for run in runs}
+    held = [run.execution if isinstance(run, Run) else run for run in runs]
+    stores = {id(run.store): run.store for run in held}
     if len(stores) > 1:
         raise SetupError("these runs are in several stores; ask for the frames of each store")
     return next(iter(stores.values()), None), [run.id for run in runs]

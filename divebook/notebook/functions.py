@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -119,17 +119,27 @@ def runs(
     limit: int = 0,
     *,
     store: str | None = None,
+    of: Any = None,
     **filters: str | None,
 ) -> Runs:
     """Return the executions of the store, newest first.
 
     As the last value of a cell they are shown as a list to browse: live, with filters, what each cost and why it
     failed, and buttons that open, resume, cancel and tag them. ``.frame()`` is a DataFrame, ``runs()[0]`` the newest
-    run. `limit` 0 takes all. The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``,
+    run; ``runs(status="failed").resume()``, ``.cancel()``, ``.tag()``, ``.untag()`` and ``.note()`` are done with all
+    of them, and return a frame of what became of each. `of` names them one by one instead: ids, runs, or a frame of
+    executions. `limit` 0 takes all. The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``,
     ``notebook``, ``cell``.
     """
     from divebook.notebook.runs import Runs
 
+    if of is not None:
+        if status or workflow or limit or filters:
+            raise SetupError("runs(of=...) names the runs one by one; leave status, workflow, limit and filters out")
+        names: Any = [of] if isinstance(of, str | Run) else of
+        is_named = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
+        chosen: Iterable[str] = names if is_named else executions_of(names)[1] or ()
+        return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(chosen)))
     asked = {"status": status, "workflow": workflow, **filters}
     given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     environment = current_session().over(store)

@@ -312,13 +312,19 @@ class DiveMagics(LookingMagics):
         options = arguments.options
         return self._session.signal(execution_id, name, given, by=options.get("by"), store=options.get("store"))
 
-    @command("cancel ID")
-    def cancel(self, arguments: Arguments) -> Run:
-        """Cancel an execution; it can be resumed.
+    @command("cancel ID ...")
+    def cancel(self, arguments: Arguments) -> Result:
+        """Cancel one execution or several; they can be resumed.
 
-        ID             the execution; the beginning of its id is enough
+        Of several a frame says what became of each.
+
+        ID             an execution; the beginning of its id is enough
         --store PATH   where its log is
         """
+        from divebook.notebook.functions import runs
+
+        if len(arguments.words) > 1:
+            return runs(of=arguments.words, store=arguments.options.get("store")).cancel()
         return self._session.cancel(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
 
     @command("list")

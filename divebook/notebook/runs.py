@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from divebook.environment import Environment
 from divebook.execution.overview import Overview, RunLine
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.lasting import NOTHING, LastingOutput, display_bundle
+from divebook.notebook.many_runs import ManyRuns
 from divebook.notebook.run import Run
 from divebook.text.cuts import one_line
 from divebook.text.durations import seconds
@@ -36,10 +37,11 @@ _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;overflow-wrap
 
 
 @dataclass(frozen=True)
-class Runs:
+class Runs(ManyRuns):
     """The executions of a store, newest first: browsed in a notebook, or `frame` as a DataFrame.
 
-    `divebook.runs` and ``%dive runs`` make them.
+    `divebook.runs` and ``%dive runs`` make them. `resume`, `cancel`, `tag`, `untag` and `note` are done with all of
+    them, and return a frame in which what failed for one is a row.
 
     Examples
     --------
@@ -55,11 +57,19 @@ class Runs:
     filters: Mapping[str, Any] = field(default_factory=dict)
     limit: int = 0
     store: str | None = None
+    chosen: tuple[str, ...] | None = None
+    """The ids of those that were named one by one; None for all that the filters leave."""
 
     @cached_property
     def records(self) -> list[ExecutionRecord]:
         """What the store knows of them, read when it is first asked for."""
+        if self.chosen is not None:
+            return [self.environment.store.record(self.environment.store.resolve(name)) for name in self.chosen]
         return self.environment.executions(limit=self.limit, **self.filters)
+
+    def ids(self) -> Iterable[str]:
+        """Return the ids of their executions."""
+        return self.chosen or [record.execution_id for record in self.records]
 
     def frame(self) -> pd.DataFrame:
         """Return them as a DataFrame; `divebook.analysis.listings.runs_frame` documents the columns."""
@@ -98,7 +108,8 @@ class Runs:
     def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
         """Return the cells of the first lines, and what is said where there are more."""
         wanted = min(self.limit or SHOWN, SHOWN)
-        found = self.environment.executions(limit=wanted + 1, **self.filters)
+        named = None if self.chosen is None else self.records[: wanted + 1]
+        found = self.environment.executions(limit=wanted + 1, **self.filters) if named is None else named
         lines = Overview(self.environment.store).lines(found[:wanted])
         is_cut = len(found) > wanted and self.limit != wanted
         return [*map(_cells, lines)], ["and more: .frame() has all"] if is_cut else []
@@ -107,8 +118,8 @@ class Runs:
         """Show the run browser where the front end of this cell shows widgets; otherwise leave it to text and HTML."""
         from IPython.core.getipython import get_ipython
 
-        if not present_front_end(get_ipython()).shows_widgets:
-            raise NotImplementedError
+        if self.chosen is not None or not present_front_end(get_ipython()).shows_widgets:
+            raise NotImplementedError  # the browser shows what filters leave
         RunsOutput(self)
 
     def _display_(self) -> RunsView:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from marshal import dumps
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 Sign: TypeAlias = Literal["same", "removed", "added"]
@@ -13,6 +14,8 @@ REMOVED: Sign = "removed"
 ADDED: Sign = "added"
 MOST_WORDS = 1_500
 """Words of a text up to which it is searched for what stayed; of a longer one only its two ends are."""
+_WITHOUT_REFERENCES = 2
+"""The version of `marshal` in which equal data are written alike."""
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
 
@@ -97,6 +100,8 @@ def alike(one: Any, other: Any) -> bool:
         return False
     if kind is str:
         return bool(one == other)
+    if (kind is dict or kind is list) and _are_written_alike(one, other):
+        return True
     if kind is dict:
         if one.keys() != other.keys():
             return False
@@ -104,6 +109,14 @@ def alike(one: Any, other: Any) -> bool:
     if kind is list or kind is tuple:
         return len(one) == len(other) and all(map(alike, one, other))
     return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - that is how a number that is none is known
+
+
+def _are_written_alike(one: Any, other: Any) -> bool:
+    """Return whether plain data are the same to the byte: a fifth of a walk through them."""
+    try:
+        return dumps(one, _WITHOUT_REFERENCES) == dumps(other, _WITHOUT_REFERENCES)
+    except ValueError:  # values that are no plain data
+        return False
 
 
 def parts(before: Any, after: Any, place: str = "") -> Iterator[Part]:

@@ -280,3 +280,18 @@ def test_compare_refuses_runs_of_two_workflows_and_a_run_alone(divebook, history
     assert "'hello'" in refused.stderr
     assert "'bad'" in refused.stderr
     assert divebook("compare", history[0]).exit_code == 2
+
+
+def test_cancel_takes_several_and_those_that_options_leave(divebook, folder):
+    asks = write(folder / "asks.yaml", "Workflows: [{Name: asks, Steps: [{Name: s, Ask: Which?}]}]")
+    for _ in range(3):
+        divebook("run", asks)
+    ids = [record.execution_id for record in open_store().records()]
+    listed = divebook("cancel", "--workflow", "asks", "--dry-run")
+    assert all(name in listed.stdout for name in ids)
+    assert {record.status for record in open_store().records()} == {"waiting"}
+    assert divebook("cancel", ids[0], "exec_none", ids[1]).exit_code == 1
+    assert [record.status for record in open_store().records()] == ["cancelled", "cancelled", "waiting"]
+    assert divebook("cancel", "--status", "waiting").exit_code == 0
+    assert {record.status for record in open_store().records()} == {"cancelled"}
+    assert divebook("cancel").exit_code == 2

