@@ -152,6 +152,8 @@ extensions.extend(extensions.INSPECT, "divebook.replay.inspection:Inspection")
 extensions.extend(extensions.WHY, "divebook.replay.why:why")
 extensions.extend(extensions.COMPARED, "divebook.analysis.compared:compared_frame")
 extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")
+extensions.extend(extensions.PAGE, "divebook.export.page:write_page")
+extensions.extend(extensions.NOTEBOOK, "divebook.export.notebook:write_notebook")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 

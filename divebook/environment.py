@@ -79,9 +79,8 @@ class Environment(Holdings, Forks, WhatIfs):
     printer
         Takes what the ``Print`` action and scripts print.
     durability
-        How the logs of its executions are written. ``full``: every event survives a power failure. ``relaxed``: several
-        times faster on most disks; a power failure may take the latest events. By default what the settings or else the
-        store say.
+        How logs are written. ``full``: every event survives a power failure. ``relaxed``: several times faster on most
+        disks; a power failure may take the latest events. By default what the settings or else the store say.
     notify
         Told of every new question: a function that takes it as a mapping, a command that reads it as JSON, or addresses
         that Apprise sends it to (``pip install 'divebook[notify]'``); by default the command or the addresses that the
@@ -102,7 +101,6 @@ class Environment(Holdings, Forks, WhatIfs):
     codec
         Encrypts values before the store writes them, for instance `divebook.store.codec.FernetCodec`; by default that
         with the keys of the variable ``DIVEBOOK_KEY``, if it is set. It holds for everybody who uses the store here.
-
     policy
         What definitions may reach beyond their folder and the public internet; by default what the variable
         ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.
@@ -266,8 +264,7 @@ class Environment(Holdings, Forks, WhatIfs):
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
         """Make an environment of a whole definition, which must have a name; `settings` are those of the class."""
-        environment = cls(require_name(definitions), **settings)
-        environment.define(definitions)
+        (environment := cls(require_name(definitions), **settings)).define(definitions)
         return environment
 
     # --- executions ------------------------------------------------------------------------------------------------
@@ -299,10 +296,9 @@ class Environment(Holdings, Forks, WhatIfs):
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
-        listed = {entry.name for workflow in self._workflows.values() for entry in workflow.triggers}
-        if trigger not in listed:
-            raise NotFoundError("trigger", trigger, listed)
         subscribed = [w for w in self._workflows.values() if trigger in {entry.name for entry in w.triggers}]
+        if not subscribed:
+            raise NotFoundError("trigger", trigger, {e.name for w in self._workflows.values() for e in w.triggers})
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def create(
@@ -381,6 +377,10 @@ class Environment(Holdings, Forks, WhatIfs):
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
         return found, opening, self._kept()
+
+    def beside(self, store: EventStore) -> Environment:  # noqa: D102 - as documented where it is promised
+        (beside := Environment(self.name, store=store)).take_in(self)
+        return beside
 
     def __repr__(self) -> str:
         return f"<Environment {self.name!r}: {len(self._agents)} agents, {len(self._workflows)} workflows>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,13 @@ from divebook.replay.why import why
 from divebook.starting import as_bounds
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.threads import Thread, ThreadBooks
-from divebook.store import EventStore, ExecutionRecord, jsonl
+from divebook.store import EventStore, ExecutionRecord, MemoryStore, jsonl
 from divebook.text.logs import logger
 
 _log = logger(__name__)
 
 
-class Executions:
+class Executions(ABC):
     """What can be done with executions that exist; `divebook.Environment` starts new ones."""
 
     store: EventStore
@@ -273,6 +274,22 @@ class Executions:
         """
         found = [self.execution(run) if isinstance(run, str) else run for run in runs]
         return Comparison([log_of(run) for run in found])
+
+    def open(self, file: str | os.PathLike[str]) -> Execution:
+        """Return the run that a file holds, ``run.html``, ``run.ipynb`` or ``run.jsonl``; the store stays as it is.
+
+        It stands in a store in memory; one that had not ended is a picture. `import_log` takes it into this store.
+
+        Raises
+        ------
+        StoreError, InvalidEventError
+            The file cannot be read, was damaged, or holds no log; its text names the part.
+        """
+        return self.beside(MemoryStore()).import_log(file)
+
+    @abstractmethod
+    def beside(self, store: EventStore) -> Executions:
+        """Return an environment over another store that has what this one has."""
 
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.

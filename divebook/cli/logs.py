@@ -14,6 +14,7 @@ from divebook.cli.screen import DAMAGED, note, note_damage, write
 from divebook.cli.text import json_escaped
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import SetupError
+from divebook.store.carried import NOTEBOOK, is_carrier
 
 STREAM = "-"
 
@@ -28,11 +29,16 @@ def export(
         bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
     ] = False,
 ) -> None:
-    """Write the log of an execution as JSON lines.
+    """Write a run as a page, a notebook or JSON lines.
 
-    An execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
+    The end of FILE says which: .html is a page, which shows it in any browser, .ipynb a notebook that tells of it, all
+    else its log as JSON lines. Page and notebook have no secrets in them, and are imported as a log is. An
+    execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
     damaged log the sound beginning is written, with exit code 1.
     """
+    if is_carrier(file):
+        _export_shown(execution_id, file, store, overwrite=force, move=move)
+        return
     if move:
         _export_moving(execution_id, file, store, overwrite=force)
         return
@@ -55,6 +61,20 @@ def export(
             raise typer.Exit(DAMAGED)
 
 
+def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite: bool, move: bool) -> None:
+    from divebook.cli.project import existing_environment
+
+    if move:
+        raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
+    execution = existing_environment(store).execution(execution_id)
+    if file.lower().endswith(NOTEBOOK):
+        execution.to_notebook(file, overwrite=overwrite)
+    else:
+        execution.to_html(file, overwrite=overwrite)
+    note(f"wrote {execution.state.last_sequence} events of {execution.id} to {file}")
+    _note_unended(execution.status)
+
+
 def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
     from divebook.cli.project import existing_environment
 
@@ -75,7 +95,9 @@ def _note_unended(status: str) -> None:
 def import_(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="JSON lines, as export writes them (- for stdin), messages or a trace."),
+        typer.Argument(
+            metavar="FILE", help="A file that export wrote (- for JSON lines on stdin), messages or a trace."
+        ),
     ],
     store: Store = None,
     *,

@@ -15,8 +15,9 @@ from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status
 from divebook.cli.text import as_json, one_line, secrets
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, StoreError
+from divebook.errors import ConcurrentAppendError, SetupError, StoreError
 from divebook.execution.definitions import recorded_opening
+from divebook.store.carried import is_carrier
 from divebook.text.durations import seconds
 from divebook.text.shown import size
 from divebook.text.times import json_time, local_time
@@ -89,13 +90,13 @@ def show(
 ) -> None:
     """Show the status and the values of an execution.
 
-    In place of an ID it takes an exported file, NAME.jsonl. Of a damaged log the sound beginning is shown, with exit
+    In place of an ID it takes a file, as `divebook open` does. Of a damaged log the sound beginning is shown, with exit
     code 1.
     """
     from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
 
-    is_file, whole_id, fault = execution_id.endswith((".jsonl", ".json")), execution_id, None
+    is_file, whole_id, fault = _is_file(execution_id), execution_id, None
     if is_file:
         whole_id, environment, fault = _in_file(execution_id)
     else:
@@ -108,6 +109,28 @@ def show(
             last = None if is_file else execution.store.record(execution.id).last_sequence
             note_damage(execution.state.last_sequence, last, damage)
             raise typer.Exit(DAMAGED)
+
+
+def open_(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="NAME.html, NAME.ipynb or NAME.jsonl.")],
+    *,
+    events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
+    json: Json = False,
+) -> None:
+    """Show the run that an exported file holds.
+
+    No store is needed, and none changes. Of a file that is damaged elsewhere than in the log the run is shown, with
+    exit code 1.
+    """
+    if not _is_file(file):
+        raise SetupError(
+            f"{file} is no file that divebook exports (NAME.html, NAME.ipynb, NAME.jsonl); name such a one"
+        )
+    show(file, events=events, json=json)
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".jsonl", ".json")) or is_carrier(name)
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from divebook import extensions
@@ -105,6 +106,28 @@ class Execution(ReadExecution):
     def envelope(self) -> Any:
         """The request as it stands, as `divebook.Envelope`: identity, bounds and what is spent, history, questions."""
         return extensions.extension(extensions.ENVELOPE)(self.state, [step.name for step in self.workflow.steps])
+
+    def to_html(
+        self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
+    ) -> Path:
+        """Write it as one page that shows it without divebook, and opens again as a run; return its path.
+
+        `divebook.export.page.write_page` says what is in it.
+        """
+        written: Path = extensions.extension(extensions.PAGE)(
+            self, file, log=log, overwrite=overwrite, known_secrets=known_secrets
+        )
+        return written
+
+    def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
+        """Write it as a notebook that tells of it and opens again as a run; return its path.
+
+        `divebook.export.notebook.write_notebook` says what is in it.
+        """
+        written: Path = extensions.extension(extensions.NOTEBOOK)(
+            self, file, overwrite=overwrite, known_secrets=known_secrets
+        )
+        return written
 
     @property
     def is_live(self) -> bool:

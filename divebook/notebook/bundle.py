@@ -35,7 +35,7 @@ def data_of(
         return {}
     if execution.damage is not None or not execution.state.last_sequence:
         return {}
-    return {MIME: saved_run(execution, log, _sent_secrets(config), next_step=next_step)}
+    return {MIME: saved_run(execution, log, sent_secrets(config), next_step=next_step)}
 
 
 def _said(config: Config) -> str:
@@ -45,7 +45,7 @@ def _said(config: Config) -> str:
     return said
 
 
-def _sent_secrets(config: Config) -> Iterator[str]:
+def sent_secrets(config: Config) -> Iterator[str]:
     """Return what providers are sent under names that look secret."""
     for provider in config.providers:
         for name, values in provider.request_headers.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.error import UsageError
@@ -18,6 +19,7 @@ from divebook.notebook.printed import tell
 from divebook.notebook.run_magics import spared
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
+from divebook.store.carried import PAGE
 
 if TYPE_CHECKING:
     from divebook.history.comparison import Comparison
@@ -144,23 +146,31 @@ class DiveMagics(LookingMagics):
         return self._session.run_of(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
 
     @command("open [FILE] [ID]")
-    def open(self, arguments: Arguments) -> SavedNotebook | SavedRun:
-        """Open the runs that a saved notebook holds.
+    def open(self, arguments: Arguments) -> SavedNotebook | SavedRun | Run:
+        """Open the run that a file holds, or the runs of a saved notebook.
 
-        Their store is not needed; no code in them is run.
+        Their store is not needed, and none changes; no code in them is run. What `run.to_html`, `run.to_notebook` and
+        `divebook export` wrote is a run again.
 
-        FILE           the notebook; by default this one, as last saved
-        ID             the run, if not all of them; the beginning of its id is enough
+        FILE           .html, .jsonl or .ipynb; by default this notebook, as last saved
+        ID             the run, if not all of a saved notebook; the beginning of its id is enough
 
-        `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
+        `run = %dive open run.html`; `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
         """
-        from divebook.notebook.saved import open_notebook
+        from divebook.notebook.saved import carries_log, open_notebook, open_page
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, after it, at most the id of a run")
         name = arguments.words[0] if arguments.words else notebook_of(self.shell)
         if not name:
             raise UsageError("which notebook? This front end does not say; name its file: %dive open FILE")
+        path = Path(name).expanduser()
+        if carries_log(path):
+            if arguments.words[1:]:
+                raise UsageError(f"{name} holds one run: leave out its id")
+            return self._session.open(path)
+        if path.suffix.lower() in PAGE:
+            return open_page(path)
         notebook = open_notebook(name)
         return notebook[arguments.words[1]] if arguments.words[1:] else notebook
 

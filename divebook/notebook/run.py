@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from divebook.engine.state import ExecutionState
@@ -19,6 +20,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.history.comparison import Comparison
 from divebook.history.framed import FramedLog
+from divebook.notebook.bundle import sent_secrets
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
 from divebook.starting import said_of
@@ -265,6 +267,23 @@ class Run(ReadExecution):
                 return shown
             config, wanted = self._environment.config, self.keeps_data
             return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
+
+    def to_html(self, file: str | Path, *, log: bool = True, overwrite: bool = False) -> Path:
+        """Write it as one page that shows it without divebook, and opens again as a run; return its path.
+
+        ``%dive open run.html`` opens it. Secrets are left out; `log=False` leaves out the log too, which has all texts
+        in full, so that only what the page shows is in it.
+        """
+        secrets = sent_secrets(self._environment.config)
+        return self._execution.to_html(file, log=log, overwrite=overwrite, known_secrets=secrets)
+
+    def to_notebook(self, file: str | Path, *, overwrite: bool = False) -> Path:
+        """Write it as a notebook that tells of it in sections and carries its log; return its path.
+
+        ``%dive open run.ipynb`` opens it again as a run. Secrets are left out.
+        """
+        secrets = sent_secrets(self._environment.config)
+        return self._execution.to_notebook(file, overwrite=overwrite, known_secrets=secrets)
 
     def replay(self) -> RunReplay:
         """Return what goes through its log event by event: a view, and the methods of `Execution.replay`.

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from divebook.errors import DivebookError, SavedRunError
+from divebook.errors import DivebookError, InvalidEventError, SavedRunError, StoreError
 from divebook.events import Event
 from divebook.events.codec import payload_from
 from divebook.events.event import to_datetime
@@ -22,6 +22,8 @@ from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.listing import settled_text
+from divebook.store.carried import LOG, RUN, TEXTS, carried_by, is_carrier
+from divebook.store.long_texts import whole_texts, with_texts
 from divebook.text.cuts import cut, one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
@@ -31,7 +33,7 @@ from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.recording import PackedRun, Recording
 from divebook.widgets.protocol.replay import StateView
 from divebook.widgets.recorded import RecordedPositions
-from divebook.widgets.saved import MIME, read_saved
+from divebook.widgets.saved import MIME, checked_recording, checked_run, read_saved
 
 if TYPE_CHECKING:
     from divebook.widgets.replay import ReplayView
@@ -252,6 +254,34 @@ def open_notebook(path: Path | str) -> SavedNotebook:
         why = problems[0] if problems else "no output in it has one; were they switched off (DIVEBOOK_NOTEBOOK_DATA)?"
         raise SavedRunError(f"no run can be opened from {path}: {why}")
     return SavedNotebook(path, runs, problems)
+
+
+def carries_log(path: Path) -> bool:
+    """Return whether a file is, or was meant to be, one with a whole log: a damaged one is."""
+    if not is_carrier(path):
+        return path.suffix.lower() in (".jsonl", ".json")
+    if not path.exists():
+        return False
+    carried = carried_by(path)
+    return LOG in carried.parts or bool(carried.fault)
+
+
+def open_page(path: Path) -> SavedRun:
+    """Return the run that a page without a log shows.
+
+    Raises
+    ------
+    SavedRunError
+        The page is damaged, or none of a run.
+    """
+    try:
+        carried = carried_by(path)
+        run = with_texts(carried.data(RUN), whole_texts(carried.data(TEXTS)))
+        return SavedRun(checked_run(run), checked_recording(run["view"]))
+    except (InvalidEventError, StoreError) as error:
+        raise SavedRunError(str(error)) from None
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise SavedRunError(f"{path} is not a page of a run: {type(error).__name__}: {error}") from None
 
 
 def _notebook(path: Path) -> Any:

@@ -37,6 +37,7 @@ from divebook.notebook.reattach import (
 )
 from divebook.notebook.run import Run
 from divebook.starting import CELL, StartOptions
+from divebook.store import MemoryStore
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -285,6 +286,11 @@ class Session:
         if not newest:
             raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
         return self.run_of(newest[0].execution_id, store=store)
+
+    def open(self, file: Path) -> Run:
+        """Return the run that a file holds; it stands in a store in memory."""
+        beside = self.over(None).beside(MemoryStore())
+        return Run(beside.import_log(file), beside)
 
     def resume(
         self,

@@ -46,7 +46,8 @@ from divebook.events.event import Event
 from divebook.events.ids import type_id
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch, records_of
-from divebook.store.lines import LineWriter, LogFile, read_lines, read_sound_lines
+from divebook.store.carried import is_carrier, read_carried
+from divebook.store.lines import LineWriter, LogFile, read_sound_lines
 from divebook.store.private import opener
 
 PAGE = 1000
@@ -110,11 +111,24 @@ def writing(file: str | Path | BinaryIO, *, overwrite: bool = False) -> Iterator
     if not isinstance(file, str | Path):
         yield LineWriter(file)
         return
+    with new_file(file, overwrite=overwrite) as stream:
+        yield LineWriter(stream)
+
+
+@contextmanager
+def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """Write a file that is there, whole and on disk, once the block has ended well.
+
+    Raises
+    ------
+    StoreError
+        There is such a file, or it cannot be written.
+    """
     _check_path(file)
     if not overwrite and Path(file).exists():
         raise StoreError(f"{file} exists already; name another file, or overwrite it (--force, or overwrite=True)")
     with _replacing(Path(file)) as stream:
-        yield LineWriter(stream)
+        yield stream
 
 
 @contextmanager
@@ -143,17 +157,24 @@ def flush(stream: BinaryIO) -> None:
 def read(file: str | Path | BinaryIO) -> LogFile:
     """Return the execution in a file, of JSON lines or one JSON array, once all of it is known to be sound.
 
+    A page or a notebook that carries a log (``run.html``, ``run.ipynb``) is such a file too.
+
     Raises
     ------
     InvalidEventError, NewerStoreError
         Names the file, the line, and what is wrong there.
     """
-    with _opened(file) as stream:
-        return read_lines(stream, _name(stream))
+    log, damage = read_sound(file)
+    if damage is not None:
+        raise damage
+    return log
 
 
 def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return a file as far as it is sound, and what is wrong with the line after that."""
+    if is_carrier(file):
+        _check_path(file)
+        return read_carried(Path(file))
     with _opened(file) as stream:
         return read_sound_lines(stream, _name(stream))
 

@@ -84,20 +84,6 @@ class LogFile:
     """What was wrong with the event after the last one, in the store that this comes from."""
 
 
-def read_lines(stream: BinaryIO, name: str) -> LogFile:
-    """Return the log in a file of JSON lines, or of one JSON array.
-
-    Raises
-    ------
-    InvalidEventError, NewerStoreError
-        Names the file, the line, what is wrong there, and what was expected.
-    """
-    log, damage = read_sound_lines(stream, name)
-    if damage is not None:
-        raise damage
-    return log
-
-
 def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return what a file says up to the first line that is wrong, and what is wrong there; None if nothing is."""
     reader = _Reader(name)
@@ -108,6 +94,21 @@ def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEvent
     except (InvalidEventError, NewerStoreError) as error:
         return reader.log, error
     return reader.log, None
+
+
+def read_records(records: Iterable[Any], name: str) -> LogFile:
+    """Return the log that parsed entries without a header make, once each is known to be sound.
+
+    Raises
+    ------
+    InvalidEventError, NewerStoreError
+        Names the file, the event, and what is wrong there.
+    """
+    reader = _Reader(name)
+    for number, record in enumerate(records, 1):
+        reader.take(f"{name}, event {number}", record)
+    reader.finish()
+    return reader.log
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
@@ -218,7 +219,7 @@ class _Reader:
         self.log.is_moved = bool(end.get("moved"))
 
     def _take_event(self, place: str, record: Any) -> None:
-        event = _decoded(record, place)
+        event = decoded(record, place)
         _check_follows(event, self.log.events, place)
         if event.id in self._seen:
             raise InvalidEventError(f"{place}: event id {event.id} is that of {self._seen[event.id]} as well")
@@ -234,7 +235,8 @@ def _brief(value: Any) -> str:
     return repr(value)[:_SHOWN]
 
 
-def _decoded(record: Any, place: str) -> Event:
+def decoded(record: Any, place: str) -> Event:
+    """Return the event of a parsed line, its definition one of a workflow; errors name the place."""
     try:
         event = decode_record(record)
     except (NewerStoreError, InvalidEventError) as error:

@@ -66,7 +66,7 @@ _MADE_OF = {part: (part,) for part in (*WHOLE, *TABLES)} | {
 """The fields of a state that each part shows."""
 _FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
 _FIELDS_OF = operator.attrgetter(*_FIELDS)
-_MADE_BY_THE_ENGINE = frozenset(
+MADE_BY_THE_ENGINE = frozenset(
     ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
 )
 """Fields of events with ids and numbers, never with what a person, a model or a program said: no secret is there, and
@@ -76,15 +76,24 @@ not to look there halves what saving a long run costs (`test_saving_a_long_run_m
 class CleanRun:
     """A run, read and cleaned of secrets once, of which recordings of several sizes are cut.
 
-    The redactor learns the secrets of the kept events, and of its variables, first.
+    The redactor learns the secrets of the kept events, and of its variables, first. Of a log of more than `whole`
+    events a sample of `sampled` is kept.
     """
 
-    def __init__(self, execution: Execution, log: Sequence[Event], redactor: Redactor) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        log: Sequence[Event],
+        redactor: Redactor,
+        *,
+        whole: int = MAX_EVENTS,
+        sampled: int = SAMPLED,
+    ) -> None:
         self._redactor, self._origin = redactor, log[0].recorded_at if log else 0
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
         read = ReadLog.of(log)
         self._sample = sample_of(log, read.spans)
-        self._kept = self._sample.cut(len(log) if len(log) <= MAX_EVENTS else SAMPLED)
+        self._kept = self._sample.cut(len(log) if len(log) <= whole else sampled)
         self._rows = {sequence: row for row, sequence in enumerate(self._kept)}
         self._events = [log[sequence - 1] for sequence in self._kept]
         self._data = self._clean_data(self._events)
@@ -158,9 +167,9 @@ class CleanRun:
         """Return what events hold, without secrets: those of all of them are known before the first is cleaned."""
         raw = shown([event.data.to_data() for event in events])
         for data in raw:
-            self._redactor.learn({name: data[name] for name in data if name not in _MADE_BY_THE_ENGINE})
+            self._redactor.learn({name: data[name] for name in data if name not in MADE_BY_THE_ENGINE})
         under = self._redactor.under
-        return [{k: part if k in _MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
+        return [{k: part if k in MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, Labels]:
         """Take the secrets out of a span, and return its names too; what its first event holds is clean already."""

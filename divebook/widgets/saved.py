@@ -57,8 +57,8 @@ def saved_run(
     store's path.
     """
     redactor, events = shared().fresh(known_secrets), execution.history() if log is None else log
-    saved, run, before = _without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
-    for texts, count in _attempts(run.length):
+    saved, run, before = without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
+    for texts, count in attempts(run.length):
         recording = run.recording(events=count, texts=texts)
         if recording == before:  # no text was so long: what was too large still is
             continue
@@ -70,15 +70,17 @@ def saved_run(
     return saved
 
 
-def _attempts(events: int) -> Iterator[tuple[int, int]]:
-    for texts in TEXTS:
-        yield texts, events
+def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
+    """Yield the longest texts and the number of events to try one after the other, until a recording fits."""
+    for longest in texts:
+        yield longest, events
     while events > LEAST_EVENTS:
         events //= 2
-        yield TEXTS[-1], events
+        yield texts[-1], events
 
 
-def _without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
+def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
+    """Return what is known of a run without its recording."""
     return PackedRun(
         format=WHOLE_FORMAT,
         execution_id=execution.id,
@@ -110,15 +112,25 @@ def read_saved(data: Any) -> tuple[PackedRun, Recording]:
     SavedRunError
         It is damaged, made by hand, from a newer divebook, or has no recording.
     """
-    if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
-        raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
-    saved = cast("PackedRun", checked(data, PackedRun))
+    saved = checked_run(data)
     if not saved["recording"]:
         where = one_line(saved["store"], 2 * NAME)
         raise SavedRunError(f"run {saved['execution_id'][:60]} was too large to be saved; its log is in {where}")
-    recording = cast("Recording", checked(_in_present_words(unpack(saved["recording"])), Recording))
+    return saved, checked_recording(unpack(saved["recording"]))
+
+
+def checked_run(data: Any) -> PackedRun:
+    """Return what a file says of a run, its recording as it is; raises SavedRunError."""
+    if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
+        raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
+    return cast("PackedRun", checked(data, PackedRun))
+
+
+def checked_recording(data: Any) -> Recording:
+    """Return plain data as the recording that it is; raises SavedRunError."""
+    recording = cast("Recording", checked(_in_present_words(data), Recording))
     _check_sizes(recording)
-    return saved, recording
+    return recording
 
 
 def unpack(text: str) -> Any:

@@ -191,3 +191,39 @@ def test_what_moves_ends_here_and_goes_on_where_it_is_imported(divebook, waiting
     assert open_store().record(waiting).status == "moved"
     assert divebook("import", "log.jsonl", "--store", "other.db").stdout == f"{waiting}\n"
     assert open_store("other.db").record(waiting).status == "waiting"
+
+
+@pytest.mark.parametrize("name", ["run.html", "run.ipynb", "run.jsonl"])
+def test_a_run_is_exported_by_the_end_of_the_files_name_and_opened_again(divebook, folder, execution_id, name):
+    exported = divebook("export", execution_id, name)
+    assert exported.exit_code == 0
+    assert f"of {execution_id} to {name}" in exported.stderr
+    begins = {"run.html": "<!doctype html>", "run.ipynb": "{\n", "run.jsonl": '{"divebook":"log"'}[name]
+    assert (folder / name).read_text().startswith(begins)
+    opened, shown = divebook("open", name), divebook("show", execution_id)
+    assert (opened.exit_code, opened.stdout) == (0, shown.stdout)
+    imported = divebook("import", name, "--store", "other.db")
+    assert imported.stdout == f"{execution_id}\n"
+    assert open_store("other.db").read(execution_id) == open_store().read(execution_id)
+    refused = divebook("export", execution_id, name)
+    assert (refused.exit_code, "exists already" in refused.stderr) == (2, True)
+
+
+def test_a_page_that_is_damaged_beside_its_log_is_opened_with_exit_code_1(divebook, folder, execution_id):
+    divebook("export", execution_id, "run.html")
+    content = (folder / "run.html").read_text()
+    (folder / "run.html").write_text(content.replace("<main", "<Main"))
+    opened = divebook("open", "run.html")
+    assert (opened.exit_code, execution_id in opened.stdout) == (1, True)
+    assert "the checksum of the page is" in opened.stderr
+    assert divebook("import", "run.html", "--store", "other.db").exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["run.txt", "absent.html", "absent.ipynb"])
+def test_what_is_no_such_file_is_refused(divebook, name):
+    assert divebook("open", name).exit_code == 2
+
+
+def test_a_page_is_not_moved_to(divebook, execution_id):
+    refused = divebook("export", execution_id, "run.html", "--move")
+    assert (refused.exit_code, "--move needs a file of JSON lines" in refused.stderr) == (2, True)

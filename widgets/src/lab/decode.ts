@@ -1,6 +1,7 @@
 // A run out of a saved notebook: unpacked within a size, and refused with a sentence unless every part is as it must be.
 
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
+import { unpacked } from "../shared/unpack";
 import { valueText } from "../shared/values";
 import { anything, having, isObject, listOf, number, orNull, tableOf, text, truth } from "./check";
 
@@ -77,7 +78,12 @@ export function checkSaved(data: unknown): PackedRun {
 /** Returns the recording of a saved run; rejects with a sentence. */
 export async function decode(saved: PackedRun): Promise<Recording> {
   if (saved.recording === "") throw new Error("it was too large to be saved");
-  const data: unknown = inPresentWords(JSON.parse(await unpacked(saved.recording)));
+  return checkRecording(JSON.parse(await unpacked(saved.recording, MOST_UNPACKED)));
+}
+
+/** Returns unpacked data as the recording that it is; throws a sentence. */
+export function checkRecording(unchecked: unknown): Recording {
+  const data = inPresentWords(unchecked);
   RECORDING(data, "run");
   const recording = data as Recording;
   checkSizes(recording);
@@ -115,23 +121,6 @@ function numbered(events: unknown): object {
   const [first, count] = [Number(events["first"]), events["type"].length];
   const sample = first > 1 ? { sample: `The last ${count.toLocaleString("en")} of ${(first - 1 + count).toLocaleString("en")} events` } : {};
   return { ...sample, events: { ...events, sequence: Array.from({ length: count }, (_, row) => first + row) } };
-}
-
-async function unpacked(packed: string): Promise<string> {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")).getReader();
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  let [whole, size] = ["", 0];
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return whole + decoder.decode();
-    size += value.length;
-    if (size > MOST_UNPACKED) {
-      await reader.cancel();
-      throw new Error(`it holds more than ${MOST_UNPACKED / 1e6} MB`);
-    }
-    whole += decoder.decode(value, { stream: true });
-  }
 }
 
 function checkSizes({ spans, events, members, data, changes, total }: Recording): void {

@@ -52,7 +52,7 @@ export class RecordedHost implements Filled {
 
   #row(sequence: number): number {
     const row = this.#rows.get(sequence);
-    if (row === undefined) throw new Error(`Event ${sequence.toLocaleString("en")} is not in this notebook.`);
+    if (row === undefined) throw new Error(`Event ${sequence.toLocaleString("en")} is not in this file.`);
     return row;
   }
 

@@ -26,8 +26,7 @@ const OPEN_BELOW = 1_500;
 export async function savedRun(data: unknown, plain: unknown, load: Load): Promise<View> {
   try {
     const saved = checkSaved(data);
-    const recording = await decode(saved);
-    return opened(saved, recording, load);
+    return recordedRun(saved, await decode(saved), load);
   } catch (error) {
     return refused(data, error instanceof Error ? error.message : String(error), typeof plain === "string" ? plain : "");
   }
@@ -42,7 +41,8 @@ function refused(data: unknown, why: string, plain: string): View {
   return { element, destroy: () => undefined };
 }
 
-function opened(saved: PackedRun, recording: Recording, load: Load): View {
+/** Shows a run whose recording is at hand, checked. */
+export function recordedRun(saved: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
   const kept = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved" });
@@ -91,13 +91,13 @@ function origin(saved: PackedRun, { sample, header: { ended_us: ended, now_us: n
 function recorded({ conversations }: Recording, id: number, last: number): Conversation {
   const found = conversations.find((one) => one.id === id);
   if (found !== undefined) return { ...found, last };
-  return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this notebook." };
+  return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this file." };
 }
 
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {
   const tried = await Promise.allSettled(sequences.map((sequence) => host.eventAt(sequence)));
   const events = tried.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-  return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this notebook." : "" };
+  return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this file." : "" };
 }
 
 /** What to type in order to go on, where there is a kernel and the store. */

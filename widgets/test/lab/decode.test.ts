@@ -35,7 +35,7 @@ test("events come with their types and data", async () => {
   const host = new RecordedHost(await decode(saved));
   expect(await host.eventAt(1)).toMatchObject({ sequence: 1, event_type: "execution_started", data: { workflow_name: "w" } });
   await expect(host.eventAt(0)).rejects.toThrow("there is no event here");
-  await expect(host.stateAt(10_000)).rejects.toThrow("Event 10,000 is not in this notebook.");
+  await expect(host.stateAt(10_000)).rejects.toThrow("Event 10,000 is not in this file.");
 });
 
 test("of a sample the states at the kept events are right, and others are said to be missing", async () => {
@@ -48,7 +48,7 @@ test("of a sample the states at the kept events are right, and others are said t
   const host = new RecordedHost(await decode({ ...sampled, format: 2 }));
   expect(host.events.sequence.slice(0, 3)).toEqual([1, 5, 6]);
   for (const sequence of [0, 1, 5, 6]) expect(await host.stateAt(sequence)).toEqual(states[sequence]);
-  await expect(host.stateAt(3)).rejects.toThrow("Event 3 is not in this notebook.");
+  await expect(host.stateAt(3)).rejects.toThrow("Event 3 is not in this file.");
   const view = await savedRun({ ...sampled, store: "/the/store.db" }, "", load);
   expect(view.element.querySelector(".db-origin")?.textContent).toBe("Sample of 3 of 9 events, with all failures and questions. The whole log is in /the/store.db. ");
   view.destroy();

@@ -1,0 +1,1 @@
+"""Runs as files that show themselves: a page, and a notebook; both carry the log, and open again as runs."""

@@ -1,0 +1,120 @@
+"""A run as one page that needs nothing else: it shows the run, steps through it, checks itself, and carries the log.
+
+The page holds a first script, which is readable, and parts (`divebook.store.carried`): the viewer, which is the one of
+saved runs in JupyterLab, the long texts, what it shows, and the log. What is shown is a recording as notebooks hold it
+(`divebook.widgets.recording`), so that the browser applies differences of states and folds nothing. Its policy lets the
+page load nothing from anywhere. Secrets are left out as `divebook.text.redaction` says, also of the log.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from pathlib import Path
+
+from divebook.errors import StoreError
+from divebook.events import Event
+from divebook.execution.execution import Execution
+from divebook.export.clean import clean_log
+from divebook.store.carried import LOG, RUN, TEXTS, VIEWER, columns_of, pack, part_of, script_of, sealed
+from divebook.store.jsonl import new_file
+from divebook.store.long_texts import LongTexts
+from divebook.text.redaction import shared
+from divebook.text.shown import visible
+from divebook.widgets.following import built
+from divebook.widgets.protocol.recording import PackedRun, Recording
+from divebook.widgets.recording import CleanRun
+from divebook.widgets.saved import FORMAT, WHOLE_FORMAT, attempts, without_recording
+
+MAX_EVENTS = 20_000
+"""Of longer runs a page shows a sample; the log in it is whole."""
+LONGEST_TEXTS = (20_000, 2_000, 400)
+"""Longest texts of what is shown, tried one after the other until it fits."""
+MAX_SHOWN = 1_350_000
+"""Characters of the parts that are shown."""
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+_STYLE = (
+    ":root { color-scheme: light dark } "
+    "body { margin: 0; padding: 16px; background: #fff; color: #1b1f24; font: 14px/1.45 system-ui, sans-serif } "
+    "body > header, body > footer { max-width: 1400px; margin: 0 auto; overflow-wrap: anywhere } "
+    "body .fault { padding: 6px 10px; border-inline-start: 3px solid #e69f00 } "
+    "@media (prefers-color-scheme: dark) { body { background: #111417; color: #eceef0 } }"
+)
+
+
+def write_page(
+    execution: Execution,
+    file: str | Path,
+    *,
+    log: bool = True,
+    overwrite: bool = False,
+    known_secrets: Iterable[str] = (),
+) -> Path:
+    """Write an execution as a page; return its path.
+
+    Parameters
+    ----------
+    log
+        Whether the whole log is a part of it: without it the page only shows the run, long texts cut.
+    known_secrets
+        What is hidden besides what `divebook.text.redaction` finds.
+
+    Raises
+    ------
+    StoreError
+        There is such a file, or it cannot be written; or the log cannot be read.
+    """
+    content = page_of(execution, execution.history(), log=log, known_secrets=known_secrets)
+    with new_file(file, overwrite=overwrite) as stream:
+        stream.write(content)
+    return Path(file)
+
+
+def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
+    """Return the page of an execution whose log this is."""
+    redactor, events = shared().fresh(known_secrets), [*events]
+    held = clean_log(events, redactor) if log else []
+    run = CleanRun(execution, events, redactor, whole=MAX_EVENTS, sampled=MAX_EVENTS)
+    saved = without_recording(execution, redactor, "")
+    recording, texts, parts = _fitting(run, saved)
+    if log:
+        rows = dict(zip(recording["events"]["sequence"], recording["data"], strict=True))
+        parts[LOG] = part_of(columns_of(events, held, execution.status, rows, texts))
+    return _written(saved, {VIEWER: pack(built("viewer.js").encode()), **parts})
+
+
+def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
+    """Return the largest recording that fits into a page, its texts, and its parts."""
+    for longest, count in attempts(run.length, LONGEST_TEXTS):
+        recording = run.recording(events=count, texts=longest)
+        shown = {**_described(saved, recording, longest), "view": recording}
+        texts = LongTexts(shown)
+        parts = {TEXTS: part_of(texts.listed), RUN: part_of(texts.without(shown))}
+        if sum(map(len, parts.values())) <= MAX_SHOWN:
+            return recording, texts, parts
+    raise StoreError(f"run {saved['execution_id']} is too large for a page; export its log as JSON lines (run.jsonl)")
+
+
+def _described(saved: PackedRun, recording: Recording, texts: int) -> PackedRun:
+    form = FORMAT if recording["sample"] else WHOLE_FORMAT
+    return {**saved, "format": form, "first": recording["events"]["first"], "texts": texts}
+
+
+def _written(saved: PackedRun, parts: dict[str, str]) -> bytes:
+    name, run_id, status = (html.escape(visible(saved[key])) for key in ("workflow", "execution_id", "status"))
+    script = built("page.js").replace("</script", "<\\/script")
+    scripts = "".join(script_of(part, text) for part, text in parts.items())
+    return sealed(
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{name} {run_id}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f'<header id="told"><p>This page shows run {run_id} of {name} ({status}). Where it says no more than this, its '
+        "script did not run: the file is damaged, or scripts are switched off.</p></header>\n"
+        f'<main data-parts="{" ".join(parts)}"></main>\n'
+        "<footer><p>To open this file in divebook: <code>divebook open FILE</code>, or in a notebook "
+        f"<code>%dive open FILE</code>.</p></footer>\n{scripts}<script>{script}</script>\n</body>\n</html>\n"
+    )
