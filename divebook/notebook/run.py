@@ -30,6 +30,8 @@ from divebook.text.cuts import one_line
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
+    from divebook.replay.what_if import Plan, WhatIf
+    from divebook.what_ifs import GivenChange
     from divebook.widgets.live import LiveView
 
 TICK = 0.1
@@ -150,6 +152,13 @@ class Run(ReadExecution):
         As the last value of a cell both runs are shown beside each other; see `divebook.compare`.
         """
         return self._environment.compare(self, other, *more)
+
+    def what_if(
+        self, change: GivenChange = None, at: int | None = None, **options: Any
+    ) -> WhatIf | list[WhatIf] | Plan:
+        """Go through it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
+        found: WhatIf | list[WhatIf] | Plan = self._environment.what_if(self.id, change, at, **options)
+        return found
 
     def refresh(self) -> Self:
         """Read on in the log, if another process has written to it."""

@@ -28,6 +28,7 @@ Asked: TypeAlias = tuple[str, str]
 
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 _SETTLED = catalog.InterruptResolved | catalog.InterruptExpired
+_SIGNAL = "signal-"
 _WHOLE = 2**53
 """Up to here a float holds every whole number."""
 
@@ -75,6 +76,11 @@ class RecordedEnd(NamedTuple):
     data: End
     within: int | None = None
     """Number of the event with which the operation began that held the call."""
+
+    @property
+    def was_asked_for(self) -> bool:
+        """Whether the execution itself took it: a signal may have come that nobody waited for."""
+        return not self.place.startswith(_SIGNAL)
 
 
 class RecordedEnds:
@@ -160,7 +166,7 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
 def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
     """Return a signal as the end of a wait for it."""
     end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
-    return RecordedEnd(f"signal-{sequence}", asked_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
+    return RecordedEnd(f"{_SIGNAL}{sequence}", asked_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
 
 
 def _take_signal(signals: Mapping[str, deque[RecordedEnd]], asked: Asked, data: Any) -> None:

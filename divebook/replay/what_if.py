@@ -78,7 +78,7 @@ def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally
             counted[_way(event.data, told)] += 1
             if told is not None and told.get("execution") == begun.source:
                 pool.use(told["sequence"])
-    left = sum(end.asked[0] not in _MADE_ANEW for end in pool.left())
+    left = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
     return Tally(**{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=left)
 
 
