@@ -9,6 +9,7 @@ from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
 from divebook.workflow.ask import Ask
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from divebook.workflow.policies import Catch, Retry
 
 CALLS = Counter()
@@ -111,7 +112,12 @@ def _block(rng, name, var, known):
             return [prompt, Step(f"{name}len", script=f"len(state.t{name})", store=var)]
 
 
+FUNCTIONS = {name: WORKFLOW_FUNCTIONS[name] for name in ("inner", "outer")}
+"""What the decorators have registered, for whichever module of tests imports this first."""
+
+
 def environment(*workflows):
+    WORKFLOW_FUNCTIONS.update(FUNCTIONS)
     agent = Agent("model", model=ScriptedModel(["a number"]))
     return Environment(store=MemoryStore(), workflows=workflows, actions=ACTIONS, agents=[agent])
 
