@@ -81,7 +81,7 @@ def test_it_steps_forward_and_back_and_stays_at_the_ends(finished):
         ),
         ({"where": lambda event: event.sequence % 5 == 0}, lambda event: event.sequence % 5 == 0),
     ],
-    ids=str,
+    ids=["step", "path", "event", "error", "question", "operation", "model call", "changed", "two", "where"],
 )
 def test_it_runs_to_what_is_looked_for_and_back(finished, stop, fits):
     wanted = [event.sequence for event in finished.history() if fits(event)]
