@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
+from divebook.engine.change import Change
 from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.environment import Environment
@@ -23,7 +24,7 @@ from divebook.history.framed import FramedLog
 from divebook.notebook.bundle import sent_secrets
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
-from divebook.starting import said_of
+from divebook.starting import StartOptions, said_of
 from divebook.store.past import History
 from divebook.text.cuts import one_line
 
@@ -174,6 +175,15 @@ class Run(ReadExecution):
         """Take it up again where its log ends; returns at once, `wait` for the end."""
         self._execution = self._environment.resume(self.id)
         return self
+
+    def fork(
+        self,
+        at: int | None = None,
+        change: Change | Mapping[str, Any] | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Run:
+        """Return a new run that shares its first events and goes on live after those; see `Environment.fork`."""
+        return Run(self._environment.fork(self.id, at, change, **options), self._environment)
 
     def again(self) -> Self:
         """Be a new run from now on: of the workflow as it is defined now, with the same inputs; returns at once.

@@ -9,7 +9,8 @@ import pytest
 
 from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebook
 from divebook.cli.result import print_result
-from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError
+from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
+from divebook.events.catalog import StepCompleted
 from divebook.notebook import finishing, view
 from divebook.notebook.finishing import finish_awaited, finish_blocking
 from divebook.notebook.frontend import FrontEnd
@@ -98,6 +99,21 @@ def test_it_is_cancelled_and_resumed(gate):
     gate.set()
     assert started.resume().wait().status == "completed"
     assert (started.steps.step == "first").sum() == 1
+
+
+def test_a_fork_is_a_run_of_its_own_beside_its_source():
+    source = run(Step("first", script="1", store="n"), Step("then", script="state.n + 1", store="m")).wait(check=True)
+    history = list(source.execution.history())
+    first_done = next(event.sequence for event in history if isinstance(event.data, StepCompleted))
+    forked = source.fork(at=first_done, change={"variables": {"n": 41}}, note="with 41").wait(check=True)
+    assert isinstance(forked, Run)
+    assert (forked.variables, source.variables) == ({"n": 41, "m": 42}, {"n": 1, "m": 2})
+    assert forked.environment is source.environment
+    record = forked.environment.store.record(forked.id)
+    assert (record.origin, record.parent, record.note) == ("fork", source.id, "with 41")
+    assert list(source.refresh().execution.history()) == history
+    with pytest.raises(SetupError, match=f"1 to {len(history)}, not 900"):
+        source.fork(at=900)
 
 
 def test_a_question_is_shown_and_answered():
