@@ -17,7 +17,7 @@ from types import CodeType
 
 AWAIT = "await"
 """Sub-command before another one: return a coroutine instead of blocking."""
-AWAITED = ("run", "resume", "answer", "signal")
+AWAITED = ("run", "resume", "fork", "answer", "signal")
 
 _CALL = "run_line_magic('dive', "
 _HELP = re.compile(r"^(\s*%dive\s+)([a-z]+)\s*\?{1,2}\s*$")

@@ -230,6 +230,7 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
     "ask": _ask,
     "show": _executions(*STATUSES),
     "resume": _executions(*RESUMABLE),
+    "fork": _executions(*STATUSES),
     "recover": _executions(*CANCELLABLE),
     "cancel": _executions(*CANCELLABLE),
     "answer": _answer,

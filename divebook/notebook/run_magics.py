@@ -99,6 +99,38 @@ class RunMagics(Magics):
         workflow = ask_workflow(known.name, output, arguments.options.get("thread"))
         return self._begin(workflow, {"prompt": prompt}, arguments)
 
+    @command("fork ID")
+    def fork(self, arguments: Arguments) -> Run:
+        """Start a run that shares the first events of another one, and goes on live after those.
+
+        The other run stays as it is.
+
+        ID             the execution; the beginning of its id is enough
+        --at N         the last event that it shares; without it, all before the first answer or result that changes
+        --set NAME=VALUE            a variable from there on, also several; values in YAML
+        --input NAME=VALUE          an input from there on, also several
+        --answer QUESTION=VALUE     another answer to a question, by its id, also several
+        --result OPERATION=VALUE    another result of a call, by its id, also several
+        --model NAME   the model of all its agents: provider:model, or scripted (offline)
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+
+        `r = %dive fork ID --at 12 --set city=Bonn` keeps the new run. `%dive show ID` steps through the events of the
+        other one, with their numbers and ids.
+        """
+        from divebook.config.changed_words import change_from
+
+        execution_id = arguments.only_word("execution id", "; %dive runs lists them")
+        at = arguments.options.get("at")
+        if at is not None and not at.isdecimal():
+            raise UsageError(f"--at needs the number of an event, not {at!r}; %dive show {execution_id} has them")
+        change = change_from(*(arguments.several(name) for name in ("set", "input", "answer", "result")))
+        source = self._session.run_of(execution_id, store=arguments.options.get("store"))
+        return source.fork(None if at is None else int(at), change, model=arguments.options.get("model"))
+
     def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:
         """Begin a run, or go on with the one that this cell has begun."""
         from divebook.notebook.edits import said_of_edits

@@ -1,0 +1,49 @@
+"""What a fork is to have otherwise, as it is typed: ``x=1`` of variables, inputs, answers and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from divebook.engine.change import Change
+from divebook.errors import DefinitionError, InputError
+from divebook.workflow.yaml_value import value_typed
+
+
+def change_from(
+    variables: Iterable[str] = (), inputs: Iterable[str] = (), answers: Iterable[str] = (), results: Iterable[str] = ()
+) -> Change:
+    """Return a change whose parts are written as ``NAME=VALUE``, values in YAML.
+
+    Raises
+    ------
+    InputError
+        There is no ``=`` or no name before it, a name is given twice, or a value is no YAML.
+
+    Examples
+    --------
+    >>> change_from(["city=Bonn"], ["n=3"]).to_data()
+    {'variables': {'city': 'Bonn'}, 'inputs': {'n': 3}}
+    """
+    return Change(
+        variables=_pairs("--set", variables, "--set city=Bonn"),
+        inputs=_pairs("--input", inputs, "--input n=3"),
+        answers=_pairs("--answer", answers, "--answer ask_1f0c=yes"),
+        results=_pairs("--result", results, "--result op_5b1e=3"),
+    )
+
+
+def _pairs(option: str, written: Iterable[str], example: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in written:
+        name, equals, value = text.partition("=")
+        if not (equals and name):
+            raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
+        if name in found:
+            raise InputError(f"{option} {name}=... is given twice; keep one", name)
+        try:
+            found[name] = value_typed(value)
+        except DefinitionError as error:
+            problem = error.problems[0].message
+            raise InputError(f"{option} {name}: {problem} in {value!r}; write the value in YAML", name) from error
+    return found
