@@ -48,7 +48,6 @@ STRICT, WAITS = 1, 3
 """Exit codes of what has to wait: where it may not, and where it may."""
 
 if TYPE_CHECKING:
-    from divebook.bounds import Bounds
     from divebook.cli.progress import Progress
     from divebook.config.answers import Answers
     from divebook.environment import Environment
@@ -141,8 +140,62 @@ def resume(
             recorded = environment.execution(execution_id).workflow
             take_in(environment, file, recorded.dialect, code=code)
             _tell_of_changes(environment, recorded, progress)
-        resumed = partial(_resumed, environment, execution_id, limits, has_file=file is not None)
+        resumed = partial(_with_file_named, partial(environment.resume, execution_id, limits), "resume", file)
         ended = _finish(resumed, environment, progress, known)
+    names = [] if file is None else [str(file)]
+    _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
+
+
+def fork(
+    execution_id: ExecutionId,
+    file: Agents = None,
+    *,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="N", help="The last event it shares; else all before what changes."),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A variable from there on, in YAML; may be repeated."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input from there on, in YAML; may be repeated."),
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option("--answer", metavar="QUESTION=VALUE", help="Another answer to a question, by its id."),
+    ] = None,
+    result: Annotated[
+        list[str] | None,
+        typer.Option("--result", metavar="OPERATION=VALUE", help="Another result of a call, by its id."),
+    ] = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    model: ModelName = None,
+    strict: Strict = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on from an event of an execution, as a new one.
+
+    It shares the events up to there; the other one stays as it is. show ID --events has numbers and ids.
+    """
+    from divebook.cli.progress import make_progress
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.config.changed_words import change_from
+
+    existing_store(store)
+    change = change_from(variables or (), inputs or (), answer or (), result or ())
+    secrets.learn(change.variables, change.inputs)
+    with make_progress(quiet=quiet) as progress:
+        environment = open_environment(store, actions or (), progress.print)
+        if file is not None:
+            take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        begin = partial(environment.fork, execution_id, at, change, model=model)
+        forked = partial(_with_file_named, begin, "fork", file)
+        ended = _finish(forked, environment, progress)
     names = [] if file is None else [str(file)]
     _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
 
@@ -262,17 +315,17 @@ def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Pro
         )
 
 
-def _resumed(environment: Environment, execution_id: str, bounds: Bounds | None, *, has_file: bool) -> Execution:
+def _with_file_named(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
     try:
-        return environment.resume(execution_id, bounds)
+        return begin()
     except ExecutionNotFoundError:
         raise
     except (DefinitionError, NotFoundError) as error:
-        if has_file:
+        if file is not None:
             raise
         raise SetupError(
             f"{error}. A log holds the workflow, not agents and actions: "
-            "name their file (divebook resume ID FILE) or --actions"
+            f"name their file (divebook {command_name} ID FILE) or --actions"
         ) from error
 
 
