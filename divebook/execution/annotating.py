@@ -6,7 +6,11 @@ sent as a message that the driver takes into the log.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from divebook.engine.inbox import ANNOTATION, Message
@@ -19,6 +23,12 @@ from divebook.execution.clock import Clock, Ids
 from divebook.execution.leases import HANDS
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
+from divebook.store.leases import Lease
+from divebook.store.records import ExecutionRecord
+
+PATIENCE, TICK = 10.0, 0.01
+"""Seconds in which an execution that has ended is let go, and between two looks."""
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def annotation(
@@ -66,30 +76,64 @@ class Annotating:
         ------
         ExecutionNotFoundError
             There is no such execution.
+        LeaseHeldError
+            It has ended, and somebody holds it all the same: nothing was written.
         """
-        if self._append(execution_id, said):
-            return
-        kept = self._store.post(self._message(execution_id, said))
-        self._deliver(execution_id)
-        record = self._store.record(execution_id)
-        if record.ended_at is not None and record.taken < kept.number:
-            self._append(execution_id, said)  # it ended meanwhile, and takes no more messages
+        held = self._append(execution_id, said)
+        if held is not None and self._store.record(execution_id).ended_at is None:
+            kept = self._store.post(self._message(execution_id, said))
+            self._deliver(execution_id)
+            record = self._store.record(execution_id)
+            if record.ended_at is not None and record.taken < kept.number:
+                self._append_soon(execution_id, None)  # it ended meanwhile, and takes no more messages
+        elif held is not None:
+            self._append_soon(execution_id, said)
 
-    def _append(self, execution_id: str, said: ExecutionAnnotated) -> bool:
-        """Append it under a lease of its own; return whether nobody else has one."""
-        try:
-            with HANDS.taking(self._store, execution_id) as lease:
-                record, now = self._store.record(execution_id), self._clock.now()
-                event = Event(self._ids.event(now), execution_id, record.last_sequence + 1, now, said)
-                wake_at = None if record.wake_at is None else to_microseconds(record.wake_at)
-                batch = Batch(execution_id, record.last_sequence, [Record.of(event)], lease.token, wake_at=wake_at)
-                (refusal,) = self._store.append_all([batch])
-                if refusal is not None:
-                    raise refusal
-                self._store.release(lease)
-        except LeaseHeldError:
-            return False
-        return True
+    def _append_soon(self, execution_id: str, said: ExecutionAnnotated | None) -> None:
+        """Append it as soon as nobody holds the execution; raise LeaseHeldError if somebody goes on to do so."""
+        until = time.monotonic() + PATIENCE
+        while (held := self._append(execution_id, said)) is not None:
+            if time.monotonic() > until:
+                raise held
+            time.sleep(TICK)  # for who annotates it as well, or looks whether it is to go on
+
+    def _append(self, execution_id: str, said: ExecutionAnnotated | None) -> LeaseHeldError | None:
+        """Append it, and before it what is kept for the execution; return who holds that, if somebody does.
+
+        What is kept comes first, or a later resumption would say it again, and undo what was said since
+        (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).
+        """
+        with _ONE_AT_A_TIME:  # a lease is held by a process, not by a thread
+            try:
+                with HANDS.taking(self._store, execution_id) as lease:
+                    self._write(self._store.record(execution_id), said, lease)
+                    self._store.release(lease)
+            except LeaseHeldError as error:
+                return error
+        return None
+
+    def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
+        kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
+        told = [replace(ExecutionAnnotated(**message.payload), message=message.number) for message in kept]
+        facts = [*told, *([] if said is None else [said])]
+        now, first = self._clock.now(), record.last_sequence + 1
+        events = [
+            Event(self._ids.event(now), record.execution_id, number, now, fact)
+            for number, fact in enumerate(facts, first)
+        ]
+        if not events:
+            return
+        batch = Batch(
+            record.execution_id,
+            record.last_sequence,
+            [Record.of(event) for event in events],
+            lease.token,
+            wake_at=None if record.wake_at is None else to_microseconds(record.wake_at),
+            taken=kept[-1].number if kept else record.taken,
+        )
+        (refusal,) = self._store.append_all([batch])
+        if refusal is not None:
+            raise refusal
 
     def _message(self, execution_id: str, said: ExecutionAnnotated) -> Message:
         now = self._clock.now()
@@ -106,3 +150,7 @@ def _is_name(given: object) -> bool:
     if not isinstance(given, str) or not given.strip():
         raise SetupError(f"a label needs a name, not {given!r}; write it as label(quality='good')")
     return True
+
+
+def _is_annotation(message: Message) -> bool:
+    return message.kind == ANNOTATION

@@ -124,7 +124,7 @@ def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]
     StoreError
         There is such a file, or it cannot be written.
     """
-    _check_path(file)
+    check_path(file)
     if not overwrite and Path(file).exists():
         raise StoreError(f"{file} exists already; name another file, or overwrite it (--force, or overwrite=True)")
     with _replacing(Path(file)) as stream:
@@ -173,7 +173,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return a file as far as it is sound, and what is wrong with the line after that."""
     if is_carrier(file):
-        _check_path(file)
+        check_path(file)
         return read_carried(Path(file))
     with _opened(file) as stream:
         return read_sound_lines(stream, _name(stream))
@@ -184,7 +184,7 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
     if not isinstance(file, str | Path):
         yield file
         return
-    _check_path(file)
+    check_path(file)
     try:
         with Path(file).open("rb") as stream:
             yield stream
@@ -192,7 +192,8 @@ def _opened(file: str | Path | BinaryIO) -> Iterator[BinaryIO]:
         raise StoreError(f"{file} cannot be read: {error.strerror}; name another file") from error
 
 
-def _check_path(file: str | Path) -> None:
+def check_path(file: str | Path) -> None:
+    """Raise StoreError if a text can be the path of no file."""
     try:
         is_path = b"\0" not in os.fsencode(file)
     except UnicodeEncodeError:

@@ -1,6 +1,7 @@
 """Tags, notes and labels are events of the log, whoever drives the execution, and nothing wakes for them."""
 
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
@@ -10,7 +11,7 @@ from divebook import Action, Environment, Run, Step, Workflow
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANNOTATION
-from divebook.errors import ExecutionNotFoundError, SetupError, UnstorableValueError
+from divebook.errors import DivebookError, ExecutionNotFoundError, LeaseHeldError, SetupError, UnstorableValueError
 from divebook.events.catalog import ExecutionAnnotated
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.check import check
@@ -165,3 +166,66 @@ def test_old_stores_keep_their_tags(tmp_path):
         assert Environment(store=store).tag(execution.id, "late") == ("first", "by hand", "late")
         assert check(store).ok
         assert [record.execution_id for record in store.records(tag="by hand")] == [execution.id]
+
+
+def test_what_is_said_of_an_ended_execution_waits_for_who_holds_it_and_is_not_lost(world, monkeypatch):
+    execution = world.start(ADDS).wait(20)
+    lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
+    looks = []
+
+    def look(_):
+        looks.append(said(execution))
+        world.store.release(lease)
+
+    monkeypatch.setattr("divebook.execution.annotating.time.sleep", look)
+    world.note(execution.id, "kept")
+    assert looks == [[]]
+    assert [one.note for one in said(execution)] == ["kept"]
+    assert world.store.record(execution.id).note == "kept"
+
+
+def test_who_goes_on_holding_an_ended_execution_is_named(world, monkeypatch):
+    execution = world.start(ADDS).wait(20)
+    lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
+    monkeypatch.setattr("divebook.execution.annotating.PATIENCE", -1)
+    with pytest.raises(LeaseHeldError, match="elsewhere"):
+        world.note(execution.id, "kept")
+    world.store.release(lease)
+    assert said(execution) == []
+    assert world.store.inbox(execution.id, 0) == []
+
+
+def test_what_is_kept_for_a_driver_comes_before_what_is_said_later(world):
+    execution = world.start(ASKS).wait(20)
+    lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
+    world.note(execution.id, "first")
+    world.tag(execution.id, "old")
+    world.store.release(lease)  # it was driven elsewhere, and its driver has taken nothing in
+    world.untag(execution.id, "old")
+    world.note(execution.id, "second")
+    assert [one.note for one in said(execution) if one.note] == ["first", "second"]
+    (question,) = execution.refresh().interrupts
+    world.answer(question.id, "yes", execution.id).wait(20)
+    assert [one.note for one in said(execution) if one.note] == ["first", "second"]
+    record = world.store.record(execution.id)
+    assert (record.note, record.tags, world.store.inbox(execution.id, record.taken)) == ("second", (), [])
+
+
+def test_threads_that_say_something_at_once_are_all_heard(world):
+    execution = world.start(ADDS).wait(20)
+    met = []
+
+    def tag(number):
+        try:
+            for place in range(8):
+                world.tag(execution.id, f"{number}-{place}")
+        except DivebookError as error:
+            met.append(error)
+
+    threads = [threading.Thread(target=tag, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert met == []
+    assert len(world.store.record(execution.id).tags) == 32

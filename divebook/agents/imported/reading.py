@@ -30,8 +30,11 @@ def read(file: str | Path | BinaryIO) -> LogFile:
     InvalidEventError, NewerStoreError, StoreError
         Names the file, the place, and what is wrong there.
     """
-    path = Path(file) if isinstance(file, str | Path) else None
-    if path is None or not _may_be_foreign(path):
+    if not isinstance(file, str | Path):
+        return jsonl.read(file)
+    jsonl.check_path(file)
+    path = Path(file)
+    if not _may_be_foreign(path):
         return jsonl.read(file)
     text = path.read_text(encoding="utf-8", errors="replace")
     data = _parsed(text)
