@@ -1,5 +1,6 @@
 """Histories of messages and traces of others become executions: shown, framed, compared, exported like any other."""
 
+import asyncio
 import json
 from datetime import UTC, datetime
 
@@ -34,7 +35,7 @@ def history_of(model, prompts=(PROMPT,)):
 
     messages = []
     for prompt in prompts:
-        result = agent.run_sync(prompt, message_history=messages or None)
+        result = asyncio.run(agent.run(prompt, message_history=messages or None))
         messages = result.all_messages()
     return json.loads(result.all_messages_json())
 

@@ -19,6 +19,7 @@ from divebook.export.clean import clean_log
 from divebook.store.carried import LOG, RUN, TEXTS, VIEWER, columns_of, pack, part_of, script_of, sealed
 from divebook.store.jsonl import new_file
 from divebook.store.long_texts import LongTexts
+from divebook.text.colours import COLOURS
 from divebook.text.redaction import shared
 from divebook.text.shown import visible
 from divebook.widgets.following import built
@@ -36,12 +37,15 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
+_PAPER, _INK, _WARN = (COLOURS[name] for name in ("paper", "ink", "warn"))
 _STYLE = (
     ":root { color-scheme: light dark } "
-    "body { margin: 0; padding: 16px; background: #fff; color: #1b1f24; font: 14px/1.45 system-ui, sans-serif } "
+    f"body {{ margin: 0; padding: 16px; background: {_PAPER.light}; color: {_INK.light}; "
+    "font: 14px/1.45 system-ui, sans-serif } "
     "body > header, body > footer { max-width: 1400px; margin: 0 auto; overflow-wrap: anywhere } "
-    "body .fault { padding: 6px 10px; border-inline-start: 3px solid #e69f00 } "
-    "@media (prefers-color-scheme: dark) { body { background: #111417; color: #eceef0 } }"
+    f"body .fault {{ padding: 6px 10px; border-inline-start: 3px solid {_WARN.light} }} "
+    "@media (prefers-color-scheme: dark) { "
+    f"body {{ background: {_PAPER.dark}; color: {_INK.dark} }} body .fault {{ border-color: {_WARN.dark} }} }}"
 )
 
 

@@ -39,7 +39,9 @@ def test_a_foreign_log_is_shown_framed_and_stepped_through(recorded, run):
     assert [step.name for step in run.execution.workflow.steps] == steps
     assert str(run).startswith(run.execution.workflow.name)
     assert "text/html" in run.static_bundle()
-    assert run.replay()._read().state_at(len(run.events))["status"] == status
+    replay = run.replay()
+    replay.seek(len(run.events))
+    assert replay.state.status == status
 
 
 def test_a_foreign_log_comes_in_as_one_json_array_as_well(recorded, tmp_path):

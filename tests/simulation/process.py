@@ -20,6 +20,7 @@ from divebook.execution.clock import Ids
 from divebook.execution.group_commit import GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.leases import LeaseKeeper
+from divebook.execution.recorder import Recorder
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Handler, Services
@@ -273,7 +274,9 @@ class Process:
         if self._calm or self._random.random() < 0.5:
             for _ in awaited_signals(state):
                 inbox.signal(state)
-        runner = Runner(journal, subject.workflow, subject.services(inbox), self._machine)
+        services = subject.services(inbox)
+        recorder = Recorder(journal, self._machine, services.texts, services.policy)
+        runner = Runner(recorder, subject.workflow, services)
         self._runners[subject.id] = runner
         journal.record_all(self._openings(subject, state))
         await journal.durable()
