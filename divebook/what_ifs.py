@@ -1,4 +1,4 @@
-"""What if, over the executions of an environment: gone through once more with one change, answered from their logs."""
+"""Executions of an environment gone through once more, answered from their logs: as they were, or with one change."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from divebook.execution.step_run import Services
 from divebook.executions import Executions
 from divebook.replay.recorded_answers import RECORDED, ReadsOnly
 from divebook.replay.rehearsal import World, begun
+from divebook.replay.verify import Verification, verified
 from divebook.replay.what_if import Plan, WhatIf, planned, proposed, require_faithful, result_of
 from divebook.starting import as_bounds
 from divebook.store import EventStore
@@ -125,6 +126,20 @@ class WhatIfs(Executions):
         started = [self.resume(name) for name in names]
         found = [result_of(execution.wait(), wanted) for execution in started]
         return found[0] if repeat is None else found
+
+    def verify(self, execution_id: str, definition: Workflow | None = None) -> Verification:
+        """Drive a definition against the log of an execution, and compare all that it does; not one call is made.
+
+        Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
+        byte for byte, in each path and strand, but for what comes from the clock, prices or chance outside an
+        operation: delays, expiries, reservations, durations.
+
+        Parameters
+        ----------
+        definition
+            By default the one that the log holds. Functions and agents are those of this environment.
+        """
+        return verified(self.execution(execution_id), self._control, definition)
 
     @property
     def _world(self) -> World:

@@ -168,7 +168,7 @@ class Children:
 
     def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> Wanted:
         """Return the operation with the id of its child: the recorded one, also of a child that failed."""
-        record = self._once.record_of(place, place.operation_id)
+        record = self._once.known_at(place)
         known = None if record is None else record.signal
         asked = {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
         wanted = Wanted.of(place, CHILD_WORKFLOW, asked)

@@ -225,11 +225,11 @@ class StepContext:
 
     def record_of(self, key: str | int) -> OperationRecord | None:
         """Return what the log has of the operation named `key`, if anything."""
-        return self._opened.operations.get(self.place(key).operation_id)
+        return self._recorder.once.known_at(self.place(key))
 
     async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return parameters and setting of the operation named `key`, which the log has."""
-        return await self._recorder.once.start_of(self._opened.operations[self.place(key).operation_id])
+        return await self._recorder.once.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
         """Return what the log has of the operations that one holds which has not completed."""

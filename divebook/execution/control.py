@@ -85,7 +85,7 @@ class Control:
         chance: Chance,
     ) -> None:
         self.store, self.clock, self.chance = store, clock, chance
-        self._check = check
+        self.check = check
         self._register = Register(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
@@ -95,7 +95,7 @@ class Control:
         """Held on to, so that executions one after the other need not make one each."""
         self.texts = TextStreams()
         """What models write in these executions."""
-        self._means = Means(services(self), clock, chance, code_of, self._came_to_rest)
+        self.means = Means(services(self), clock, chance, code_of, self._came_to_rest)
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
@@ -123,9 +123,9 @@ class Control:
         ENGINE.refuse_waiting(self.store)
         begun = Future[None]()
         if not ENGINE.is_current():
-            ENGINE.outcome(lambda: driver.begin(self._means, begun), begun)
+            ENGINE.outcome(lambda: driver.begin(self.means, begun), begun)
             return
-        driver.begin(self._means, begun, at_once=True)
+        driver.begin(self.means, begun, at_once=True)
         if (commit := ENGINE.desk(self.store).commit).held_up is None:
             commit.commit_now()  # on the engine's own thread nothing can be waited for
             driver.require_log()
@@ -139,7 +139,7 @@ class Control:
 
         def begin() -> None:
             if not driver.was_driven:  # somebody else has begun it meanwhile
-                driver.begin(self._means)
+                driver.begin(self.means)
             driver.driving().add_done_callback(functools.partial(passed_on, ended))
 
         return ENGINE.begin(begin, ended)
@@ -147,7 +147,7 @@ class Control:
     async def begin(self, driver: Driver) -> None:
         """Begin a pending execution; return once its beginning is in the store. Call it on the engine's loop."""
         begun = Future[None]()
-        driver.begin(self._means, begun)
+        driver.begin(self.means, begun)
         await asyncio.wrap_future(begun)
 
     def fork(
@@ -172,12 +172,12 @@ class Control:
         told = resumed or catalog.ExecutionResumed(state.status)
         self._register.enter(driver)
         if ENGINE.is_current():
-            driver.go_on(self._means, told, lease, state, anew=anew)
+            driver.go_on(self.means, told, lease, state, anew=anew)
             return
         under_way = Future[None]()
 
         def go_on() -> None:
-            driver.go_on(self._means, told, lease, state, anew=anew)
+            driver.go_on(self.means, told, lease, state, anew=anew)
             # Two turns later, after what it does first: a thread that wakes before would only take its processor.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, under_way.set_result, None)
@@ -219,7 +219,7 @@ class Control:
     def _require_means(self, driver: Driver) -> None:
         """Raise unless all that an execution needs to go on is there."""
         ahead = steps_ahead(driver.workflow, driver.state)
-        self._check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
+        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def go_on(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
         """Let an execution that rests do what there is to do; its driver may now be another process.
@@ -337,7 +337,7 @@ class Control:
         except ExecutionNotFoundError:
             workflow, started, durability = opening()
             driver = self.create(workflow, started, durability, child.id)
-            driver.begin(self._means)
+            driver.begin(self.means)
         if not driver.is_live:
             try:
                 await work(lambda: self.go_on(driver, child, again=again))
@@ -364,7 +364,7 @@ class Control:
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
             refuse_over(driver, "meanwhile ")
-            ENGINE.call(lambda: driver.begin_cancellation(self._means, reason, lease, state))
+            ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state))
         return driver
 
     def pause(self, driver: Driver, reason: str = "") -> None:

@@ -19,13 +19,13 @@ def call_diverged(
     place: Place, recorded: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, Any]]
 ) -> DivergenceError:
     """Return the error for an operation, type and parameters, that differs from the recorded one."""
-    changes = list(_changes("", recorded[1], wanted[1])) if recorded[0] == wanted[0] else []
+    changes = list(changes_between(recorded[1], wanted[1])) if recorded[0] == wanted[0] else []
     return DivergenceError(str(place), operation_text(*recorded), operation_text(*wanted), _at_most(changes))
 
 
 def question_diverged(place: Place, recorded: Question, wanted: Question) -> DivergenceError:
     """Return the error for a question that differs from the one that was shown."""
-    changes = list(_changes("", recorded.content, wanted.content))
+    changes = list(changes_between(recorded.content, wanted.content))
     return DivergenceError(str(place), question_text(recorded), question_text(wanted), _at_most(changes))
 
 
@@ -45,6 +45,11 @@ def question_text(question: Question) -> str:
     """Return a question in a few words."""
     data = f" about {in_short(question.data)}" if question.data else ""
     return f"the {question.kind} {in_short(question.question)}{data}"
+
+
+def changes_between(before: Any, now: Any) -> Iterator[str]:
+    """Yield what differs between two values, in words."""
+    return _changes("", before, now)
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:

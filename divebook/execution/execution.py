@@ -184,6 +184,10 @@ class Execution(ReadExecution):
         """
         return extensions.extension(extensions.REPLAY)(self)
 
+    def verify(self, definition: Workflow | None = None) -> Any:
+        """Drive its definition, or another one, against its log without a call; see `divebook.Environment.verify`."""
+        return extensions.extension(extensions.VERIFY)(self, self._control, definition)
+
     def refresh(self) -> Execution:
         """Read on in the log if another process has written to it; return itself."""
         self._driver.refresh()

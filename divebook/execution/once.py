@@ -40,7 +40,7 @@ from divebook.execution.divergence import (
     question_diverged,
     question_text,
 )
-from divebook.execution.journal import Journal
+from divebook.execution.log import StepLog
 from divebook.execution.raised import error_from, facts_of
 from divebook.execution.strands import Suspended
 from divebook.execution.tracing import trace_of
@@ -54,7 +54,7 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 class Once:
     """The operations of one execution in its log: looked up, begun, ended."""
 
-    def __init__(self, journal: Journal, beyond: Beyond | None = None) -> None:
+    def __init__(self, journal: StepLog, beyond: Beyond | None = None) -> None:
         self.journal, self.beyond = journal, beyond
         self._met: set[str] = set()
         """Ids of the operations and questions that code has asked for in this process."""
@@ -213,6 +213,10 @@ class Once:
         opened = self.journal.present.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
+    def known_at(self, place: Place) -> OperationRecord | None:
+        """Return what the log has of the operation at a place, for code that does otherwise where it has something."""
+        return self.record_of(place, place.operation_id)
+
     async def _begun(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
         """Return the type and the parameters with which an operation began."""
         data = (await self.journal.event(record.started_sequence)).data
@@ -221,8 +225,10 @@ class Once:
         assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
         return data.operation_type, data.parameters or {}
 
-    async def start_of(self, record: OperationRecord) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters of an operation, and what it was made with, as the event of its beginning says."""
+    async def start_of(self, place: Place) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the parameters of an operation that the log has, and what it was made with, as it began."""
+        record = self.known_at(place)
+        assert record is not None  # noqa: S101 - whoever asks has found it
         data = (await self.journal.event(record.started_sequence)).data
         return getattr(data, "parameters", None) or {}, getattr(data, "setting", None) or {}
 

@@ -17,14 +17,13 @@ from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy, Approving
 from divebook.execution.asking import Asking
-from divebook.execution.beyond import Beside, Beyond
+from divebook.execution.beyond import Beside
 from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.children import Children
 from divebook.execution.clock import Chance
 from divebook.execution.containment import contained
 from divebook.execution.enclosing import Body, entered
 from divebook.execution.error_texts import clean_failure, clean_text
-from divebook.execution.journal import Journal
 from divebook.execution.once import Once
 from divebook.execution.outcomes import UnknownOutcomes
 from divebook.execution.signals import Signals
@@ -60,16 +59,9 @@ class Call(NamedTuple):
 class Recorder:
     """The operations of one execution; made on the loop on which they run."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        chance: Chance,
-        texts: TextStreams,
-        policy: ApprovalPolicy,
-        beyond: Beyond | None = None,
-    ) -> None:
-        self.journal, self.chance, self.loop = journal, chance, asyncio.get_running_loop()
-        self.once, self.waits = Once(journal, beyond), Waits(journal)
+    def __init__(self, once: Once, waits: Waits, chance: Chance, texts: TextStreams, policy: ApprovalPolicy) -> None:
+        self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
+        self.once, self.waits = once, waits
         self.signals = Signals(self.once, self.waits)
         self.children = Children(self.once, self.waits, chance)
         self.asking = Asking(self.once, self.waits)

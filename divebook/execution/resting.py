@@ -17,9 +17,11 @@ from divebook.execution.apart import Apart
 from divebook.execution.beyond import Beyond
 from divebook.execution.clock import Chance
 from divebook.execution.journal import Journal
+from divebook.execution.once import Once
 from divebook.execution.recorder import Recorder
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
+from divebook.execution.waits import Waits
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 
@@ -114,8 +116,9 @@ class AtRest:
         self._made_of = _made_of(workflow, given)
         may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
         services = given.services
-        recorder = Recorder(journal, given.chance, services.texts, services.policy, beyond)
-        return Runner(recorder, services.as_written(workflow), services, may_stay=may_stay)
+        once, waits = Once(journal, beyond), Waits(journal)
+        recorder = Recorder(once, waits, given.chance, services.texts, services.policy)
+        return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
         """Keep the code of a runner where it stands, unless its log could not be written."""

@@ -12,7 +12,7 @@ import anyio
 
 from divebook.errors import TimedOutError
 from divebook.execution.clock import Clock
-from divebook.execution.journal import Journal
+from divebook.execution.log import StepLog
 from divebook.workflow.step import Step
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
 class TimeLimit:
     """How long the calls of a step may take: each its own time, and all of them that of the step."""
 
-    def __init__(self, step: Step, journal: Journal) -> None:
+    def __init__(self, step: Step, journal: StepLog) -> None:
         self._whole, self._name, self._journal = step.timeout, f"step {step.name!r}", journal
         self._began_at = 0 if step.timeout is None else journal.clock.now()
 

@@ -12,7 +12,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,8 +115,23 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
         cause = error.__cause__ if isinstance(error, DivebookError) else None
         return None if cause is None else place_of(cause)
     frame = next((frame for frame in reversed(frames) if _is_own(frame.file)), None)
-    if frame is None:
-        return None
+    return None if frame is None else _place(frame)
+
+
+def present_place() -> Mapping[str, Any] | None:
+    """Return the line of a person's code that has called the present code, as `place_of` does; None if none has."""
+    called = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
+    own = ((code, line) for code, line in called if _is_theirs(code.co_filename) and _is_own(code.co_filename))
+    return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in own), None)
+
+
+def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Return the line with which a function begins, as `place_of` does."""
+    code = function.__code__
+    return _place(Frame(code.co_filename, code.co_firstlineno, code.co_name, ""))
+
+
+def _place(frame: Frame) -> Mapping[str, Any]:
     cell = _cell_of(frame.file)
     lines = linecache.getlines(frame.file) or [""] * (frame.line - 1) + [frame.code]
     if cell is None:

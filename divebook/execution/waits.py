@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.execution.journal import Journal
+from divebook.execution.log import StepLog
 from divebook.execution.strands import Strands
 from divebook.questions import Question
 
@@ -12,7 +12,7 @@ from divebook.questions import Question
 class Waits:
     """Where the strands of an execution wait, and for how long."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: StepLog) -> None:
         self.idle: Callable[[Strands], None] = Strands.let_go
         """Takes the strands of a path that has nothing left to do."""
         self._strands: dict[str, Strands] = {}

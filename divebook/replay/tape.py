@@ -1,0 +1,380 @@
+"""A log to be driven against: each event is found by its place, claimed once, and how it all stood before is known.
+
+No schedule is reproduced. What one path, or one strand of it, does is looked for by place (an operation, an item, a
+question), else as the next thing on its path, whatever others did meanwhile. What came from outside is taken as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from divebook.engine.changes import Draft
+from divebook.engine.evolve import evolve
+from divebook.engine.records import OperationRecord
+from divebook.engine.state import IN_STEP, ExecutionState
+from divebook.events import Event, catalog
+from divebook.events.catalog import Payload
+from divebook.execution.strands import Suspended
+from divebook.execution.tracing import present_place
+from divebook.questions.kinds import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
+from divebook.replay.positions import Positions
+from divebook.replay.sameness import is_same
+
+OUTSIDE = (
+    catalog.ExecutionStarted,
+    catalog.ExecutionForked,
+    catalog.ExecutionResumed,
+    catalog.ExecutionPaused,
+    catalog.ExecutionCompleted,
+    catalog.ExecutionFailed,
+    catalog.ExecutionCancelled,
+    catalog.ExecutionMoved,
+    catalog.ExecutionPictured,
+    catalog.ExecutionAnnotated,
+    catalog.PathCancelled,
+    catalog.InterruptResolved,
+    catalog.InterruptExpired,
+    catalog.SignalReceived,
+    catalog.ApprovalRuleAdded,
+    catalog.ApprovalRuleRevoked,
+)
+"""What no path does: it comes from people and drivers, or is decided for all paths at once."""
+OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)
+"""Events with which a stretch begins: before them all code unwinds, and active paths begin anew from there."""
+_SHARED = (catalog.StateMutated, catalog.TimeAccessed, catalog.RandomGenerated, catalog.VersionDecision)
+"""What several strands of a step may record, without a place of its own."""
+_ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
+BEGIN, END, UNKNOWN, ASK, TURN = "begin", "end", "unknown", "ask", "turn"
+PATIENCE = 200
+"""Turns of the loop in which nothing is claimed, after which an end is given though earlier events were not met."""
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+class Diverged(Suspended):
+    """Unwinds code that does something else than its log says, or more; nothing that it catches holds this up."""
+
+
+class Noted(NamedTuple):
+    """Something that a path did otherwise than its log says."""
+
+    sequence: int
+    """The event; one more than there are where the log has nothing more."""
+    path: str
+    step: str
+    actual: Payload | str | None
+    """What it did; None for nothing."""
+    line: Any = None
+    """The line of a person's function that did so, where that is known."""
+
+
+def key_of(path: str, data: Payload) -> Key:
+    """Return what an event is found by: its place inside the step, or else its turn on the path."""
+    match data:
+        case catalog.OperationStarted():
+            return (BEGIN, data.operation_id)
+        case catalog.OperationCompleted() | catalog.OperationFailed():
+            return (END, data.operation_id)
+        case catalog.IterationStarted():
+            return ("item", path, data.iteration_index)
+        case catalog.IterationCompleted() | catalog.IterationFailed():
+            return ("item ended", path, data.iteration_index)
+        case catalog.InterruptRaised() if data.kind == OUTCOME_UNKNOWN:
+            return (UNKNOWN, data.operation_id)
+        case catalog.InterruptRaised():
+            return (ASK, data.interrupt_id)
+        case catalog.InterruptJoined():
+            return ("join", path, data.interrupt_id)
+        case catalog.StepRetried():
+            return ("retry", path, data.iteration_index, data.key)
+        case catalog.EventEmitted():
+            return ("emit", data.operation_id)
+    return (TURN, path)
+
+
+class Tape:
+    """One log, its states, and what has been claimed of it.
+
+    Parameters
+    ----------
+    events
+        The whole log, from event 1 on.
+    """
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.execution_id = events[0].execution_id
+        self.low, self.high = 0, len(events)
+        """The first and last event of the present stretch."""
+        self.path = ""
+        """The path that is driven."""
+        self.claims = 0
+        """How many events were claimed, one after the other."""
+        self.first: Noted | None = None
+        """The earliest difference."""
+        self.latest = events[0]
+        """The event that was claimed last."""
+        self._events, self._positions = events, Positions.of(events)
+        self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
+        self._left: defaultdict[str, deque[int]] = defaultdict(deque)
+        """By path: the events that it is to come to."""
+        self._settled: dict[str, int] = {}
+        """By question: the event that settled it."""
+        self._asked: dict[str, int] = {}
+        self._claimed: set[int] = set()
+        self._known: dict[str, ExecutionState] = {}
+        """By path: how things stand for the code of its step."""
+        self._differing: set[str] = set()
+        self._wanted: dict[str, Noted] = {}
+        """By path: the first thing that its code did and the log does not have."""
+        self._items: dict[tuple[str, int], tuple[Event, Payload | None]] = {}
+        """Items that were begun and have not ended, with the change of their variable that followed."""
+        for event in events:
+            self._enter(event)
+
+    def _enter(self, event: Event) -> None:
+        data, number = event.data, event.sequence
+        if isinstance(data, catalog.InterruptResolved | catalog.InterruptExpired):
+            self._settled[data.interrupt_id] = number
+        if isinstance(data, OUTSIDE) or (isinstance(data, catalog.EventEmitted) and data.operation_id is None):
+            return  # an event that a call emits, which is not made again
+        self._queues[key_of(event.path, data)].append(number)
+        if isinstance(data, catalog.InterruptRaised):
+            self._asked[data.interrupt_id] = number
+        if not self._follows_from_others(event):
+            self._left[event.path].append(number)
+
+    def _follows_from_others(self, event: Event) -> bool:
+        """Whether a step is held up by a bound: what all paths had spent at that moment has led to it."""
+        data = event.data
+        if not isinstance(data, catalog.InterruptRaised | catalog.InterruptJoined):
+            return False
+        kind = data.kind if isinstance(data, catalog.InterruptRaised) else RESOURCE_EXHAUSTED
+        return kind == RESOURCE_EXHAUSTED and self.state_at(event.sequence - 1).paths[event.path].phase == IN_STEP
+
+    # --- where it stands -------------------------------------------------------------------------------------------
+
+    def begin(self, low: int, high: int) -> None:
+        """Come to a stretch, in which everything begins anew."""
+        self.low, self.high = low, high
+        self._known, self._wanted = {}, {}
+
+    def state_at(self, sequence: int) -> ExecutionState:
+        """Return the state after an event."""
+        return self._positions.state_at(sequence)
+
+    def event(self, sequence: int) -> Event:
+        """Return one event."""
+        return self._events[sequence - 1]
+
+    @property
+    def state(self) -> ExecutionState:
+        """How things stand for the code of the path that is driven.
+
+        Inside a step that is what its strands have claimed: the log's own state knows what they do later. Elsewhere it
+        is the state before the next event of the path.
+        """
+        known = self._known.get(self.path)
+        if known is not None and known.paths[self.path].phase == IN_STEP:
+            return known
+        following = self.next_of_path(self.path)
+        return self.state_at(self.high if following is None else following - 1)
+
+    def advance(self, path: str, sequence: int) -> None:
+        """Let the code of a path know what the others have done up to an event."""
+        known = self.state
+        if known.last_sequence < sequence:
+            self._known[path] = _with_path(self.state_at(sequence), known, path)
+
+    def next_of_path(self, path: str) -> int | None:
+        """Return the first event of the stretch that a path is to come to, and has not."""
+        left = self._left[path]
+        while left and left[0] in self._claimed:
+            left.popleft()
+        return left[0] if left and left[0] <= self.high else None
+
+    # --- what it has -----------------------------------------------------------------------------------------------
+
+    def peek(self, key: Key) -> int | None:
+        """Return the next event of a place in the stretch."""
+        queue = self._queues.get(key)
+        while queue and (queue[0] in self._claimed or queue[0] < self.low):
+            queue.popleft()
+        return queue[0] if queue and queue[0] <= self.high else None
+
+    def next_of(self, operation_id: str) -> tuple[str, int] | None:
+        """Return what the stretch has next of an operation, and where: its beginning, a question about it, its end."""
+        found = ((self.peek((kind, operation_id)), kind) for kind in (BEGIN, UNKNOWN, END))
+        return next(((kind, number) for number, kind in sorted((n, k) for n, k in found if n is not None)), None)
+
+    def ahead(self, path: str, operation_id: str) -> OperationRecord | None:
+        """Return what the stretch will have had of an operation, as long as nothing of it was claimed."""
+        last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
+        opened = None if last is None else self.state_at(last).paths[path].open
+        return None if opened is None else opened.operations.get(operation_id)
+
+    def settled_at(self, interrupt_id: str) -> int | None:
+        """Return the event that settles a question in the stretch, or has settled it before."""
+        sequence = self._settled.get(interrupt_id)
+        return sequence if sequence is not None and sequence <= self.high else None
+
+    def asked_at(self, interrupt_id: str) -> int | None:
+        """Return the event that asks a question."""
+        return self._asked.get(interrupt_id)
+
+    def has_left(self, path: str) -> bool:
+        """Whether the log has more of the step that a path is in: further calls or questions, or its end."""
+        return self.next_of_path(path) is not None
+
+    async def in_turn(self, path: str, sequence: int) -> None:
+        """Return when all that a path is to come to before an event was claimed: strands end in the order of the log.
+
+        Which of them fails first decides what becomes of the others. Nothing waits for what is never met.
+        """
+        idle = 0
+        while (following := self.next_of_path(path)) is not None and following < sequence and idle < PATIENCE:
+            before = self.claims
+            await asyncio.sleep(0)
+            idle = 0 if self.claims != before else idle + 1
+
+    # --- claiming ----------------------------------------------------------------------------------------------------
+
+    def require_agreement(self, path: str) -> None:
+        """Raise `Diverged` where a path has left the log already: whatever its code does about it, it stays so."""
+        if path in self._differing:
+            raise Diverged
+
+    def claim(self, data: Payload, path: str, step: str) -> None:
+        """Compare a fact with what the log has in its place; raise `Diverged` where that is something else."""
+        self.require_agreement(path)
+        sequence = self._find(data, path)
+        if sequence is None:
+            if not self._stands_already(data, path):
+                raise self.want(path, step, data)
+            return
+        following = self.next_of_path(path)
+        if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
+            sequence = min(sequence, following)
+        recorded = self.event(sequence)
+        if recorded.step != step or not is_same(recorded.data, data):
+            raise self.differ(sequence, path, step, data)
+        self.take(sequence)
+
+    def _find(self, data: Payload, path: str) -> int | None:
+        key = key_of(path, data)
+        first = self.peek(key)
+        if first is None or key[0] != TURN:
+            return first
+        same_type: int | None = None
+        for number in self._queues[key]:
+            found = self.event(number).data
+            if number > self.high or number in self._claimed:
+                continue
+            if type(found) is type(data):
+                same_type = same_type or number
+                if not isinstance(data, _SHARED) or is_same(found, data):
+                    return number
+            elif isinstance(data, _SHARED) and not isinstance(found, _SHARED):
+                break
+        return same_type
+
+    def take(self, sequence: int) -> Event:
+        """Claim an event as it is recorded."""
+        event = self.latest = self.event(sequence)
+        self._claimed.add(sequence)
+        self.claims += 1
+        self._remember(event)
+        match event.data:
+            case catalog.IterationStarted():
+                self._begin_item(event, event.data)
+            case catalog.IterationCompleted() | catalog.IterationFailed():
+                self._items.pop((event.path, event.data.iteration_index), None)
+            case catalog.StepStarted():
+                self._items = {key: item for key, item in self._items.items() if key[0] != event.path}
+        return event
+
+    def _remember(self, event: Event) -> None:
+        """Fold what was claimed; a path between two steps stands as the log says."""
+        path = event.path
+        if not path:
+            return
+        before = self.state_at(event.sequence - 1)
+        known = self._known.get(path)
+        is_inside = known is not None and known.paths[path].phase == IN_STEP
+        if is_inside and not isinstance(event.data, catalog.StepCompleted | catalog.StepFailed):
+            assert known is not None  # noqa: S101 - that is what was asked
+            self._known[path] = evolve(_with_path(before, known, path), event)
+        else:
+            self._known[path] = self.state_at(event.sequence)
+
+    # --- items that begin twice --------------------------------------------------------------------------------------
+
+    def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
+        """Pass over the further beginnings of an item: it waited, and began anew when there was an answer."""
+        path, index = event.path, data.iteration_index
+        change = self._change_after(event)
+        self._items[path, index] = event, change
+        key = key_of(path, data)
+        while (again := self.peek(key)) is not None and again < self._end_of_item(path, index):
+            self._claimed.add(again)
+            repeated = self._change_after(self.event(again))
+            if change is not None and repeated is not None and is_same(change, repeated):
+                self._claimed.add(again + 1)
+
+    def _end_of_item(self, path: str, index: int) -> int:
+        """Return the event before which an item has not ended, nor its step."""
+        ended = self.peek(("item ended", path, index))
+        turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
+        steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
+        return min(ended or self.high + 1, next(steps, self.high + 1))
+
+    def _change_after(self, event: Event) -> Payload | None:
+        following = self._events[event.sequence : event.sequence + 1]
+        own = (found.data for found in following if found.path == event.path)
+        return next((data for data in own if isinstance(data, catalog.StateMutated)), None)
+
+    def _stands_already(self, data: Payload, path: str) -> bool:
+        """Whether code that stood still has gone on with an item, which replayed begins anew (execution/resting.py)."""
+        items = [(event, change) for (where, _), (event, change) in self._items.items() if where == path]
+        if isinstance(data, catalog.IterationStarted):
+            return any(event.sequence < self.low and is_same(event.data, data) for event, _ in items)
+        return any(change is not None and is_same(change, data) for _, change in items)
+
+    # --- differences -------------------------------------------------------------------------------------------------
+
+    def want(self, path: str, step: str, actual: Payload | str) -> Diverged:
+        """Note what code does and the log does not have: a difference only if the path comes to something else."""
+        following = self.next_of_path(path)
+        place = self.high + 1 if following is None else following
+        self._wanted.setdefault(path, Noted(place, path, step, actual, present_place()))
+        return Diverged()
+
+    def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
+        """Note a difference: the earliest one stays, whatever a step's own code does about it."""
+        self._differing.add(path)
+        if self.first is None or sequence < self.first.sequence:
+            self.first = Noted(sequence, path, step, actual, line or present_place())
+        return Diverged()
+
+    def close(self, path: str) -> None:
+        """Note what a path was to come to in the stretch, and did not."""
+        following = self.next_of_path(path)
+        if following is None or path in self._differing:
+            return
+        wanted = self._wanted.get(path)
+        actual, line = (None, None) if wanted is None else (wanted.actual, wanted.line)
+        self.differ(following, path, self.event(following).step, actual, line)
+
+    @property
+    def claimed(self) -> int:
+        """How many events were met."""
+        return len(self._claimed)
+
+
+def _with_path(state: ExecutionState, known: ExecutionState, path: str) -> ExecutionState:
+    """Return a state in which one path stands as another state has it."""
+    draft = Draft(state)
+    draft.add(known.paths[path])
+    return draft.sealed()
