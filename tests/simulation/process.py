@@ -20,11 +20,13 @@ from divebook.execution.clock import Ids
 from divebook.execution.group_commit import GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.leases import LeaseKeeper
+from divebook.execution.once import Once
 from divebook.execution.recorder import Recorder
 from divebook.execution.recovery import next_attempt
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Handler, Services
 from divebook.execution.store_calls import StoreCalls
+from divebook.execution.waits import Waits
 from divebook.questions import Question, checked_answer
 from divebook.steps.function import FunctionStep
 from divebook.steps.wait import wait_step
@@ -275,8 +277,9 @@ class Process:
             for _ in awaited_signals(state):
                 inbox.signal(state)
         services = subject.services(inbox)
-        recorder = Recorder(journal, self._machine, services.texts, services.policy)
-        runner = Runner(recorder, subject.workflow, services)
+        once, waits = Once(journal), Waits(journal)
+        recorder = Recorder(once, waits, self._machine, services.texts, services.policy)
+        runner = Runner(journal, recorder, subject.workflow, services)
         self._runners[subject.id] = runner
         journal.record_all(self._openings(subject, state))
         await journal.durable()

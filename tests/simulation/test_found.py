@@ -14,10 +14,12 @@ from divebook.events import Event, catalog
 from divebook.execution.clock import Ids, SystemChance, SystemClock
 from divebook.execution.group_commit import GroupCommit
 from divebook.execution.journal import Journal
+from divebook.execution.once import Once
 from divebook.execution.recorder import Recorder
 from divebook.execution.runner import Runner
 from divebook.execution.step_run import Services
 from divebook.execution.store_calls import StoreCalls
+from divebook.execution.waits import Waits
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
@@ -204,7 +206,9 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
         journal = Journal(ExecutionState(ids.execution()), GroupCommit(StoreCalls(store)), clock, ids)
         inbox = Inbox()
         services = Services({"action": ask, "wait": nothing}, None, None, inbox.above, None)
-        runner = Runner(Recorder(journal, SystemChance(), services.texts, services.policy), made, services)
+        once, waits = Once(journal), Waits(journal)
+        recorder = Recorder(once, waits, SystemChance(), services.texts, services.policy)
+        runner = Runner(journal, recorder, made, services)
         accepted = []
 
         def at_the_end(execution_id, events):
