@@ -114,10 +114,12 @@ def _functions_of_this_test(request):
 @pytest.fixture(autouse=True)
 def _stores_of_this_test():
     """Close the shared stores that a test has opened: a process keeps them, and has only so many open files."""
-    before = dict(_stores)
+    before = dict(_stores.items())  # `dict(_stores)` fails where one is collected meanwhile
     yield
-    for key in _stores.keys() - before.keys():
-        _stores.pop(key).close()
+    for key, opened in list(_stores.items()):
+        if key not in before:
+            del _stores[key]
+            opened.close()
 
 
 def _restore(before):
