@@ -1,13 +1,16 @@
-"""``divebook why`` and ``inspect``: where a value of an execution came from, and what it waited for."""
+"""``divebook why``, ``inspect`` and ``verify``: where a value came from, what was waited for, what is as recorded."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from divebook.cli.options import ExecutionId, Store
-from divebook.cli.screen import write
+from divebook.cli.options import Actions, Code, ExecutionId, Store
+from divebook.cli.screen import note, write
+from divebook.cli.text import secrets
+from divebook.errors import DivebookError, SetupError
 
 
 def why(
@@ -46,3 +49,46 @@ def inspect(execution_id: ExecutionId, store: Store = None) -> None:
     from divebook.cli.project import existing_environment
 
     write(str(existing_environment(store).inspect(execution_id)))
+
+
+def verify(
+    execution_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The execution; the beginning of its id is enough.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|FOLDER]", help="Definitions to check, and the agents they need."),
+    ] = None,
+    store: Store = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every execution of the store, a line each.")] = False,
+    code: Code = False,
+    actions: Actions = None,
+) -> None:
+    """Check definitions against logs, without a call.
+
+    The first difference names event, step, line, what was expected and what came instead. Without a file it is the
+    definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+
+    if not every and execution_id is None:
+        raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
+    records = existing_store(store).records()
+    environment = open_environment(store, actions or (), note)
+    definitions = Path(execution_id) if every and execution_id is not None else file
+    if definitions is not None:
+        take_in(environment, definitions, code=code)
+    is_equal = True
+    for name in [record.execution_id for record in records] if every else [str(execution_id)]:
+        try:
+            execution = environment.execution(name)
+            found = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
+        except DivebookError as error:
+            if not every:
+                raise
+            told, is_equal = f"{name}: not checked: {error}", False
+        else:
+            told, is_equal = str(found), is_equal and found.equal
+        write(secrets.text(told))
+    raise typer.Exit(0 if is_equal else 1)

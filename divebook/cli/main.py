@@ -33,6 +33,7 @@ app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.sho
 app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)
 app.command("compare", epilog="Example: divebook compare exec_01k8 exec_01k9")(runs.compare)
 app.command("inspect", epilog="Example: divebook inspect exec_01k8")(looking.inspect)
+app.command("verify", epilog="Example: divebook verify exec_01k8 audit.yaml")(looking.verify)
 app.command("open", epilog="Example: divebook open run.html")(runs.open_)
 app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
 app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6b")(rules.rules)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from divebook.execution.definitions import recorded_opening
 from divebook.notebook.commands import command
 from divebook.notebook.run_magics import RunMagics
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.replay.inspection import Inspection
     from divebook.replay.provenance import Provenance
+    from divebook.replay.verify import Verification
 
 
 class LookingMagics(RunMagics):
@@ -55,6 +57,28 @@ class LookingMagics(RunMagics):
             arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
         )
         return run.environment.inspect(run.id)
+
+    @command("verify [RUN]")
+    def verify(self, arguments: Arguments) -> Verification:
+        """Check the definition of a run against its log, without a call.
+
+        The first difference names event, step, line, what was expected and what came instead.
+
+        RUN               the execution; the beginning of its id is enough; by default the newest
+        --definition new  with the workflow as it is defined now, and not as the log has it
+        --store PATH      where its log is
+
+        `v = %dive verify`, then `v.equal`, `v.divergence`, `v.unchecked`, `v.answered`.
+        """
+        run = self._session.run_or_newest(
+            arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
+        )
+        written = arguments.options.get("definition")
+        if written not in (None, "new"):
+            raise UsageError(f"--definition is new, or is left out for that of the log, not {written!r}")
+        environment = run.environment
+        name = recorded_opening(run.id, environment.store).workflow_name
+        return environment.verify(run.id, None if written is None else environment.workflow(name))
 
 
 def _number(arguments: Arguments, option: str, of: str) -> int | None:

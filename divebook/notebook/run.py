@@ -31,9 +31,11 @@ from divebook.text.cuts import one_line
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
+    from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, WhatIf
     from divebook.what_ifs import GivenChange
     from divebook.widgets.live import LiveView
+    from divebook.workflow.definition import Workflow
 
 TICK = 0.1
 """Seconds between two looks while a run is awaited: an idle event loop does not see that its kernel is interrupted."""
@@ -303,6 +305,10 @@ class Run(ReadExecution):
         """
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_notebook(file, overwrite=overwrite, known_secrets=secrets)
+
+    def verify(self, definition: Workflow | None = None) -> Verification:
+        """Drive its definition against its log without a call; see `divebook.Environment.verify`."""
+        return self._environment.verify(self.id, definition)
 
     def replay(self) -> RunReplay:
         """Return what goes through its log event by event: a view, and the methods of `Execution.replay`.

@@ -17,3 +17,20 @@ def test_inspect_tells_what_the_end_waited_for(divebook, folder, hello):
     assert told.exit_code == 0
     assert told.stdout.startswith("hello took ")
     assert "what the end waited for:" in told.stdout
+
+
+def test_verify_compares_logs_with_definitions_and_exits_with_1_where_one_differs(divebook, folder, hello):
+    divebook("run", hello, "-v", "who=you")
+    name = open_store().records()[0].execution_id
+    told = divebook("verify", name)
+    assert told.exit_code == 0, told.output
+    assert f"{name} of 'hello': equal" in told.stdout
+    assert "0 calls made" in told.stdout
+    assert divebook("verify", "--all").exit_code == 0
+    changed = folder / "changed.yaml"
+    changed.write_text(hello.read_text().replace("hello ", "goodbye "))
+    for line in (("verify", name, str(changed)), ("verify", str(changed), "--all")):
+        told = divebook(*line)
+        assert told.exit_code == 1, told.output
+        assert "differs" in told.stdout
+    assert divebook("verify").exit_code == 2

@@ -92,6 +92,7 @@ LINES = [
     "why {}",
     "why n {}",
     "inspect {}",
+    "verify {}",
     "compare {} exec_2",
     "fork {}",
     "fork exec_1 --at {}",

@@ -56,3 +56,18 @@ def test_inspect_says_what_the_newest_run_waited_for(cell):
     assert str(found).startswith("sum took ")
     assert "scripts" in found.spent
     assert cell(f"%dive inspect {run.id}")[0].duration_us == found.duration_us
+
+
+def test_verify_compares_a_run_with_its_definition_as_it_was_and_as_it_is_now(cell):
+    cell(SUM)
+    run, _ = cell("%dive run sum")
+    found, _ = cell("%dive verify")
+    assert (found.equal, found.calls, found.execution_id) == (True, 0, run.id)
+    assert run.verify().equal
+    cell(SUM.replace("state.n * 2", "state.n * 3"))
+    assert cell(f"%dive verify {run.id}")[0].equal
+    changed, _ = cell(f"%dive verify {run.id} --definition new")
+    assert (changed.divergence.step, changed.divergence.event_type) == ("double", "operation_started")
+    assert changed.divergence.place.startswith("Cell [")
+    with pytest.raises(UsageError, match="--definition is new"):
+        cell("%dive verify --definition old")
