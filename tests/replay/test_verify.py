@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from divebook import Environment, Step, Workflow
+from divebook import Environment, ScriptedModel, Step, Workflow
 from divebook.errors import ExecutionError
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
@@ -88,7 +88,7 @@ def surveyed(text=SURVEY):
 
 @pytest.fixture
 def blocked(monkeypatch):
-    """Let nothing reach the outside: sockets, programs and functions of actions."""
+    """Let nothing reach the outside: sockets, programs, functions of actions and models."""
 
     def reached(*_, **__):
         raise AssertionError("the outside was reached")
@@ -97,7 +97,8 @@ def blocked(monkeypatch):
         monkeypatch.setattr(socket.socket, "connect", reached)
         monkeypatch.setattr(subprocess.Popen, "__init__", reached)
         monkeypatch.setattr("divebook.steps.call.invoke", reached)
-        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.request", reached, raising=False)
+        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.reply", reached)
+        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.answer", reached)
 
     return block
 
@@ -113,6 +114,8 @@ def test_random_executions_are_equal_without_a_call(first, blocked):
             execution.answer(execution.interrupts[0].id, "three").wait(20)
         kept.append((made, execution))
     blocked()
+    with pytest.raises(Exception, match="the outside was reached"):
+        ScriptedModel(["x"]).reply("y")
     for made, execution in kept:
         found = made.verify(execution.id)
         assert (found.equal, found.calls) == (True, 0), str(found)

@@ -180,10 +180,11 @@ def judged(store):
     return world, execution
 
 
-def test_turns_of_agents_are_equal_without_a_request_or_a_call_of_a_tool():
+def test_turns_of_agents_are_equal_without_a_request_or_a_call_of_a_tool(monkeypatch):
     world, execution = judged(MemoryStore())
     with world:
         CALLS.clear()
+        monkeypatch.setattr(ScriptedModel, "answer", lambda *_: pytest.fail("a model was asked"))
         found = world.verify(execution.id)
         assert (found.equal, CALLS) == (True, []), str(found)
         assert dict(found.answered) == {"agent_response": 3, "tool_call": 2, "question": 1}
