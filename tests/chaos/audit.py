@@ -118,7 +118,11 @@ class Calls:
     def take(self, event: Event) -> None:
         """Take an event in."""
         data = event.data
-        if isinstance(data, catalog.OperationStarted) and data.operation_type in COUNTED:
+        if isinstance(data, catalog.ExecutionForked):
+            # What is in flight there is its source's, which goes on with it or asks: a fork begins it anew.
+            self._standing = {call: said for call, said in self._standing.items() if said != "begun"}
+            self._asked.clear()
+        elif isinstance(data, catalog.OperationStarted) and data.operation_type in COUNTED:
             self._started(event, data)
         elif isinstance(data, catalog.InterruptRaised) and data.kind == OUTCOME_UNKNOWN and data.operation_id:
             self._asked[data.interrupt_id] = data.operation_id

@@ -68,7 +68,7 @@ class Worker:
             self._pause: 3,
             self._export: 3,
             self._import: 2,
-            self._fork: 1,
+            self._fork: 6,
             self._back_up: 1,
             self._look: 6,
             self._jump: 3,
