@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from divebook.engine.cards import rule_made
@@ -66,6 +66,11 @@ def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 
+def annotated(message: Message) -> catalog.ExecutionAnnotated:
+    """Return what a message of kind `ANNOTATION` becomes."""
+    return replace(catalog.ExecutionAnnotated(**message.payload), message=message.number)
+
+
 def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == SIGNAL:
         yield Fact(
@@ -76,7 +81,7 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
         yield Fact(catalog.ApprovalRuleRevoked(message.key, message.payload["by"], message.number))
         return
     if message.kind == ANNOTATION:
-        yield Fact(catalog.ExecutionAnnotated(**{**message.payload, "message": message.number}))
+        yield Fact(annotated(message))
         return
     question = state.interrupts.get(message.key)
     if question is None or not question.is_open:

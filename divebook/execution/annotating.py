@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from divebook.engine.inbox import ANNOTATION, Message
+from divebook.engine.inbox import ANNOTATION, Message, annotated
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events.catalog import ExecutionAnnotated
 from divebook.events.codec import checked, storable
@@ -114,7 +113,7 @@ class Annotating:
 
     def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
         kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
-        told = [replace(ExecutionAnnotated(**message.payload), message=message.number) for message in kept]
+        told = [annotated(message) for message in kept]
         facts = [*told, *([] if said is None else [said])]
         now, first = self._clock.now(), record.last_sequence + 1
         events = [
