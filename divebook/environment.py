@@ -7,6 +7,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, Unpack
 
@@ -348,7 +349,9 @@ class Environment(Holdings, Forks, WhatIfs):
 
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
-        found, opening, durability = self._opening_of(asked, origin=catalog.RUN, key=f"continues/{asked.parent}")
+        same = self.workflows.get(asked.workflow) or self.execution(asked.parent).workflow
+        key = f"continues/{asked.parent}"
+        found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:
             await self._control.begin(driver)
@@ -367,15 +370,16 @@ class Environment(Holdings, Forks, WhatIfs):
         return driver.id
 
     def _opening_of(
-        self, child: Child, *, origin: str | None = None, key: str | None = None
+        self, child: Child, known: Workflow | None = None, *, origin: str | None = None, key: str | None = None
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        found = self.workflow(child.workflow)
+        found = known or self.workflow(child.workflow)
         self._check(found)
         self._check_models(found, child.model, self.store)
         bounds = within(as_bounds(found.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
+        opening = replace(opening, state=child.variables or None)
         return found, opening, self._kept()
 
     def beside(self, store: EventStore) -> Environment:  # noqa: D102 - as documented where it is promised

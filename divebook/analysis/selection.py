@@ -11,6 +11,7 @@ from divebook.engine.lifecycle import STATUSES
 from divebook.errors import NotFoundError, SetupError
 from divebook.events.catalog import ORIGINS
 from divebook.store import EventStore, ExecutionRecord
+from divebook.store.chains import chain_of
 
 _KNOWN = {"status": STATUSES, "origin": ORIGINS}
 
@@ -31,6 +32,8 @@ class Selection:
 
     ids: Collection[str] | str | None = None
     """Ids, or the beginnings of some."""
+    chain: str | None = None
+    """The id, or its beginning, of an execution of a chain: those of which one went on as the next."""
     status: Collection[str] | str | None = None
     workflow: Collection[str] | str | None = None
     tag: Collection[str] | str | None = None
@@ -69,8 +72,9 @@ class Selection:
             for value in _values(name, getattr(selection, name)) or ():
                 if value not in known:
                     raise NotFoundError(name, value, known)
-        if selection.text is not None and not isinstance(selection.text, str):
-            raise SetupError(f"where: text must be a text, not {selection.text!r}")
+        for name in ("text", "chain"):
+            if not isinstance(getattr(selection, name), str | None):
+                raise SetupError(f"where: {name} must be a text, not {getattr(selection, name)!r}")
         return selection
 
     def records(self, store: EventStore, limit: int = 0) -> list[ExecutionRecord]:
@@ -85,6 +89,9 @@ class Selection:
         parts = ("status", "workflow", "tag", "origin", "parent", "notebook", "cell")
         asked = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
         single: dict[str, Any] = {name: values[0] for name, values in asked.items() if len(values) == 1}
+        if self.chain is not None:
+            chain = chain_of(store, store.resolve(self.chain))
+            ids = tuple(chain) if ids is None else tuple(name for name in map(store.resolve, ids) if name in chain)
         if ids is not None:
             found = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
         else:  # one value is asked of the store, which has indexes for it

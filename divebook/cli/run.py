@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.interrupts import INTERRUPTED, Interrupts
+from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import (
     Actions,
     Agents,
@@ -31,12 +31,11 @@ from divebook.cli.options import (
 from divebook.cli.questions import command, ways_on
 from divebook.cli.screen import note
 from divebook.cli.text import secrets
+from divebook.cli.waiting import finish
 from divebook.dialects import OWN, Dialect
 from divebook.errors import (
-    ConcurrentAppendError,
     DefinitionError,
     ExecutionNotFoundError,
-    FencedError,
     KeptError,
     NotFoundError,
     SetupError,
@@ -49,7 +48,6 @@ STRICT, WAITS = 1, 3
 
 if TYPE_CHECKING:
     from divebook.cli.progress import Progress
-    from divebook.config.answers import Answers
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.starting import StartOptions
@@ -106,7 +104,7 @@ def run(
             "note": note,
         }
         started = partial(environment.start, chosen, given, **options)
-        ended = _finish(started, environment, progress, known)
+        ended = finish(started, environment, progress, known)
     _conclude(*ended, [str(file), *_again(actions, store, code=code)], json=json, strict=strict)
 
 
@@ -141,7 +139,7 @@ def resume(
             take_in(environment, file, recorded.dialect, code=code)
             _tell_of_changes(environment, recorded, progress)
         resumed = partial(_with_file_named, partial(environment.resume, execution_id, limits), "resume", file)
-        ended = _finish(resumed, environment, progress, known)
+        ended = finish(resumed, environment, progress, known)
     names = [] if file is None else [str(file)]
     _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
 
@@ -195,7 +193,7 @@ def fork(
             take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
         begin = partial(environment.fork, execution_id, at, change, model=model)
         forked = partial(_with_file_named, begin, "fork", file)
-        ended = _finish(forked, environment, progress)
+        ended = finish(forked, environment, progress)
     names = [] if file is None else [str(file)]
     _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
 
@@ -297,7 +295,7 @@ def _carry_on(
             environment = open_environment(store, actions or (), progress.print)
             if file is not None:
                 take_in(environment, file, code=code)
-            ended = _finish(lambda: send(environment), environment, progress)
+            ended = finish(lambda: send(environment), environment, progress)
     except KeptError as kept:
         note(str(kept), "yellow")
         needed = again if file is not None else ["FILE", *again]
@@ -327,38 +325,6 @@ def _with_file_named(begin: Callable[[], Execution], command_name: str, file: Pa
             f"{error}. A log holds the workflow, not agents and actions: "
             f"name their file (divebook {command_name} ID FILE) or --actions"
         ) from error
-
-
-def _finish(
-    start: Callable[[], Execution], environment: Environment, progress: Progress, answers: Answers | None = None
-) -> tuple[Execution, bool]:
-    """Start an execution and wait for its end; return whether somebody pressed Ctrl-C as well."""
-    progress.watch(environment.store)
-    with Interrupts(progress.print) as interrupts:
-        execution = start()
-        interrupts.guard(execution)
-        secrets.learn(execution.state.inputs, execution.state.variables)
-        try:
-            if execution.was_driven or execution.state.is_over:  # else another process drives it
-                execution = execution.wait() if answers is None else _answered(execution, answers, progress)
-        except (ConcurrentAppendError, FencedError):
-            if environment.store.record(execution.id).ended_at is None:
-                raise
-            execution = _as_recorded(environment, execution)  # another process cancelled it
-        return execution, bool(interrupts.count)
-
-
-def _answered(execution: Execution, answers: Answers, progress: Progress) -> Execution:
-    settled = answers.settle(execution)
-    for key in answers.unused:
-        progress.print(f"the answer for {key!r} was not needed: no question of that name was asked")
-    return settled
-
-
-def _as_recorded(environment: Environment, execution: Execution) -> Execution:
-    from divebook.environment import Environment
-
-    return Environment(store=environment.store).execution(execution.id)
 
 
 def _again(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:

@@ -161,6 +161,8 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
     draft.lifecycle, draft.started_us = RUNNING, draft.moment
     draft.bounds = Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS
     draft.parent = data.parent if data.came_from == catalog.CHILD else None
+    if data.state:
+        draft.variables = draft.variables.update(data.state)
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:

@@ -120,6 +120,8 @@ class ExecutionStarted(Payload):
     """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
     model: str | None = None
     """The model of all its agents, if the start named one in place of theirs."""
+    state: Mapping[str, Any] | None = None
+    """The variables that it begins with: those of the execution that goes on as this one."""
 
     @property
     def came_from(self) -> str:

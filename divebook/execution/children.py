@@ -14,7 +14,7 @@ from divebook.bounds import Bounds
 from divebook.engine.bounds import given_again, given_with, left_of, reserved_for, share_of
 from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, Reserved, operation_name
 from divebook.engine.paths import held_by
-from divebook.engine.records import NO_USAGE, OperationRecord, Usage
+from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
@@ -42,6 +42,8 @@ class Child(NamedTuple):
     """What it has consumed before, where it is resumed: that is spent of the parent's already."""
     model: str | None = None
     """The model of all agents, in place of theirs, as the parent has it."""
+    variables: Mapping[str, Any] = EMPTY
+    """What one begins with that goes on where its parent leaves."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
         """Return what to record when it is resumed: one that has ended may spend what its parent has left now."""
@@ -63,15 +65,27 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
             "let the workflow that is started from outside do so"
         )
-    return Child("", state.execution_id, workflow, inputs, left_of(state), model=state.model)
+    left, variables = left_of(state), dict(state.variables)
+    return Child("", state.execution_id, workflow, inputs, left, model=state.model, variables=variables)
 
 
 async def succeeded_by(
-    operation: Callable[..., Awaitable[Any]], successor: Child, reason: str, begin: BeginSuccessor
+    operation: Callable[..., Awaitable[Any]],
+    successor: Child,
+    reason: str,
+    begin: BeginSuccessor,
+    others: Callable[[], int],
 ) -> NoReturn:
-    """Start the execution as which another one goes on, recorded in that one, which is left."""
+    """Start the execution as which another one goes on, recorded in that one, which is left.
+
+    It fails, recorded as well, while `others`, the number of other paths that are on their way, is not 0.
+    """
 
     async def start() -> str:
+        if others():
+            raise StepError(
+                "the execution cannot go on as a new one while other paths are on their way; join them before this step"
+            )
         return await begin(successor)
 
     asked = {"inputs": successor.inputs, "reason": reason}

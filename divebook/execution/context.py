@@ -387,8 +387,9 @@ class StepContext:
         StepError
             Another execution waits for this one.
         """
-        successor = successor_of(self._recorder.journal.state, self.workflow.name, inputs)
-        await succeeded_by(self.operation, successor, reason, begin)
+        journal = self._recorder.journal
+        successor = successor_of(journal.state, self.workflow.name, inputs)
+        await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
 
     async def now(self, key: str | None = None) -> datetime:
         """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""

@@ -32,6 +32,7 @@ from divebook.history.failures import Failure, failure_in
 from divebook.history.framed import FramedLog, log_of
 from divebook.questions import Question
 from divebook.store.base import EventStore
+from divebook.store.chains import chain_of
 from divebook.store.durability import Durability
 from divebook.store.past import History
 from divebook.text.cuts import one_line
@@ -86,6 +87,19 @@ class Execution(ReadExecution):
     def state(self) -> ExecutionState:
         """The fold of the log so far; an immutable snapshot."""
         return self._driver.state
+
+    @property
+    def chain(self) -> list[str]:
+        """Ids of the executions of which one went on as the next (`continued_as`), the first one first; mostly one.
+
+        ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
+        """
+        return chain_of(self.store, self.id)
+
+    @property
+    def successor(self) -> Execution | None:
+        """The execution as which this one goes on, which has its own end to wait for; None if it does not."""
+        return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
 
     @property
     def durability(self) -> Durability | None:

@@ -22,9 +22,9 @@ from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
-from divebook.workflow.step import Each, Step
+from divebook.workflow.step import CONTINUE, Each, Step
 
-EXTENSIONS = ("wait", "workflow", "function", "stage")
+EXTENSIONS = ("wait", "workflow", CONTINUE, "function", "stage")
 """Types of step that the dialect ``dive`` does not know."""
 
 Handler = Callable[[StepContext], Awaitable[Outcome]]

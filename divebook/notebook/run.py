@@ -99,6 +99,14 @@ class Run(ReadExecution):
 
     # --- what to do with it ----------------------------------------------------------------------------------------
 
+    @property
+    def chain(self) -> list[str]:
+        """Ids of the executions of which one went on as the next, the first one first; mostly this one alone.
+
+        ``divebook.frames(run.environment.store, where={"chain": run.id})`` reads them as one.
+        """
+        return self._execution.chain
+
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Self:
         """Block until it has ended, or waits for an answer; return itself.
 

@@ -61,6 +61,8 @@ def checked(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Return the run; or show it and fail the cell, if it failed, so that Run All does not go on without it."""
     for key in run.unused_answers:
         tell(f"the answer for {key!r} was not needed: no question of that name was asked")
+    if run.continued_as is not None:
+        tell(f"it goes on as {run.continued_as}; to look at that: %dive show {run.continued_as}")
     if run.status == "waiting":
         return _waiting(run, front_end, strict=arguments.has("strict"))
     if run.status not in FAILING or arguments.has("no-check"):

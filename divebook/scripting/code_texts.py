@@ -10,7 +10,7 @@ from divebook.scripting.checks import check_condition, check_expression, check_s
 from divebook.scripting.contexts import ACTIVITY_NAMES, SAFE_NAMES
 from divebook.scripting.program import Program
 from divebook.workflow.rules import is_expression
-from divebook.workflow.step import WORKFLOW, Step
+from divebook.workflow.step import CONTINUE, WORKFLOW, Step
 
 Check = Callable[[str], list[Program]]
 ABOUT = frozenset({"workflow", "step", "agent"})
@@ -109,6 +109,7 @@ _OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
     "action": _of_action,
     "wait": _of_wait,
     WORKFLOW: _of_child,
+    CONTINUE: _of_child,
     "interrupt": _of_question,
 }
 """What the code of a step is that only steps of its type have."""

@@ -10,6 +10,7 @@ from divebook.execution.step_run import Handler
 from divebook.steps.action import ActionStep
 from divebook.steps.actions import Action
 from divebook.steps.content import ContentBuilder
+from divebook.steps.continuing import ContinueStep
 from divebook.steps.function import FunctionStep
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.offers import Offers
@@ -17,6 +18,7 @@ from divebook.steps.prompt import PromptStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
+from divebook.workflow.step import CONTINUE
 
 
 def built_in_handlers(
@@ -38,5 +40,6 @@ def built_in_handlers(
         "wait": wait_step,
         "interrupt": interrupt_step,
         "workflow": WorkflowStep(drive_child),
+        CONTINUE: ContinueStep(begin_successor),
         "function": FunctionStep(drive_child, prompts.ask, begin_successor),
     }

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
-from divebook.workflow.step import NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
+from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
     "wait": "write Seconds",
     "interrupt": "write ExpiresIn under Ask",
     "workflow": "write max_seconds under Bounds of that workflow",
+    CONTINUE: "it takes no time",
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
@@ -52,6 +53,8 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         problems += _timeout(step.timeout, step.type)
     if step.seconds is not None:
         problems += _seconds(step.seconds)
+    if step.type == CONTINUE:
+        problems += _without_effect(step)
     if step.end or _is_given_more(step):
         problems += _ignored(step, "error" if manner.is_strict else "warning")
     return problems
@@ -149,6 +152,14 @@ def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
     if step.end and step.edges:
         message = "End has no effect beside Next"
         yield Problem(message, key="End", severity=severity, hint="keep one of the two", place=("End",))
+
+
+def _without_effect(step: Step) -> Iterator[Problem]:
+    for key, given in (("Each", step.each), ("Next", step.edges), ("Store", step.store)):
+        if given:
+            message = f"{key} has no effect on a step of type {CONTINUE}"
+            hint = f"remove {key}: the execution ends with this step, and a new one begins at the first"
+            yield Problem(message, key=key, hint=hint, place=(key,))
 
 
 def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:

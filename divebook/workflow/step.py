@@ -24,7 +24,7 @@ from divebook.workflow.table import Key
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
-WORKFLOW = "workflow"
+WORKFLOW, CONTINUE = "workflow", "continue_as_new"
 USED: dict[str, dict[str, str]] = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output", "thread": "Thread"},
     "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor"},
@@ -32,6 +32,7 @@ USED: dict[str, dict[str, str]] = {
     "wait": {"seconds": "Seconds", "signal": "Signal"},
     "interrupt": {"ask": "Ask"},
     WORKFLOW: {"workflow": "Workflow", "inputs": "Inputs"},
+    CONTINUE: {"inputs": "Inputs"},
     "function": {"script": "Script"},
     STAGE: {"script": "Script", "parameters": "Parameters"},
 }
@@ -333,7 +334,7 @@ def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
 def _decided(step: Step, after: str | None) -> Step:
     if not step.is_open:
         return step
-    return step.like(edges=() if step.end or after is None else (Edge(after),))
+    return step.like(edges=() if step.end or step.type == CONTINUE or after is None else (Edge(after),))
 
 
 def require_step(value: Any) -> Step:

@@ -45,6 +45,21 @@ def test_variables_are_printed_where_no_outputs_are_declared(divebook, folder):
     assert "variables\n  found: [1, 2]\n" in divebook("run", path).stdout
 
 
+def test_a_run_that_goes_on_as_a_new_one_is_waited_for_until_the_last_has_ended(divebook, folder):
+    again = "{Name: again, Type: continue_as_new, Inputs: {until: '$(inputs.until)'}}"
+    count = (
+        "{Name: count, Script: 'state.get(\"n\", 0) + 1', Store: n, Next: [{Step: again, Condition: '$(state.n < 3)'}]}"
+    )
+    inputs = "[{Name: until, Type: int}]"
+    path = write(folder / "a.yaml", f"Workflows: [{{Name: a, Inputs: {inputs}, Steps: [{count}, {again}]}}]")
+    result = divebook("run", path, "-v", "until=3", "--quiet")
+    last, *before = open_store().records()
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"completed  a  {last.execution_id}")
+    assert "n: 3" in result.stdout
+    assert [record.status for record in before] == ["continued_as_new"] * 2
+
+
 def test_a_failed_run_says_why_and_how_to_go_on(divebook, folder):
     path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Script: 1 / 0}]}]")
     result = divebook("run", path)
