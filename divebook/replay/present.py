@@ -22,6 +22,8 @@ class StepVisit:
     """The values of variables as the step reads them."""
     read: dict[int, None]
     """All values that it has read, or may have."""
+    items: dict[int, None]
+    """Those that its items were computed from."""
     calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
     """By item."""
     item: int | None = None

@@ -59,6 +59,20 @@ def reads_of(step: Step) -> ReadKeys:
     return found
 
 
+def reads_of_items(step: Step) -> ReadKeys:
+    """Return what the items of a step come from, which are computed before it begins.
+
+    >>> from divebook import Each
+    >>> reads_of_items(Step("add", script="state.a + state.n", each=Each("$(inputs.rows)", as_="n")))
+    ReadKeys(state=frozenset(), inputs=frozenset({'rows'}))
+    """
+    found = NOTHING
+    for code in code_texts(step):
+        if code.is_before:
+            found = found.plus(_of_code(code.check, code.text))
+    return found
+
+
 def reads_of_condition(text: str) -> ReadKeys:
     """Return what the condition of an edge reads."""
     return _of_code(check_condition, text)

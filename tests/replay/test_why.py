@@ -67,6 +67,15 @@ async def doubled(x: int) -> int:
     return 2 * x
 
 
+def test_an_item_does_not_come_from_another():
+    each = Each("$(inputs.rows)", as_="item")
+    run = run_of([Step("do", script="state.item + 1", each=each, store="done")], {"rows": [1, 2, 3]})
+    items = [origin for origin in run.why("done").origins if origin.name == "item"]
+    assert [origin.item for origin in items] == [0, 1, 2]
+    for event in (origin.sequence for origin in items):
+        assert named(run.why("item", event)) == {"item", "inputs.rows"}
+
+
 def test_a_variable_that_was_deleted_and_set_again_comes_from_where_it_was_set_last():
     steps = [
         Step("a", script="inputs.n", store="x"),
