@@ -55,7 +55,7 @@ class Change:
     model: str | None = None
     """The model of all agents, in place of theirs."""
     definition: Mapping[str, Any] | None = None
-    """The workflow as plain data (`Workflow.to_dict`)."""
+    """The workflow as plain data (`Workflow.to_dict`); a `Workflow` itself is taken too."""
 
     def __post_init__(self) -> None:
         for name, keys in _BY_KEY.items():
@@ -67,9 +67,11 @@ class Change:
         if model is not None and (not isinstance(model, str) or not model):
             raise SetupError(f"model must be the name of a model (provider:model), not {model!r}")
         definition: Any = self.definition
-        if definition is not None and not isinstance(definition, Mapping):
+        if isinstance(definition, Workflow):
+            object.__setattr__(self, "definition", definition.to_dict())
+        elif definition is not None and not isinstance(definition, Mapping):
             kind = type(definition).__name__
-            raise SetupError(f"definition must be a workflow as plain data, not {kind}; write workflow.to_dict()")
+            raise SetupError(f"definition must be a workflow or its plain data, not {kind}; write workflow.to_dict()")
 
     @classmethod
     def of(cls, given: Change | Mapping[str, Any] | None) -> Change:

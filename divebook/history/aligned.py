@@ -116,7 +116,7 @@ class Side(NamedTuple):
             start.workflow_name,
             start.fingerprint or "",
             start.parent or "",
-            end.status if end else catalog.RUNNING,
+            end.status if end else root.status,
             began.recorded_at,
             read[-1].recorded_at,
             root,

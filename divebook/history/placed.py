@@ -135,6 +135,8 @@ class _Placing:
         self.root.inside += self._variables.values()
         for visit in self._begun.values():
             visit.inside.sort(key=lambda inner: inner.began)
+        waits = any(_is_open_question(inner) for around in (self.root, *self._begun.values()) for inner in around.inside)
+        self.root.status = catalog.WAITING if waits else catalog.RUNNING
         order = {"input": 0, "variable": 2, "output": 3, "end": 4}
         self.root.inside.sort(key=lambda inner: (order.get(inner.kind, 1), inner.began))
 
@@ -219,9 +221,20 @@ class _Placing:
             if change.type == "delete":
                 self._variables.pop(change.key, None)
             else:
-                made = Placed("variable", change.key, ("variable", change.key), None, change.value)
-                made.began = made.ended = event.sequence
-                self._variables[change.key] = made
+                self._variables[change.key] = _variable(event, change.key, change.value)
+
+    def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
+        """Take what is otherwise from here on, and drop the questions that are still open: the fork asks its own."""
+        change = data.change or {}
+        for name, value in change.get("variables", {}).items():
+            self._variables[name] = _variable(event, name, value)
+        for given in self.root.inside:
+            if given.kind == "input" and given.name in change.get("inputs", {}):
+                given.answered, given.began, given.ended = change["inputs"][given.name], event.sequence, event.sequence
+        for around in (self.root, *self._begun.values()):
+            kept = [inner for inner in around.inside if not _is_open_question(inner)]
+            self._counts[id(around), "question", ""] -= len(around.inside) - len(kept)
+            around.inside = kept
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
         """Note how it ended; of several ends the last one counts."""
@@ -242,10 +255,21 @@ class _Placing:
         catalog.InterruptResolved: _settled,
         catalog.InterruptExpired: _settled,
         catalog.StateMutated: _mutated,
+        catalog.ExecutionForked: _forked,
         catalog.ExecutionCompleted: _ended,
         catalog.ExecutionFailed: _ended,
         catalog.ExecutionCancelled: _ended,
     }
+
+
+def _is_open_question(inner: Placed) -> bool:
+    return inner.kind == "question" and inner.status == catalog.WAITING
+
+
+def _variable(event: Event, name: str, value: Any) -> Placed:
+    made = Placed("variable", name, ("variable", name), None, value)
+    made.began = made.ended = event.sequence
+    return made
 
 
 def _step(span: Span) -> Placed:

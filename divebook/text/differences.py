@@ -16,7 +16,8 @@ MOST_WORDS = 1_500
 """Words of a text up to which it is searched for what stayed; of a longer one only its two ends are."""
 _WITHOUT_REFERENCES = 2
 """The version of `marshal` in which equal data are written alike."""
-_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+_WORDS = re.compile(r"\d+(?:[.,]\d+)+(?!\w)|\w+|\s+|[^\w\s]")
+"""A number is one word, with its points and commas."""
 
 
 class Piece(NamedTuple):
@@ -84,6 +85,8 @@ def marked(before: str, after: str) -> str:
 
     >>> marked("a red rose", "a white rose")
     'a [-red-]{+white+} rose'
+    >>> marked("pay 25,210.80", "pay 330.12")
+    'pay [-25,210.80-]{+330.12+}'
     """
     signs = {SAME: "{}", REMOVED: "[-{}-]", ADDED: "{{+{}+}}"}
     return "".join(signs[piece.sign].format(piece.text) for piece in pieces(before, after))

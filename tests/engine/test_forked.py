@@ -241,6 +241,7 @@ def test_a_changed_definition_is_read():
     workflow = Workflow("w", [Step("run", script="1")])
     other = Workflow("w", [Step("run", script="2")])
     assert Change(definition=other.to_dict()).workflow(workflow) == other
+    assert Change.of({"definition": other}) == Change(definition=other.to_dict())  # which an event can hold
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,21 @@ def test_questions_and_their_answers_and_what_follows_them_are_compared():
     assert environment.compare(runs[0], runs[0]).is_same
 
 
+def test_a_fork_differs_by_its_change_and_what_follows_and_a_question_open_in_both_is_one():
+    steps = [Step("add", script="inputs.n + 1", store="x"), Step("q", ask="Is it ${state.x}?")]
+    environment = Environment(store="memory:")
+    source = environment.start(Workflow("w", steps, inputs=["n"]), {"n": 1}).wait()
+    unchanged, with_x, with_n = (
+        environment.fork(source.id, at, change).wait()
+        for at, change in ((None, None), (None, {"variables": {"x": 5}}), (1, {"inputs": {"n": 4}}))
+    )
+    assert environment.compare(source, unchanged).is_same
+    found = environment.compare(source, with_x)
+    assert (found.first.text, found.pairs[0].b.status) == ("variable x: [-2-]{+5+}", "waiting")
+    assert [row.place for row in found.pairs[0].differences] == ["q / question", "variable x"]
+    assert environment.compare(source, with_n).first.text == "input n: [-1-]{+4+}"
+
+
 def test_an_end_that_differs_is_met_where_the_call_failed():
     tries = count()
 
