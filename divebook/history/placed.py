@@ -135,7 +135,7 @@ class _Placing:
         self.root.inside += self._variables.values()
         for visit in self._begun.values():
             visit.inside.sort(key=lambda inner: inner.began)
-        waits = any(_is_open_question(inner) for around in (self.root, *self._begun.values()) for inner in around.inside)
+        waits = any(asked.status == catalog.WAITING for asked in self._questions.values())
         self.root.status = catalog.WAITING if waits else catalog.RUNNING
         order = {"input": 0, "variable": 2, "output": 3, "end": 4}
         self.root.inside.sort(key=lambda inner: (order.get(inner.kind, 1), inner.began))
@@ -235,6 +235,7 @@ class _Placing:
             kept = [inner for inner in around.inside if not _is_open_question(inner)]
             self._counts[id(around), "question", ""] -= len(around.inside) - len(kept)
             around.inside = kept
+        self._questions = {name: asked for name, asked in self._questions.items() if not _is_open_question(asked)}
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
         """Note how it ended; of several ends the last one counts."""
