@@ -20,15 +20,7 @@ from divebook.events import Event, catalog
 from divebook.replay.choices import Choices
 from divebook.replay.origin import INPUT, Kind, StepCall, ValueOrigin
 from divebook.replay.present import Choosing, OnPath, StepVisit
-from divebook.scripting.reads import (
-    EVERYTHING,
-    ReadKeys,
-    found_in,
-    reads_of,
-    reads_of_condition,
-    reads_of_items,
-    reads_of_script,
-)
+from divebook.scripting.reads import EVERYTHING, ReadKeys, found_in, reads_of, reads_of_condition, reads_of_script
 from divebook.workflow.definition import Step, Workflow
 
 _NO_VERSIONS: Map[str, int] = Map()
@@ -137,7 +129,7 @@ class Origins:
         self.workflow = Workflow.from_dict({**definition, "source": ""})
         self.choices = Choices(self.workflow)
         self._reads = {step.name: reads_of(step) for step in self.workflow.steps}
-        self._items = {step.name: reads_of_items(step) for step in self.workflow.steps}
+        self._items = {step.name: reads_of(step, only_items=True) for step in self.workflow.steps}
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
         """Take over what a fork has otherwise than its source, also for the steps that are open."""
@@ -252,9 +244,9 @@ class Origins:
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
         """Note a value that a step sets: by a script while that runs, else as its result."""
         by_script = visit.under_way > 0
-        read = self._versions(visit.reads, visit.view) if by_script else visit.read
-        if visit.is_item_new:  # not what the items before it were called (`test_an_item_does_not_come_from_another`)
-            read = visit.items
+        # an item does not come from what those before it were called (`test_an_item_does_not_come_from_another`)
+        read = visit.items if visit.is_item_new else visit.read
+        read = self._versions(visit.reads, visit.view) if by_script else read
         kind: Kind = "set" if mutation.type == "set" else "deleted"
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
         origin = self._add(kind, mutation.key, event.sequence, reads=tuple(read), **facts)

@@ -6,12 +6,12 @@ A log does not say what a step has read. The sandbox is given the values of thes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from divebook.errors import DivebookError
 from divebook.scripting.checks import check_condition, check_script
-from divebook.scripting.code_texts import Check, code_texts
+from divebook.scripting.code_texts import Check, CodeText, code_texts
 from divebook.scripting.names import Keys
 from divebook.scripting.program import Program
 from divebook.workflow.functions import FUNCTION
@@ -41,35 +41,31 @@ def _both(one: Keys, other: Keys) -> Keys:
     return None if one is None or other is None else one | other
 
 
-def reads_of(step: Step) -> ReadKeys:
+def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
     """Return what a step reads while it runs, its items included; not what the conditions after it read.
 
     >>> reads_of(Step("add", script="state.a + inputs.n"))
     ReadKeys(state=frozenset({'a'}), inputs=frozenset({'n'}))
+
+    Parameters
+    ----------
+    only_items
+        Only what its items come from, which are computed before it begins.
     """
+    if only_items:
+        return _together(code for code in code_texts(step) if code.is_before)
     if step.type == FUNCTION:
         return ReadKeys(frozenset(), None)
     if step.type not in KNOWN_TYPES or any(entry.dynamic_from is not None for entry in step.content):
         return EVERYTHING
     item = step.each.as_ if step.each is not None else None
+    return _together((code for code in code_texts(step) if not code.is_after), item)
+
+
+def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
     found = NOTHING
-    for code in code_texts(step):
-        if not code.is_after:
-            found = found.plus(_of_code(code.check, code.text, item))
-    return found
-
-
-def reads_of_items(step: Step) -> ReadKeys:
-    """Return what the items of a step come from, which are computed before it begins.
-
-    >>> from divebook import Each
-    >>> reads_of_items(Step("add", script="state.a + state.n", each=Each("$(inputs.rows)", as_="n")))
-    ReadKeys(state=frozenset(), inputs=frozenset({'rows'}))
-    """
-    found = NOTHING
-    for code in code_texts(step):
-        if code.is_before:
-            found = found.plus(_of_code(code.check, code.text))
+    for code in codes:
+        found = found.plus(_of_code(code.check, code.text, item))
     return found
 
 

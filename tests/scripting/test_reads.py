@@ -32,6 +32,11 @@ def test_what_a_step_reads(step, state, inputs):
     assert reads_of(step) == ReadKeys(*(keys if keys is None else frozenset(keys) for keys in (state, inputs)))
 
 
+def test_what_the_items_of_a_step_come_from_is_read_before_there_is_one():
+    step = Step("s", action="f", parameters={"x": "$(row)", "y": "$(state.a)"}, each=Each("$(state.rows)", as_="row"))
+    assert reads_of(step, only_items=True) == ReadKeys(frozenset({"rows"}))
+
+
 def test_conditions_of_edges_are_read_after_the_step():
     step = Step("s", script="1", next=[("t", "$(state.a)")])
     assert reads_of(step) == NOTHING
