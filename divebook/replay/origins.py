@@ -124,6 +124,8 @@ class Origins:
             self._define(data.definition)
         for name in data.inputs:
             self._inputs[name] = self._add("input", f"{INPUT}{name}", event.sequence).number
+        for name in data.state or ():
+            self._put(name, event.sequence, self._add("set", name, event.sequence).number)
 
     def _define(self, definition: Mapping[str, Any]) -> None:
         self.workflow = Workflow.from_dict({**definition, "source": ""})

@@ -91,7 +91,8 @@ class Traced:
                 value: Any = result.get("value", result.get("text"))
                 return value if origin.column is None else value[origin.column]
             case catalog.ExecutionStarted():
-                return data.inputs.get(origin.name.partition(".")[2])
+                given = data.inputs if origin.kind == "input" else data.state or {}
+                return given.get(origin.name.removeprefix(INPUT))
             case catalog.ExecutionForked():
                 change = data.change or {}
                 part = change.get("inputs" if origin.kind == "input" else "variables", {})

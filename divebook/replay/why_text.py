@@ -67,6 +67,9 @@ class Teller:
 
     def _place(self, origin: ValueOrigin) -> str:
         if not origin.step:
+            opening = self.why.event(origin.sequence).data
+            if isinstance(opening, catalog.ExecutionStarted):
+                return f"carried over from execution {opening.parent}"
             return "changed by a fork"
         item = "" if origin.item is None else f"[{origin.item}]"
         visit = f", visit {origin.visit}" if origin.visit > 1 else ""

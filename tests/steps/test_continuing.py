@@ -104,3 +104,8 @@ def test_it_is_verified_forked_and_opened_by_another_process(world):
     fork = world.fork(runs[1].id, 3).wait(20)
     assert fork.variables == {"seen": 2}
     assert Environment(store=world.store).execution(runs[1].id).variables == {"seen": 2}
+
+
+def test_why_says_what_was_carried_over(world):
+    first, second, *_ = whole(world, world.start(counting()).wait(20))
+    assert f"seen = 1: carried over from execution {first.id} at event 1" in str(world.why(second.id, "seen"))
