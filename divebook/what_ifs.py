@@ -7,17 +7,22 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from divebook.bounds import Bounds
+from divebook.engine.ahead import steps_ahead
 from divebook.engine.change import Change
+from divebook.engine.forked import require_reach
+from divebook.errors import SetupError, UnfaithfulError, did_you_mean
+from divebook.events import catalog
 from divebook.execution.beyond import FindBeyond
-from divebook.execution.clock import Ids
 from divebook.execution.control import Control
+from divebook.execution.definitions import require_definition
+from divebook.execution.forks import fitting_answers, prefix_of
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
-from divebook.replay.recorded_answers import RECORDED, ReadsOnly
-from divebook.replay.rehearsal import World, begun
+from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
+from divebook.replay.rehearsal import World
 from divebook.replay.verify import Verification, verified
-from divebook.replay.what_if import Plan, WhatIf, planned, proposed, require_faithful, result_of
-from divebook.starting import as_bounds
+from divebook.replay.what_if import Plan, Proposal, WhatIf, bounds_beside, planned, result_of
+from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
 from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
 
@@ -108,24 +113,35 @@ class WhatIfs(Executions):
         SetupError
             There is nothing of what is to be changed.
         """
-        source, limits = self.execution(execution_id), options.get("bounds")
-        wanted = proposed(
-            source,
-            change,
-            at,
-            self.code_of(source.workflow),
-            tools=options.get("tools", RECORDED),
-            bounds=None if limits is None else as_bounds(limits),
-        )
+        wanted = self._proposed(execution_id, change, at, options)
         if plan:
             return planned(self._world, wanted)
-        require_faithful(self._world, wanted)
-        ids = Ids(self._clock, self._chance)
+        checked = self.verify(wanted.source)
+        if checked.divergence is not None:
+            raise UnfaithfulError(wanted.source, str(checked.divergence))
         count = 1 if repeat is None else repeat
-        names = [begun(self.store, wanted.events, wanted.forked, ids, self._clock.now()) for _ in range(count)]
-        started = [self.resume(name) for name in names]
-        found = [result_of(execution.wait(), wanted) for execution in started]
+        started = [self._control.fork(wanted.source, wanted.forked.at, wanted.forked) for _ in range(count)]
+        found = [result_of(self._handle(driver).wait(), wanted, checked.unchecked) for driver in started]
         return found[0] if repeat is None else found
+
+    def _proposed(self, execution_id: str, change: GivenChange, at: int | None, options: WhatIfOptions) -> Proposal:
+        """Return what is asked of an execution, checked against its log."""
+        tools, own = options.get("tools", RECORDED), options.get("bounds")
+        if tools not in TOOLS:
+            advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
+            raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
+        source, told = self.execution(execution_id), Change.of(change)
+        prefix = prefix_of(self.store, source.id, at, told, reaching_back=True)
+        told = fitting_answers(told, prefix.state, self._clock.now())
+        require_reach(told, prefix.state)
+        workflow = told.workflow(prefix.workflow)
+        require_definition(workflow)
+        self._check(workflow, steps_ahead(workflow, prefix.state), ())
+        limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
+        opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), limits, origin=catalog.WHAT_IF)
+        forked = forked_of(opening, prefix.state, prefix.opened, told, limits)
+        forked = replace(forked, seed=prefix.state.seed, tools=tools)
+        return Proposal(source.id, source.history(), source.state, workflow, told, forked)
 
     def verify(self, execution_id: str, definition: Workflow | None = None) -> Verification:
         """Drive a definition against the log of an execution, and compare all that it does; not one call is made.

@@ -13,15 +13,14 @@ from typing import NamedTuple
 
 from divebook.engine.change import Change
 from divebook.engine.evolve import fold
-from divebook.engine.forked import snapped
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
 from divebook.engine.state import ExecutionState
-from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.events.record import Record
 from divebook.execution.definitions import opening_in, workflow_in
+from divebook.execution.fork_points import point_of
 from divebook.questions.answer import checked_answer
 from divebook.questions.kinds import PENDING
 from divebook.store.base import EventStore
@@ -108,13 +107,13 @@ class Prefix(NamedTuple):
     """The number of the newest opening in it."""
 
 
-def prefix_of(store: EventStore, source: str, at: int | None, change: Change) -> Prefix:
+def prefix_of(store: EventStore, source: str, at: int | None, change: Change, *, reaching_back: bool = False) -> Prefix:
     """Return what a fork of an execution shares with it; of a damaged log, the events before the damage can be shared.
 
     Parameters
     ----------
     at
-        The event after which it is forked; None: before what changes, else at its end.
+        The event after which it is forked; None: as `divebook.execution.fork_points.point_of` says.
 
     Raises
     ------
@@ -126,27 +125,12 @@ def prefix_of(store: EventStore, source: str, at: int | None, change: Change) ->
     events, damage = store.read_sound(source)
     if damage is not None and (not events or (at is not None and at > len(events))):
         raise damage
-    at = _point_in(events, at, change)
+    at = point_of(events, at, change, reaching_back=reaching_back)
     shared = events[:at]
     opening = opening_in(source, shared)
     kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)
     opened = max(event.sequence for event in shared if isinstance(event.data, kinds))
     return Prefix(source, at, fold(source, shared), workflow_in(source, opening, shared), opened)
-
-
-def _point_in(events: Sequence[Event], at: int | None, change: Change) -> int:
-    if at is not None:
-        number: object = at  # whatever a caller has
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(events):
-            raise SetupError(f"an execution is forked after one of its events, 1 to {len(events)}, not {number!r}")
-        return snapped(events, number)
-    ends = [
-        event.sequence - 1
-        for event in events
-        if (isinstance(event.data, _ENDS) and event.data.operation_id in change.results)
-        or (isinstance(event.data, catalog.InterruptResolved) and event.data.interrupt_id in change.answers)
-    ]
-    return snapped(events, min(ends, default=len(events)))
 
 
 def fitting_answers(change: Change, state: ExecutionState, now: int) -> Change:

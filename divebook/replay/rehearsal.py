@@ -7,15 +7,13 @@ the functions still do what the log says, and what a change would make anew (`te
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from divebook.engine.forked import opened_as
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.beyond import Beyond, FindBeyond
-from divebook.execution.clock import Clock, Ids
+from divebook.execution.clock import Clock
 from divebook.execution.control import Control
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.wanted import Wanted
@@ -70,10 +68,10 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
     with MemoryStore() as store:
         control = world.control_over(store, find)
         try:
-            name = begun(store, events, forked, Ids(control.clock, control.chance), control.clock.now())
-            driver = control.resume(name)
+            store.append(forked.source, events[: forked.at], 0)
+            driver = control.fork(forked.source, forked.at, forked)
             driver.driving().result()
-            return Rehearsal(store.read(name), driver.refresh().state, answers[-1])
+            return Rehearsal(store.read(driver.id), driver.refresh().state, answers[-1])
         finally:
             control.close()
 
@@ -95,15 +93,3 @@ async def answers_for(
 def forked_by(events: Sequence[Event]) -> Event:
     """Return the event with which an execution went apart from its source; of a fork of forks the last one."""
     return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
-
-
-def begun(store: EventStore, events: Sequence[Event], forked: catalog.ExecutionForked, ids: Ids, now: int) -> str:
-    """Write the beginning of a fork, with all that it shares with its source; return its id."""
-    name, at = ids.execution(), forked.at
-    opening = events[0].data
-    assert isinstance(opening, catalog.ExecutionStarted)  # noqa: S101 - every log begins so
-    shared = [replace(event, id=ids.event(now), execution_id=name) for event in events[:at]]
-    shared[0] = replace(shared[0], data=replace(opened_as(opening, [forked]), key=None))
-    begun = Event(ids.event(now), name, at + 1, now, forked)
-    store.append(name, [*shared, begun], 0)
-    return name

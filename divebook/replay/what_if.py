@@ -1,7 +1,7 @@
 """What if: an execution gone through once more with one change, answered from its log.
 
-First it is gone through unchanged, in memory and without a call: where that differs from its log, a difference after
-the change would say nothing. Then comes exactly one change (`tests/replay/test_what_if.py`).
+First it is driven unchanged against its log, without a call (`divebook.replay.verify`): where that differs, a
+difference after the change would say nothing. Then comes exactly one change (`tests/replay/test_what_if.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
 from divebook.engine.change import Change
-from divebook.engine.evolve import fold
-from divebook.engine.forked import require_reach, snapped
 from divebook.engine.operations import (
     ENCLOSING,
     RANDOM_GENERATION,
@@ -29,16 +27,15 @@ from divebook.engine.operations import (
     operation_name,
 )
 from divebook.engine.state import ExecutionState
-from divebook.errors import SetupError, UnfaithfulError, did_you_mean
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.execution import Execution
 from divebook.execution.wanted import Wanted
-from divebook.replay.differences import Difference, differences
-from divebook.replay.fork_points import point_of
+from divebook.history.aligned import Divergence
+from divebook.history.comparison import Comparison
 from divebook.replay.pool import REQUESTS, RecordedEnds
-from divebook.replay.recorded_answers import TOOLS
 from divebook.replay.rehearsal import Rehearsal, World, forked_by, rehearsed
+from divebook.text.shown import price
 from divebook.workflow.definition import Workflow
 
 FULL, PARTLY = "full", "partly"
@@ -94,7 +91,7 @@ def _way(data: Any, told: Mapping[str, Any] | None) -> str:
     return "live" if kind and kind not in ENCLOSING else "other"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WhatIf:
     """What an execution came to with one change.
 
@@ -114,8 +111,10 @@ class WhatIf:
     """The last event that it shares with that."""
     change: Change
     tally: Tally
-    differences: tuple[Difference, ...]
-    """What came out otherwise than in its source, in the order of the source's log."""
+    comparison: Comparison
+    """It beside its source, place by place."""
+    unchecked: Sequence[str] = ()
+    """What of its source could not be held against its log before, and why."""
 
     @property
     def served(self) -> int:
@@ -148,9 +147,9 @@ class WhatIf:
         return FULL if self.execution.state.is_over and not self.blocked else PARTLY
 
     @property
-    def diff(self) -> Difference | None:
+    def diff(self) -> Divergence | None:
         """The first thing that came out otherwise; None if nothing did."""
-        return self.differences[0] if self.differences else None
+        return self.comparison.first
 
     @property
     def outputs(self) -> Mapping[str, Any]:
@@ -171,7 +170,7 @@ class Planned(NamedTuple):
     step: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """What a changed execution would take from the log, and what it would do anew: known without a single call."""
 
@@ -190,8 +189,11 @@ class Plan:
     def __str__(self) -> str:
         told = f"{self.reused} operations reused, {len(self.live)} live"
         if self.cost is not None and self.live:
-            told += f", about ${self.cost:.2f}"
+            told += f", about {price(self.cost)}"
         return told + (f", then unknown: {', '.join(self.unknown)}" if self.unknown else "")
+
+    def __repr__(self) -> str:
+        return f"<plan of a what-if of {self.source} from event {self.at} on: {self}>"
 
 
 class Proposal(NamedTuple):
@@ -207,52 +209,7 @@ class Proposal(NamedTuple):
     """How the what-if begins."""
 
 
-def proposed(
-    source: Execution,
-    change: Change | Mapping[str, Any] | None,
-    at: int | None,
-    code: Mapping[str, str],
-    *,
-    tools: str,
-    bounds: Bounds | None = None,
-) -> Proposal:
-    """Return what is asked of an execution, checked against its log.
-
-    Raises
-    ------
-    SetupError
-        There is nothing of what is to be changed, or no such way with tools.
-    """
-    if tools not in TOOLS:
-        advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
-        raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
-    events, wanted = source.history(), Change.of(change)
-    if at is not None and not 1 <= at <= len(events):
-        raise SetupError(f"execution {source.id} has {len(events)} events; at is 1 to {len(events)}, not {at!r}")
-    where = point_of(events, wanted) if at is None else snapped(events, at)
-    before = fold(source.id, events[:where])
-    require_reach(wanted, before)
-    workflow = wanted.workflow(source.workflow)
-    is_other = workflow is not source.workflow
-    forked = catalog.ExecutionForked(
-        source.id,
-        where,
-        workflow.name,
-        change=wanted.to_data() or None,
-        origin=catalog.WHAT_IF,
-        definition=workflow.stored if is_other else None,
-        text=workflow.source if is_other else None,
-        fingerprint=workflow.fingerprint if is_other else None,
-        bounds=None if bounds is None else _beside(bounds, before).to_dict(),
-        seed=before.seed,
-        code=code or None,
-        model=wanted.model,
-        tools=tools,
-    )
-    return Proposal(source.id, events, source.state, workflow, wanted, forked)
-
-
-def _beside(own: Bounds, before: ExecutionState) -> Bounds:
+def bounds_beside(own: Bounds, before: ExecutionState) -> Bounds:
     """Return the bounds of a what-if beside what its source had spent: that is not its own."""
     spent = before.usage
     return replace(
@@ -261,17 +218,6 @@ def _beside(own: Bounds, before: ExecutionState) -> Bounds:
         max_tokens=None if own.max_tokens is None else own.max_tokens + spent.input_tokens + spent.output_tokens,
         max_cost=None if own.max_cost is None else own.max_cost + Decimal(spent.cost) / NANODOLLARS,
     )
-
-
-def require_faithful(world: World, asked: Proposal) -> None:
-    """Raise `UnfaithfulError` unless the source comes to the same once more, without a change and without a call."""
-    unchanged = replace(
-        asked.forked, at=1, change=None, definition=None, text=None, fingerprint=None, bounds=None, model=None
-    )
-    again = rehearsed(world, asked.events, unchanged)
-    found = next(differences(asked.events, again.events, (asked.state, again.state)), None)
-    if found is not None:
-        raise UnfaithfulError(asked.source, str(found))
 
 
 def planned(world: World, asked: Proposal) -> Plan:
@@ -314,9 +260,8 @@ def _price(asked: Proposal, came: Rehearsal) -> float | None:
     return sum(sum(spent[agent]) / len(spent[agent]) for agent in wanted) / NANODOLLARS
 
 
-def result_of(execution: Execution, asked: Proposal) -> WhatIf:
+def result_of(execution: Execution, asked: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
     """Return what a what-if came to that has ended, or rests."""
     own = execution.history()
-    forked = forked_by(own)
-    found = tuple(differences(asked.events, own, (asked.state, execution.state)))
-    return WhatIf(execution, asked.source, asked.forked.at, asked.change, tally(asked.events, own, forked), found)
+    told, compared = tally(asked.events, own, forked_by(own)), Comparison([asked.events, own])
+    return WhatIf(execution, asked.source, asked.forked.at, asked.change, told, compared, unchecked)
