@@ -108,12 +108,12 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
     ``label`` says it in words, such as ``Cell [5], line 4``; ``line`` is its number, ``first`` that of the first of
     ``lines``.
     """
-    if isinstance(error, DivebookError) and error.raised_at is not None:
-        return error.raised_at
+    link: BaseException | None = error
+    while isinstance(link, DivebookError):  # one that comes from the log knows it, and its frames are ours
+        if link.raised_at is not None:
+            return link.raised_at
+        link = link.__cause__
     frames = frames_of(error)
-    if not frames:
-        cause = error.__cause__ if isinstance(error, DivebookError) else None
-        return None if cause is None else place_of(cause)
     frame = next((frame for frame in reversed(frames) if _is_own(frame.file)), None)
     return None if frame is None else _place(frame)
 

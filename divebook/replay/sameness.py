@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from divebook.engine.operations import operation_kind
+from divebook.engine.operations import SCRIPT_EXECUTION, operation_kind
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
@@ -32,9 +33,47 @@ _REPLACEABLE = frozenset({"model", "settings"})
 """Of what a request is made with: may be put right while a turn waits, and makes no other agent."""
 
 
-def is_same(recorded: Payload, data: Payload) -> bool:
-    """Whether two payloads are equal, byte for byte with sorted keys, but for what is `FREE`."""
-    return type(recorded) is type(data) and canonical_hash(_compared(recorded)) == canonical_hash(_compared(data))
+def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
+    """Whether two payloads are equal, byte for byte with sorted keys, but for what is `FREE`.
+
+    Parameters
+    ----------
+    failure
+        What a script raised, in a log that tells of failures in older words: see `has_older_words`.
+    """
+    if type(recorded) is not type(data):
+        return False
+    before, now = _compared(recorded), _compared(data)
+    if failure:
+        before, now = _in_own_words(before, failure), _in_own_words(now, failure)
+    return canonical_hash(before) == canonical_hash(now)
+
+
+def has_older_words(recorded: Payload, data: Payload) -> bool:
+    """Whether a script failed as its log says, which an older version wrote: it did not name the script's own error.
+
+    What such a version put before a failure, and called its class, was ours and nothing that a definition determines.
+    """
+    if not isinstance(recorded, catalog.OperationFailed) or not isinstance(data, catalog.OperationFailed):
+        return False
+    if data.operation_type != SCRIPT_EXECUTION or not recorded.error:
+        return False
+    former = list(data.error_names or ())[1:]
+    return list(recorded.error_names or ()) == former and is_same(recorded, replace(data, error_names=former))
+
+
+def _in_own_words(value: Any, failure: str) -> Any:
+    """Return a value with texts that end in a failure cut to it, and without the class beside such a text."""
+    match value:
+        case str():
+            return failure if value.endswith(failure) else value
+        case list():
+            return [_in_own_words(part, failure) for part in value]
+        case {"type": _, "message": str(message)} if message.endswith(failure):
+            return _in_own_words({name: part for name, part in value.items() if name != "type"}, failure)
+        case dict():
+            return {name: _in_own_words(part, failure) for name, part in value.items()}
+    return value
 
 
 def _compared(data: Payload) -> Any:

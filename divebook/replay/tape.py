@@ -21,7 +21,7 @@ from divebook.execution.strands import Suspended
 from divebook.execution.tracing import present_place
 from divebook.questions.kinds import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.positions import Positions
-from divebook.replay.sameness import is_same
+from divebook.replay.sameness import has_older_words, is_same
 
 OUTSIDE = (
     catalog.ExecutionStarted,
@@ -129,6 +129,8 @@ class Tape:
         self._differing: set[str] = set()
         self._wanted: dict[str, Noted] = {}
         """By path: the first thing that its code did and the log does not have."""
+        self._failures: dict[str, str] = {}
+        """By path: what a script raised that the log tells of in older words; they run on through what follows."""
         self._items: dict[tuple[str, int], tuple[Event, Payload | None]] = {}
         """Items that were begun and have not ended, with the change of their variable that followed."""
         for event in events:
@@ -258,7 +260,9 @@ class Tape:
         if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
             sequence = min(sequence, following)
         recorded = self.event(sequence)
-        if recorded.step != step or not is_same(recorded.data, data):
+        if has_older_words(recorded.data, data):
+            self._failures[path] = recorded.data.to_data()["error"]
+        elif recorded.step != step or not is_same(recorded.data, data, self._failures.get(path, "")):
             raise self.differ(sequence, path, step, data)
         self.take(sequence)
 
@@ -274,7 +278,7 @@ class Tape:
                 continue
             if type(found) is type(data):
                 same_type = same_type or number
-                if not isinstance(data, _SHARED) or is_same(found, data):
+                if not isinstance(data, _SHARED) or is_same(found, data, self._failures.get(path, "")):
                     return number
             elif isinstance(data, _SHARED) and not isinstance(found, _SHARED):
                 break

@@ -1,8 +1,6 @@
 """Whether a definition still does what its log says: driven again without a call, the first difference in its place."""
 
 import random
-import socket
-import subprocess
 
 import pytest
 
@@ -84,23 +82,6 @@ def surveyed(text=SURVEY):
     execution.answer(execution.interrupts[0].id, "four").wait(20)
     assert execution.status == "completed", execution.error
     return made, execution
-
-
-@pytest.fixture
-def blocked(monkeypatch):
-    """Let nothing reach the outside: sockets, programs, functions of actions and models."""
-
-    def reached(*_, **__):
-        raise AssertionError("the outside was reached")
-
-    def block():
-        monkeypatch.setattr(socket.socket, "connect", reached)
-        monkeypatch.setattr(subprocess.Popen, "__init__", reached)
-        monkeypatch.setattr("divebook.steps.call.invoke", reached)
-        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.reply", reached)
-        monkeypatch.setattr("divebook.agents.scripted.ScriptedModel.answer", reached)
-
-    return block
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))

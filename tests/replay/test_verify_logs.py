@@ -216,14 +216,6 @@ def test_logs_of_other_systems_hold_no_definition_and_never_count_as_equal(name)
         assert (found.outcome, found.unchecked) == ("not checked", ("no definition is recorded in its log",))
 
 
-@pytest.mark.parametrize("name", ["form_0_completed", "form_1_completed", "form_0_waiting", "form_1_waiting"])
-def test_a_log_of_an_older_version_differs_where_errors_had_other_words(name):
-    with Environment(store=MemoryStore()) as world:
-        found = world.verify(import_(RECORDED / f"store/recorded/{name}.jsonl", world.store))
-        assert (found.divergence.sequence, found.divergence.step) == (24, "broken"), str(found)
-        assert ("picture" in "".join(found.unchecked)) is ("waiting" in name)
-
-
 def test_a_damaged_log_is_checked_as_far_as_it_is_sound_and_never_counts_as_equal(tmp_path):
     import sqlite3
 

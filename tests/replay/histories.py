@@ -1,0 +1,302 @@
+"""Recorded histories of all kinds, one for each thing that may happen; ``python -m tests.replay.histories`` makes them.
+
+It records those that `recorded` lacks; those that it has stay as they are, since logs of before are to load for ever.
+With names it records these anew. Clock, chance and models are fixed, so that each recording gives the same bytes.
+"""
+
+import asyncio
+import functools
+import gzip
+import io
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+from divebook import Environment
+from divebook.events import Event
+from divebook.events.catalog import ExecutionPictured
+from divebook.events.codec import decode_line, encode, event_to_dict
+from divebook.events.ids import type_id
+from divebook.execution.execution import Execution
+from divebook.store import MemoryStore
+from divebook.store.jsonl import export, import_, read
+from divebook.store.lines import LineWriter, LogFile
+from divebook.workflow.definition import Workflow
+from divebook.workflow.reader import read_definitions
+from tests.execution.test_resuming import FixedChance, StoppedClock
+from tests.replay.history_world import world
+
+ROOT = Path(__file__).parents[2]
+ANSWERED_AT = re.compile(r'("timestamp":)"[^"]+"(?=,"kind":"response")')
+MOVED_TO = re.compile(r'"[^"]+/moved\.jsonl"')
+FOLDER = Path(__file__).parent / "recorded"
+PATIENCE = 20
+
+_BOUNDS = {"bounded": {"Bounds": {"MaxLLMCalls": 1}}}
+
+
+@functools.cache
+def defined() -> dict[str, Workflow]:
+    """Return the workflows of ``workflows.yaml``."""
+    import yaml
+
+    made = {}
+    for name, steps in yaml.safe_load((FOLDER / "workflows.yaml").read_text()).items():
+        stated = {"Name": name, "Inputs": [{"Name": "n"}], "Steps": steps, **_BOUNDS.get(name, {})}
+        text = yaml.safe_dump({"Workflows": [stated]}, sort_keys=False)
+        made[name] = read_definitions(text, source_name=f"{name}.yaml").workflows[0]
+    return made
+
+
+CLOCKS: "WeakKeyDictionary[Environment, Steady]" = WeakKeyDictionary()
+Story = Callable[[Environment], Execution]
+
+
+def _ran(name: str, n: int = 3, **options: Any) -> Story:
+    def story(made: Environment) -> Execution:
+        return made.start(name, {"n": n}, **options).wait(PATIENCE)
+
+    return story
+
+
+def _answered(name: str, *answers: Any, **options: Any) -> Story:
+    def story(made: Environment) -> Execution:
+        execution = made.start(name, {"n": 3}, **options).wait(PATIENCE)
+        for answer in answers:
+            execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+        return execution
+
+    return story
+
+
+def _then(first: Story, after: Callable[[Environment, Execution], Execution | None]) -> Story:
+    def story(made: Environment) -> Execution:
+        execution = first(made)
+        return after(made, execution) or execution
+
+    return story
+
+
+def _everything(made: Environment) -> Execution:
+    execution = _answered("recorded_all", "three")(made)
+    return execution.signal("go", 4, by="bob").wait(PATIENCE)
+
+
+def _child(made: Environment, execution: Execution) -> Execution:
+    return next(made.execution(r.execution_id) for r in made.store.records() if r.execution_id != execution.id)
+
+
+def _annotate(made: Environment, execution: Execution) -> None:
+    made.annotate(execution.id, tags=["kept"], labels={"of": "june"}, note="look here", by="ann")
+    made.annotate(execution.id, untag=["kept"], by="ann")
+
+
+def _expired(made: Environment, execution: Execution) -> Execution:
+    CLOCKS[made].time += 7_200_000_000
+    return made.resume(execution.id).wait(PATIENCE)
+
+
+def _moved(made: Environment, execution: Execution) -> Execution:
+    with TemporaryDirectory() as folder:
+        made.export_log(execution.id, Path(folder) / "moved.jsonl", move=True)
+    return made.execution(execution.id)
+
+
+def _pictured(made: Environment, execution: Execution) -> Execution:
+    lines = io.BytesIO()
+    export(made.store, execution.id, lines)
+    lines.seek(0)
+    elsewhere = made.beside(MemoryStore())
+    return elsewhere.execution(import_(lines, elsewhere.store))
+
+
+def _revoked(made: Environment, execution: Execution) -> Execution:
+    execution.answer(execution.interrupts[0].id, RULE, "ann").wait(PATIENCE)
+    ((_, rule),) = made.rules()
+    made.revoke(rule.rule_id, by="ann")
+    execution = made.execution(execution.id)
+    for answer in ("yes", True):
+        execution.answer(execution.interrupts[0].id, answer, "ann").wait(PATIENCE)
+    return execution
+
+
+def _paused(made: Environment) -> Execution:
+    execution = made.create("slowly", {"n": 3})
+    paused: list[object] = []
+
+    def pause(new: Sequence[Event]) -> None:
+        if not paused and any(event.event_type == "operation_started" for event in new):
+            paused.append(execution.pause("lunch"))
+
+    execution.subscribe(pause)
+    return made.resume(execution.start().wait(PATIENCE).id).wait(PATIENCE)
+
+
+def _raised(_: Environment, execution: Execution) -> Execution:
+    while execution.interrupts:
+        execution.answer(execution.interrupts[0].id, {"choice": "raise"}, "ann").wait(PATIENCE)
+    return execution
+
+
+def _forked(made: Environment, execution: Execution) -> Execution:
+    fork = made.fork(execution.id, change={"variables": {"a": 9}}).wait(PATIENCE)
+    return made.fork(fork.id, change={"variables": {"a": 11}}).wait(PATIENCE)
+
+
+def _forked_turn(made: Environment, execution: Execution) -> Execution:
+    fork = made.fork(execution.id, 9).wait(PATIENCE)
+    return fork.answer(fork.interrupts[0].id, False, "bob").wait(PATIENCE)
+
+
+def _asked_otherwise(made: Environment, execution: Execution) -> Execution:
+    found: Execution = made.what_if(execution.id, {"inputs": {"n": 4}}).execution
+    return found
+
+
+def _redefined(made: Environment, execution: Execution) -> Execution:
+    """Fork with another second step."""
+    bounds, otherwise = {"max_llm_calls": 3}, defined()["script-otherwise"].to_dict()
+    changed = {"definition": {**otherwise, "name": "script"}}
+    return made.fork(execution.id, 6, change=changed, tags=["forked"], note="otherwise", bounds=bounds).wait(PATIENCE)
+
+
+class Steady(StoppedClock):
+    """Moves when somebody sleeps, but for the hours in which a person may answer."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, or wait for the end of the process."""
+        await (super().sleep(seconds) if seconds < 600 else asyncio.Event().wait())
+
+
+RULE = {"approved": True, "data": {"rule": {"scope": "run"}}}
+STORIES: dict[str, Story] = {
+    **{
+        name: _ran(name)
+        for name in (
+            "script",
+            "values",
+            "large",
+            "chance",
+            "sleeping",
+            "script-fails",
+            "action",
+            "action-fails",
+            "retried",
+            "retried-in-vain",
+            "caught",
+            "choosing",
+            "side-by-side",
+            "one-fails",
+            "items",
+            "items-at-once",
+            "item-fails",
+            "pause",
+            "prompt",
+            "thread",
+            "tools-at-once",
+            "typed",
+            "denied",
+            "assigned",
+            "assigned-in-vain",
+            "telling",
+            "calling",
+            "calling-in-vain",
+        )
+    },
+    "looping": _ran("looping"),
+    "asking": _answered("asking", "four"),
+    "asking-still": _ran("asking"),
+    "choice": _answered("choice", "blue"),
+    "items-that-ask": _answered("items-that-ask", "well", "better"),
+    "signal": _then(_ran("signal"), lambda made, run: made.signal(run.id, "go", {"x": 4}, "bob").wait(PATIENCE)),
+    "tools": _answered("tools", True),
+    "tools-refused": _answered("tools", False),
+    "paying": _answered("paying", True, True),
+    "everything": _everything,
+    "everything-child": _then(_everything, _child),
+    "gather": _ran("recorded_gather", 5),
+    "version": _ran("recorded_version"),
+    "chain": _ran("recorded_chain", 1),
+    "function-fails": _ran("recorded_fails"),
+    "resumed": _then(_ran("mended"), lambda made, run: made.resume(run.id).wait(PATIENCE)),
+    "cancelled": _then(_ran("asking"), lambda _, run: run.cancel("enough").wait(PATIENCE)),
+    "expiring": _then(_ran("expiring"), _expired),
+    "expired-in-vain": _then(_ran("expired-in-vain"), _expired),
+    "bounded": _then(_ran("bounded"), _raised),
+    "ruled": _answered("paying-thrice", RULE),
+    "revoked": _then(_ran("paying-asking"), _revoked),
+    "paused": _paused,
+    "moved": _then(_ran("asking"), _moved),
+    "pictured": _then(_ran("asking"), _pictured),
+    "named": _ran("script", key="once", tags=["a"], note="first", model="scripted", identity={"user_id": "ann"}),
+    "what-if-served": _then(_ran("items"), _asked_otherwise),
+    "fork-of-definition": _then(_ran("script"), _redefined),
+    "fork-of-fork": _then(_ran("script"), _forked),
+    "fork-of-turn": _then(_answered("tools", True), _forked_turn),
+    "deleting": _ran("deleting"),
+    "annotated": _then(_ran("script"), _annotate),
+    "fork": _then(_ran("script"), lambda made, run: made.fork(run.id, change={"variables": {"a": 9}}).wait(PATIENCE)),
+    "what-if": _then(_ran("script"), lambda made, run: made.what_if(run.id, {"inputs": {"n": 2}}).execution),
+}
+"""What happens in each history; the execution that it returns is the one that is recorded."""
+
+
+def recording(name: str) -> tuple[Environment, Execution]:
+    """Let a story happen; return its environment and its execution, and let who asks close the first."""
+    clock = Steady(1_750_000_000_000_000)
+    made = world(MemoryStore(), clock=clock, chance=FixedChance(crc32(name.encode())))
+    CLOCKS[made] = clock
+    for flow in defined().values():
+        made.add_workflow(flow)
+    return made, STORIES[name](made)
+
+
+def record(name: str) -> bytes:
+    """Return a history as its file has it."""
+    made, execution = recording(name)
+    with made:
+        lines = io.BytesIO()
+        writer = LineWriter(lines)
+        writer.events(map(_anywhere, execution.history()))
+        writer.end(execution.status)
+    return gzip.compress(lines.getvalue(), mtime=0)
+
+
+def _anywhere(event: Event) -> Event:
+    """Return an event as it would be in any folder and at any time: a few things come from neither clock nor chance."""
+    told = event_to_dict(event)
+    if isinstance(event.data, ExecutionPictured):
+        told["id"] = type_id("event", event.recorded_at // 1000, event.sequence)
+    text = encode(told).decode().replace(f"{ROOT}/", "")
+    text = ANSWERED_AT.sub(rf'\1"{told["timestamp"]}"', text)
+    return decode_line(MOVED_TO.sub('"moved.jsonl"', text).encode())
+
+
+def histories() -> Iterator[Path]:
+    """Yield the files of all histories."""
+    yield from sorted(FOLDER.glob("*.jsonl.gz"))
+
+
+def log_of(file: Path) -> LogFile:
+    """Return the log in such a file."""
+    return read(io.BytesIO(gzip.decompress(file.read_bytes())))
+
+
+def main(names: Iterable[str]) -> None:
+    """Record what is not recorded, and what is named."""
+    FOLDER.mkdir(exist_ok=True)
+    asked = set(names)
+    for name in STORIES:
+        file = FOLDER / f"{name}.jsonl.gz"
+        if name in asked or not file.exists():
+            file.write_bytes(record(name))
+            sys.stdout.write(f"{file.name}: {len(log_of(file).events)} events\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
