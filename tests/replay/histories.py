@@ -91,6 +91,10 @@ def _child(made: Environment, execution: Execution) -> Execution:
     return next(made.execution(r.execution_id) for r in made.store.records() if r.execution_id != execution.id)
 
 
+def _successor(made: Environment, execution: Execution) -> Execution:
+    return _child(made, execution).wait(PATIENCE)
+
+
 def _annotate(made: Environment, execution: Execution) -> None:
     made.annotate(execution.id, tags=["kept"], labels={"of": "june"}, note="look here", by="ann")
     made.annotate(execution.id, untag=["kept"], by="ann")
@@ -222,6 +226,8 @@ STORIES: dict[str, Story] = {
     "gather": _ran("recorded_gather", 5),
     "version": _ran("recorded_version"),
     "chain": _ran("recorded_chain", 1),
+    "chain-of-steps": _ran("chain-of-steps"),
+    "chain-of-steps-on": _then(_ran("chain-of-steps"), _successor),
     "function-fails": _ran("recorded_fails"),
     "resumed": _then(_ran("mended"), lambda made, run: made.resume(run.id).wait(PATIENCE)),
     "cancelled": _then(_ran("asking"), lambda _, run: run.cancel("enough").wait(PATIENCE)),

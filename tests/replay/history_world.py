@@ -10,7 +10,7 @@ from divebook import Agent, Environment, ScriptedModel, tool
 from divebook.steps.actions import Action
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.definition import AgentDefinition
-from divebook.workflow.functions import step, workflow
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from divebook.workflow.policies import Retry
 
 _USAGE = {"input_tokens": 12, "output_tokens": 5}
@@ -207,8 +207,10 @@ FUNCTIONS = (
     recorded_chain,
     recorded_fails,
 )
+_REGISTERED = {flow.name: WORKFLOW_FUNCTIONS[flow.name] for flow in FUNCTIONS}
 
 
 def world(store: object = "memory:", **more: object) -> Environment:
     """Return an environment with all that recorded histories call."""
+    WORKFLOW_FUNCTIONS.update(_REGISTERED)  # other tests begin without any
     return Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, **more)

@@ -49,7 +49,7 @@ def test_every_event_and_every_version_of_its_form_is_recorded():
     assert {file.name.partition(".")[0] for file in HISTORIES} == set(STORIES)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def every():
     """Return an environment that holds all histories, their ids by file, and what they may call."""
     with world(MemoryStore()) as made:
