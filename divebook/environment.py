@@ -30,9 +30,9 @@ from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
 from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
-from divebook.forking import Forks
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
+from divebook.mending import Mending
 from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of, started_before
@@ -49,7 +49,6 @@ from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.surroundings import Surroundings
-from divebook.what_ifs import WhatIfs
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
@@ -62,7 +61,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings, Forks, WhatIfs):
+class Environment(Holdings, Mending):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -197,7 +196,7 @@ class Environment(Holdings, Forks, WhatIfs):
     def _services(self, control: Control) -> Services:
         answering = control.inbox, control.claim_expired, control.texts
         above = self._executors, self._policy, self.as_written
-        beyond = functools.partial(answers_for, control.store, self._reads_only, self._clock)
+        beyond = functools.partial(answers_for, control.store, self._grounds)
         return Services(self._handlers, condition_holds, items_of, *answering, *above, beyond)
 
     def add_executor(self, name: str, executor: Given) -> None:

@@ -62,30 +62,7 @@ class Executions(ABC):
         return Execution(self._control, driver)
 
     def resume(self, execution_id: str, bounds: Bounds | Mapping[str, Any] | None = None) -> Execution:
-        """Take an execution up again where its log ends.
-
-        What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. The
-        definition is the one it was started with; `bounds` replace those it had. One that this process runs already is
-        returned as it is.
-
-        Raises
-        ------
-        ExecutionNotFoundError
-            The store has no such execution.
-        ExecutionError
-            It has completed, or has new `bounds` while this process runs it.
-        LeaseHeldError
-            Another process is running it.
-
-        Examples
-        --------
-        A program that is started again after a crash finds its run by the key, and goes on with it::
-
-            execution = environment.start("audit", inputs, key="monday")
-            if execution.id in {record.execution_id for record in environment.recoverable()}:
-                execution = environment.resume(execution.id)
-            execution.wait()
-        """
+        """Take an execution up again where its log ends; see `Environment.resume`."""
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def answer(

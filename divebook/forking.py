@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Unpack
 
 from divebook.engine.change import Change
@@ -12,7 +12,7 @@ from divebook.errors import StartKeyTakenError
 from divebook.events import catalog
 from divebook.execution.definitions import require_definition
 from divebook.execution.execution import Execution
-from divebook.execution.forks import fitting_answers, prefix_of
+from divebook.execution.forks import Prefix, fitting_answers, prefix_of
 from divebook.executions import Executions
 from divebook.starting import StartOptions, forked_of, opening_of, started_before
 from divebook.store.durability import Durability
@@ -23,7 +23,7 @@ class Forks(Executions):
     """What can be done with executions that exist, and those that are made of them."""
 
     @abstractmethod
-    def _check(self, workflow: Workflow) -> None: ...
+    def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None: ...
 
     @abstractmethod
     def code_of(self, workflow: Workflow) -> dict[str, str]:
@@ -67,9 +67,13 @@ class Forks(Executions):
         self._check(workflow)
         opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)
         forked = forked_of(opening, prefix.state, prefix.opened, told, options)
+        return self._begun(prefix, forked, workflow, options.get("durability"))
+
+    def _begun(
+        self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, durability: str | None
+    ) -> Execution:
+        """Begin an execution that shares a prefix, or return the one that was begun with its key."""
         try:
-            return self._handle(
-                self._control.fork(prefix.source, prefix.at, forked, self._kept(options.get("durability")))
-            )
+            return self._handle(self._control.fork(prefix.source, prefix.at, forked, self._kept(durability)))
         except StartKeyTakenError as taken:
             return self.execution(started_before(taken, workflow.name, self.store))

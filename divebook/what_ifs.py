@@ -20,6 +20,7 @@ from divebook.execution.step_run import Services
 from divebook.executions import Executions
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
 from divebook.replay.rehearsal import World
+from divebook.replay.reused_answers import EditedCalls, Grounds
 from divebook.replay.verify import Verification, verified
 from divebook.replay.what_if import Plan, Proposal, WhatIf, bounds_beside, planned, result_of
 from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
@@ -46,6 +47,7 @@ class WhatIfs(Executions):
     _services: Callable[[Control], Services]
     _check: Callable[[Workflow, Container[str], Iterable[str]], None]
     _reads_only: ReadsOnly
+    _calls_edited: EditedCalls
     code_of: Callable[[Workflow], dict[str, str]]
 
     @overload
@@ -158,6 +160,10 @@ class WhatIfs(Executions):
         return verified(self.execution(execution_id), self._control, definition)
 
     @property
+    def _grounds(self) -> Grounds:
+        return Grounds(self._reads_only, self._clock, self._calls_edited)
+
+    @property
     def _world(self) -> World:
         def control_over(store: EventStore, beyond: FindBeyond) -> Control:
             def services(control: Control) -> Services:
@@ -165,4 +171,4 @@ class WhatIfs(Executions):
 
             return Control(store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
 
-        return World(control_over, self._reads_only, self._clock)
+        return World(control_over, self._grounds)

@@ -25,6 +25,9 @@ RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "wha
 BOOK = "book"
 ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
 """What an execution may have come from."""
+REUSE, UNEDITED = "reuse", "unedited"
+GOING_ON = frozenset({REUSE, UNEDITED})
+"""Which results of its source one counts that goes on with another definition: all, or those of unedited functions."""
 LEFT_ALONE = frozenset({BOOK, WHAT_IF, TRIAL})
 """Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
 
@@ -168,7 +171,9 @@ class ExecutionForked(Payload):
     """Digests of its Python functions from now on, where they are not those of its source."""
     model: str | None = None
     tools: str | None = None
-    """Of a what-if alone: which actions and tools it may execute, ``recorded`` (none), ``read-only`` or ``live``."""
+    """Of what is answered from its source also behind `at`. A what-if may execute actions and tools: ``recorded``
+    (none), ``read-only`` or ``live``. What goes on with another definition executes all that its source has no result
+    for, ``reuse``, or no result of functions that are as they were, ``unedited``."""
 
     @property
     def parent(self) -> str:

@@ -63,6 +63,10 @@ Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 class Beyond(Protocol):
     """Answers what the log of one execution does not have; called on the engine's loop, and not to wait there."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether what is said in books outside its log, of talks and of rules, is written."""
+
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""
 

@@ -7,7 +7,7 @@ where an edited run is forked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -68,24 +68,28 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the number of the event at which the first call of a function begins whose outcome counts.
+    """Return the number of the event at which the first call begins that `reached` yields."""
+    return next((sequence for sequence, _ in reached(events, labels)), None)
+
+
+def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
+    """Yield the calls of functions whose outcome counts: the number of the event at which each begins, and its id.
 
     `labels` says which functions, for each epoch.
 
     A call that has no end, or whose failure has ended an execution, is made again anyway when that goes on.
     """
-    again = _made_again(events)
+    again = made_again(events)
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
     begun = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
     latest = {data.operation_id: sequence for sequence, data in begun}
     epochs = epochs_of(events)
-    reached = {epoch.begins: labels(epoch) for epoch in epochs}
+    meant = {epoch.begins: labels(epoch) for epoch in epochs}
     for sequence, data in begun:
         epoch = max(found.begins for found in epochs if found.begins <= sequence)
         is_latest = latest[data.operation_id] == sequence
-        if is_latest and data.operation_id in counts and _label(data) in reached[epoch]:
-            return sequence
-    return None
+        if is_latest and data.operation_id in counts and _label(data) in meant[epoch]:
+            yield sequence, data.operation_id
 
 
 def calls_in(events: Iterable[Event]) -> int:
@@ -171,7 +175,7 @@ def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
     return (event.data for event in events)
 
 
-def _made_again(events: Sequence[Event]) -> set[str]:
+def made_again(events: Iterable[Event]) -> set[str]:
     """Return the calls that a resumption of an execution which has failed makes again."""
     failing: dict[str, set[str]] = {}
     found: set[str] = set()

@@ -116,6 +116,11 @@ class NothingBeyond:
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
+    @property
+    def writes(self) -> bool:
+        """Return False."""
+        return False
+
     def answer(self, wanted: Wanted, beside: Beside) -> Unserved:
         """Let code rest there."""
         del wanted, beside

@@ -46,7 +46,7 @@ TOOLS = (RECORDED, READ_ONLY, LIVE)
 """Which actions and tools a what-if may execute: none, those declared so, all."""
 BLOCKED = "not executed in a what-if: no recorded result for these arguments"
 
-_COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
+COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
 """What has no effect outside, and is answered in what it calls."""
 _CONVERSATION = REQUESTS | {TOOL_CALL}
 """What later requests of a turn depend on."""
@@ -99,21 +99,25 @@ class RecordedAnswers:
         self.unanswered: list[Wanted] = []
         """What code rests at."""
 
+    @property
+    def writes(self) -> bool:
+        """Whether what is said in books outside its log is written: a what-if does not."""
+        return False
+
     # --- answering -------------------------------------------------------------------------------------------------
 
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""
         kind = wanted.operation_type
-        if kind in _COMPUTED:
+        if kind in COMPUTED:
             return Unserved.LIVE
         if kind == TIMER:
             return Served(_end(wanted, None))
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             return self._continued(wanted)
-        found = self._request(wanted, beside) if kind in REQUESTS else self._call(wanted, beside)
+        found = self._found(wanted, beside)
         if found is not None:
-            assert isinstance(found.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-            return Served(found.data, self._told(found))
+            return self._served(found)
         if self._may_run(wanted):
             return self._live(wanted)
         if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
@@ -156,6 +160,19 @@ class RecordedAnswers:
 
     # --- from the source -------------------------------------------------------------------------------------------
 
+    def _found(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+        is_request = wanted.operation_type in REQUESTS
+        return self._request(wanted, beside) if is_request else self._call(wanted, beside)
+
+    def _served(self, found: RecordedEnd) -> Served:
+        assert isinstance(found.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
+        return Served(found.data, self._told(found))
+
+    def recorded_at(self, wanted: Wanted) -> RecordedEnd | None:
+        """Return the time or the chance that the source has at a place."""
+        found = self.pool.take_at(wanted.operation_id, asked_of(wanted.operation_type, wanted.parameters))
+        return found if found is not None and isinstance(found.data, catalog.OperationCompleted) else None
+
     def _request(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
         """Return the answer to a request to a model; a later one of a turn belongs to those before it."""
         setting = None if beside.setting is None else normalize(beside.setting.told, "setting")
@@ -187,11 +204,12 @@ class RecordedAnswers:
 
     def _continued(self, wanted: Wanted) -> Served:
         """Return the time, or chance: at a place of the source what it had there, elsewhere what follows from that."""
-        found = self.pool.take_at(wanted.operation_id, asked_of(wanted.operation_type, wanted.parameters))
-        if found is not None and isinstance(found.data, catalog.OperationCompleted):
+        found = self.recorded_at(wanted)
+        if found is not None:
             if wanted.operation_type == TIME_ACCESS:
+                assert isinstance(found.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
                 self._moment = max(self._moment, found.data.result)
-            return Served(found.data, self._told(found))
+            return self._served(found)
         if wanted.operation_type == TIME_ACCESS:
             now = self._clock.now()
             self._moment, self._since = self._moment + max(0, now - self._since), now

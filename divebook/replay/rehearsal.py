@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from divebook.engine.ahead import steps_ahead
 from divebook.engine.state import ExecutionState
+from divebook.errors import ExecutionNotFoundError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.beyond import Beyond, FindBeyond
-from divebook.execution.clock import Clock
 from divebook.execution.control import Control
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.wanted import Wanted
-from divebook.replay.recorded_answers import ReadsOnly, RecordedAnswers
+from divebook.replay.recorded_answers import RecordedAnswers
+from divebook.replay.reused_answers import Grounds, answering
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
+from divebook.workflow.definition import Workflow
 
 ControlOver: TypeAlias = Callable[[EventStore, FindBeyond], Control]
 """Makes what drives executions over another store, with what an environment has."""
@@ -29,8 +32,7 @@ class World(NamedTuple):
     """What of an environment goes along into a rehearsal."""
 
     control_over: ControlOver
-    reads_only: ReadsOnly
-    clock: Clock
+    grounds: Grounds
 
 
 class Rehearsal(NamedTuple):
@@ -47,6 +49,15 @@ class Rehearsal(NamedTuple):
         """What would be carried out, as far as that can be known before it is: code rests there."""
         return self.answers.unanswered
 
+    def behind(self, workflow: Workflow) -> tuple[str, ...]:
+        """Return the steps that come after those at which code rests or waits for a person."""
+        asking = {path.current_step for path in self.state.active_paths() if path.asking}
+        resting = asking.union(wanted.place.step for wanted in self.unanswered)
+        if self.state.is_over or not resting:
+            return ()
+        ahead = steps_ahead(workflow, self.state)
+        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in resting)
+
 
 def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
     """Go through a fork of an execution in memory; return what it comes to.
@@ -62,7 +73,9 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
 
     async def find(state: ExecutionState, calls: StoreCalls) -> Beyond:
         own = await calls.patiently(lambda: store.read(state.execution_id))
-        answers.append(RecordedAnswers(events, own, forked_by(own), world.reads_only, world.clock, rests=True))
+        begun_by = forked_by(own)
+        found = answering(events, own, begun_by, world.grounds, rests=True)
+        answers.append(found)
         return answers[-1]
 
     with MemoryStore() as store:
@@ -76,16 +89,20 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
             control.close()
 
 
-async def answers_for(
-    store: EventStore, reads_only: ReadsOnly, clock: Clock, state: ExecutionState, calls: StoreCalls
-) -> RecordedAnswers:
-    """Return what answers a what-if that is driven on, wherever it was left; raises `ExecutionNotFoundError`."""
+async def answers_for(store: EventStore, grounds: Grounds, state: ExecutionState, calls: StoreCalls) -> RecordedAnswers:
+    """Return what answers an execution that is driven on, wherever it was left; raises `ExecutionNotFoundError`."""
 
     def read() -> RecordedAnswers:
         own = store.read(state.execution_id)
         begun_by = forked_by(own)
         assert isinstance(begun_by.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
-        return RecordedAnswers(store.read(begun_by.data.source), own, begun_by, reads_only, clock)
+        try:
+            source = store.read(begun_by.data.source)
+        except ExecutionNotFoundError:
+            if begun_by.data.tools not in catalog.GOING_ON:
+                raise
+            source = own[: begun_by.data.at]  # deleted: what it shares is its own by now, and all else is made anew
+        return answering(source, own, begun_by, grounds)
 
     return await calls.patiently(read)
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from divebook.bounds import Bounds
-from divebook.engine.ahead import steps_ahead
+from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.change import Change
 from divebook.engine.operations import (
     ENCLOSING,
@@ -24,22 +24,20 @@ from divebook.engine.operations import (
     TIMER,
     VERDICT,
     VERSION_DECISION,
-    operation_name,
 )
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.execution import Execution
-from divebook.execution.wanted import Wanted
 from divebook.history.aligned import Divergence
 from divebook.history.comparison import Comparison
-from divebook.replay.pool import REQUESTS, RecordedEnds
-from divebook.replay.rehearsal import Rehearsal, World, forked_by, rehearsed
+from divebook.replay.planned_calls import Planned, likely_cost, planned_call
+from divebook.replay.pool import RecordedEnds
+from divebook.replay.rehearsal import World, forked_by, rehearsed
 from divebook.text.shown import price
 from divebook.workflow.definition import Workflow
 
 FULL, PARTLY = "full", "partly"
-NANODOLLARS = 1_000_000_000
 _COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDICT, STAGE_ATTEMPT, VERSION_DECISION})
 _MADE_ANEW = _COMPUTED | ENCLOSING | {TIMER}
 """What is not served, so that a recorded result of it is not left over."""
@@ -162,14 +160,6 @@ class WhatIf:
         return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {told}>"
 
 
-class Planned(NamedTuple):
-    """A call that would be made."""
-
-    operation_type: str
-    name: str
-    step: str
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
     """What a changed execution would take from the log, and what it would do anew: known without a single call."""
@@ -225,39 +215,16 @@ def planned(world: World, asked: Proposal) -> Plan:
     came, at = rehearsed(world, asked.events, asked.forked), asked.forked.at
     told = tally(asked.events, came.events, forked_by(came.events))
     before = sum(isinstance(event.data, _ENDS) for event in asked.events[:at])
-    live = tuple(_planned(wanted) for wanted in came.unanswered)
-    return Plan(asked.source, at, asked.change, before + told.served, live, _price(asked, came), _behind(asked, came))
-
-
-def _planned(wanted: Wanted) -> Planned:
-    kind = wanted.operation_type
-    return Planned(kind, operation_name(kind, wanted.parameters) or "", wanted.place.step)
-
-
-def _behind(asked: Proposal, came: Rehearsal) -> tuple[str, ...]:
-    """Return the steps that come after those at which code rests."""
-    if came.state.is_over or not came.unanswered:
-        return ()
-    resting = {wanted.place.step for wanted in came.unanswered}
-    ahead = steps_ahead(asked.workflow, came.state)
-    return tuple(step.name for step in asked.workflow.steps if step.name in ahead and step.name not in resting)
-
-
-def _price(asked: Proposal, came: Rehearsal) -> float | None:
-    """Return about what the calls that would be made cost, by what such calls of the same agents did."""
-    spent: dict[str | None, list[int]] = {}
-    agents: dict[str, str | None] = {}
-    for event in asked.events:
-        match event.data:
-            case catalog.OperationStarted() as data if data.operation_type in REQUESTS:
-                agents[data.operation_id] = data.name
-            case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
-                spent.setdefault(agents[data.operation_id], []).append(data.usage.get("cost", 0))
-    wanted = [operation_name(each.operation_type, each.parameters) for each in came.unanswered]
-    wanted = [agent for each, agent in zip(came.unanswered, wanted, strict=True) if each.operation_type in REQUESTS]
-    if any(agent not in spent for agent in wanted):
-        return None
-    return sum(sum(spent[agent]) / len(spent[agent]) for agent in wanted) / NANODOLLARS
+    live = tuple(planned_call(wanted) for wanted in came.unanswered)
+    return Plan(
+        asked.source,
+        at,
+        asked.change,
+        before + told.served,
+        live,
+        likely_cost(asked.events, came.unanswered),
+        came.behind(asked.workflow),
+    )
 
 
 def result_of(execution: Execution, asked: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:

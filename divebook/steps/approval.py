@@ -89,7 +89,7 @@ async def _answered(
         verdict = await context.approving.verdict(replace(call, arguments=arguments))
         if verdict.outcome == DENY:
             return await denied(verdict)
-    if context.beyond is None:
+    if context.beyond is None or context.beyond.writes:
         await context.approving.keep(question)
     return Approved(arguments, f"question {question.id}")
 

@@ -73,7 +73,7 @@ async def take_turn(
         if not taking.has_run:
             for spent in _spent_in(context, context.record_of(key)):
                 count_spent(spent)
-    if asked.thread is not None and context.beyond is None:
+    if asked.thread is not None and (context.beyond is None or context.beyond.writes):
         await _write_down(context, offers, made_with["thread"], key, result["messages"])
     return Answer(result.get("text", result["output"]), result["output"])
 
