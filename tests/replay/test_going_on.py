@@ -1,14 +1,11 @@
 """An execution goes on with a corrected definition: the plan says what then happens, and nothing done is done again."""
 
 import asyncio
-import random
-from collections import Counter
 from dataclasses import replace
 
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, TIMER
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
@@ -18,10 +15,9 @@ from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from divebook.workflow.policies import Retry
 from tests.execution.worlds import Gate
-from tests.replay.random_worlds import CALLS, environment, random_workflow
+from tests.replay.carried_out import live_in
 
 MADE = []
-COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, TIMER}
 
 
 async def note(x: object = 0) -> object:
@@ -57,7 +53,6 @@ ACTIONS = [Action(function.__name__, function) for function in (note, refuse, od
 @pytest.fixture(autouse=True)
 def _fresh():
     MADE.clear()
-    CALLS.clear()
 
 
 @pytest.fixture
@@ -81,29 +76,7 @@ def failed(world, definition, inputs=None):
     source = world.start(definition, inputs or {}).wait(20)
     assert source.status == "failed", source.status
     MADE.clear()
-    CALLS.clear()
     return source
-
-
-def live_in(execution, at):
-    """Return the operations that were really carried out behind an event: type and step of each, with its id."""
-    begun, found = {}, []
-    for event in execution.history()[at:]:
-        data = event.data
-        if isinstance(data, catalog.OperationStarted):
-            begun[data.operation_id] = (data.operation_type, event.step)
-        is_end = isinstance(data, catalog.OperationCompleted | catalog.OperationFailed)
-        if is_end and data.served is None and data.operation_type not in COMPUTED:
-            found.append((*begun[data.operation_id], data.operation_id))
-    return found
-
-
-def reused_in(execution, at):
-    ends = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved
-    return sum(
-        isinstance(event.data, ends) and (event.sequence <= at or event.data.served is not None)
-        for event in execution.history()
-    )
 
 
 def gone_on(world, source, definition="new"):
@@ -415,70 +388,3 @@ def test_results_of_edited_functions_count_when_resumed_and_not_when_run_again(w
         assert later.run_again(source.id, plan=True).reused == 0
         later.run_again(source.id).wait(20)
         assert MADE == ["edited 1", "edited 2", "edited 3", "edited 4"]
-
-
-# --- any of them -----------------------------------------------------------------------------------------------------
-
-
-def broken_off(seed):
-    """Return a random workflow with a step that fails at a random place of its row, and how it is corrected."""
-    definition = random_workflow(seed)
-    steps = list(definition.steps)
-    joins = {found.name for found in steps if found.join}
-    ways = [n for n, found in enumerate(steps) if len(found.edges) == 1 and found.edges[0].step not in joins]
-    at = random.Random(seed).choice(ways)
-    (way,) = steps[at].edges
-    fails = Step("fails", action="broken", parameters={"x": "$(state.v0)"}, store="fixed", next=[way.step])
-    to_it = replace(steps[at], edges=(replace(way, step="fails"),))
-
-    def row(middle, front=()):
-        return replace(definition, steps=(*front, *steps[:at], to_it, middle, *steps[at + 1 :]))
-
-    fixed = replace(fails, action="work")
-    corrected = [
-        row(fixed),
-        row(fixed, [Step("front", script="1", next=["start"])]),
-        replace(row(fixed), description="other"),
-    ]
-    return row(fails), corrected[seed % len(corrected)]
-
-
-@pytest.mark.parametrize("seeds", [range(n, 40, 4) for n in range(4)], ids=["0", "1", "2", "3"])
-def test_what_a_plan_says_is_what_then_happens(seeds):
-    checked = 0
-    for seed in seeds:
-        before, after = broken_off(seed)
-        with environment(before) as world:
-            CALLS.clear()
-            source = answered(world, world.start(before, {"n": 3}).wait(20))
-            assert source.status == "failed", seed
-            CALLS.clear()
-            plan = world.resume(source.id, definition=after, plan=True)
-            assert not +CALLS, seed
-            again = answered(world, world.resume(source.id, definition=after).wait(20))
-            assert again.status == "completed", (seed, again.error)
-            check(seed, plan, source, again)
-            checked += len(plan.live) > 0 and plan.reused > 0
-    assert checked >= 5
-
-
-def answered(world, execution):
-    while execution.status == "waiting":
-        for question in execution.interrupts:
-            world.answer(question.id, 4 if question.schema else "four", execution)
-        execution.wait(20)
-    return execution
-
-
-def check(seed, plan, source, again):
-    live = live_in(again, plan.at)
-    sure = Counter((call.operation_type, call.step) for call in plan.live)
-    happened = Counter((kind, step) for kind, step, _ in live)
-    assert not sure - happened, (seed, plan)
-    assert {step for _, step in happened - sure} <= set(plan.behind), (seed, plan, happened)
-    if not plan.at_hand:
-        assert reused_in(again, plan.at) - len(plan.asked) >= plan.reused, seed
-    if not plan.behind:
-        assert happened == sure, (seed, plan)
-    done = {e.data.operation_id for e in source.history() if isinstance(e.data, catalog.OperationCompleted)}
-    assert not done & {operation for *_, operation in live}, (seed, "done twice")
