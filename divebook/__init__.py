@@ -155,6 +155,7 @@ extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")
 extensions.extend(extensions.VERIFY, "divebook.replay.verify:verified")
 extensions.extend(extensions.PAGE, "divebook.export.page:write_page")
 extensions.extend(extensions.NOTEBOOK, "divebook.export.notebook:write_notebook")
+extensions.extend(extensions.KEEP, "divebook.notebook.trying:keep")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 

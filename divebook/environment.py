@@ -49,6 +49,7 @@ from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.surroundings import Surroundings
+from divebook.trials import Trials
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow
@@ -61,7 +62,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings, Mending):
+class Environment(Holdings, Mending, Trials):
     """Agents, workflows, actions and documents over one store.
 
     Parameters

@@ -30,6 +30,8 @@ PAGE = "page"
 """Function that writes an execution as a page that shows it."""
 NOTEBOOK = "notebook"
 """Function that writes an execution as a notebook that tells of it."""
+KEEP = "keep"
+"""Function that writes the definition that a trial has made into a cell, or a file."""
 STEP_TYPES = "step types"
 """Function that adds types of step to an `Environment`, with `Environment.add_step_type`."""
 

@@ -27,6 +27,7 @@ from divebook.analysis.columns import (
 )
 from divebook.analysis.inspection_frames import parts_frame, retries_frame, times_frame
 from divebook.analysis.provenance_frame import why_frame
+from divebook.analysis.trial_frame import trial_frame
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
 from divebook.events.catalog import FAILED
@@ -164,6 +165,7 @@ def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = 
 
 _OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
     "why": why_frame,
+    "trial": trial_frame,
     "critical path": parts_frame,
     "times": times_frame,
     "retries": retries_frame,

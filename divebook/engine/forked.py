@@ -6,7 +6,7 @@ anew or has it from the change. What was answered and what has ended stays (test
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
-from divebook.engine.state import COMPLETED, ENDED, FAILED, RUNNING, ExecutionState, PathState
+from divebook.engine.state import COMPLETED, ENDED, FAILED, READY, RUNNING, ExecutionState, PathState
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
@@ -45,6 +45,8 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
     """Drop what was in flight, and change what the fork is to have otherwise."""
     change = Change.recorded(data)
     _begin_anew(draft, data)
+    if data.only is not None:
+        _keep_only(draft, data.only)
     for path in list(draft.paths.values()):
         if path.open is not None or path.asking:
             own = draft.own(path.id)
@@ -65,11 +67,23 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.parent = draft.continued_as = None
     draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
-    draft.tools = data.tools
+    draft.tools, draft.only = data.tools, data.only or EMPTY
     draft.seed, draft.fingerprint = data.seed or draft.seed, data.fingerprint or draft.fingerprint
     draft.code, draft.model = draft.code if data.code is None else data.code, data.model or draft.model
     draft.identity = draft.identity if data.identity is None else data.identity
     draft.bounds = draft.bounds if data.bounds is None else Bounds.from_dict(data.bounds)
+
+
+def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
+    """Let one path enter its step, and the others come to nothing more (test_other_paths_do_nothing_in_a_trial)."""
+    for path in list(draft.paths.values()):
+        own = draft.own(path.id)
+        own.open, own.hop, own.routing = None, None, ()
+        if path.id != only["path"]:
+            own.phase, own.status, own.ended_us = ENDED, COMPLETED, own.ended_us or draft.moment
+    own = draft.own(only["path"])
+    own.phase, own.current_step = READY, only["step"]
+    draft.active, draft.joining = 1, 0
 
 
 def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:

@@ -162,7 +162,9 @@ class ExecutionState(Timed):
     edited_inputs: tuple[str, ...] = ()
     """The inputs that are not those of the first event, since a fork changed them."""
     tools: str | None = None
-    """Of a what-if: which actions and tools it may execute; None of any other execution."""
+    """Of a what-if or a trial: which actions and tools it may execute; None of any other execution."""
+    only: Mapping[str, Any] = EMPTY
+    """Of a trial: the one step that is done, as `divebook.events.catalog.ExecutionForked` has it."""
     last_sequence: int = 0
     active: int = 0
     """Paths that have not ended."""

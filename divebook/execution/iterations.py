@@ -55,6 +55,8 @@ class Iterations:
         self._keys = list(items) if isinstance(items, dict) else None
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
         self._keeps_text, self._is_counted = False, False
+        tried = self._journal.state.only.get("item")
+        self._indexes = [index for index in range(len(self._items)) if tried in (None, index)]
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
         """Carry out the items that are not done yet; return all of them together.
@@ -68,7 +70,7 @@ class Iterations:
             await self._run_in_order(run_item)
         self._restore_variable()
         ended = self._opened.iterations
-        done = [index for index in range(len(self._items)) if ended[index] != SKIPPED]
+        done = [index for index in self._indexes if ended[index] != SKIPPED]
         outcomes = [_unpacked(ended[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
         document = self._document([self._items[index] for index in done], texts)
@@ -81,9 +83,9 @@ class Iterations:
         return opened
 
     async def _run_in_order(self, run_item: RunItem) -> None:
-        for index, item in enumerate(self._items):
+        for index in self._indexes:
             if index not in self._opened.iterations:
-                await self._run_one(run_item, index, item)
+                await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
         """Run items side by side; one that has to wait for an answer does not hold up the others.
@@ -92,7 +94,7 @@ class Iterations:
         have called, and paid for, is kept for the resumption.
         """
         ended = self._opened.iterations
-        left = deque(index for index in range(len(self._items)) if index not in ended)
+        left = deque(index for index in self._indexes if index not in ended)
         suspended: list[Suspended] = []
         failed: list[Exception] = []
 

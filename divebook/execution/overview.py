@@ -6,6 +6,7 @@ only what is new is read. A list that cannot wait says how long it has: what is 
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionNotFoundError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, WAITING
 from divebook.events.event import to_datetime
 from divebook.history.summary import Summary, Summing
 from divebook.store import EventStore, ExecutionRecord
@@ -24,6 +25,17 @@ from divebook.text.times import local_time
 
 PAUSED = "paused"
 FOR_EVER = float("inf")
+_PAGE = 50
+
+
+def newest_run(store: EventStore) -> ExecutionRecord | None:
+    """Return the newest execution that is no what-if and no trial of another one; None if there is none.
+
+    They are made to look at a run, which stays the one that people mean.
+    """
+    pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
+    records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
+    return next((record for record in records if record.origin not in LEFT_ALONE), None)
 
 
 @dataclass(frozen=True, slots=True)

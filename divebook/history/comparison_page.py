@@ -6,34 +6,25 @@ colour and by a line through or below it, so that neither is needed.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.events.event import to_datetime
 from divebook.history.aligned import MINUS, SIGNS, Difference, Pair, Row, Side, as_text, money
+from divebook.history.marked_html import BADGE, CELL, FAINT, RULE, TEXT, piece_of, safe, styled
 from divebook.history.placed import Placed
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import cut, one_line
-from divebook.text.differences import ADDED, NOTHING, REMOVED, SAME, Sign, pieces
+from divebook.text.differences import ADDED, NOTHING, REMOVED, pieces
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
-from divebook.text.shown import plural, visible
+from divebook.text.shown import plural
 from divebook.text.times import local_time
 
 MOST = 60
 """Differences that are shown."""
 MOST_PARTS, LONGEST, KEPT = 4, 4_000, 60
 """Parts of a difference, characters of a text, and those of what stayed that are shown on each side of a difference."""
-_RULE = f"1px solid {LIGHT['rule']}"
-_CELL = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere;white-space:normal"
-_TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
-_BADGE = f"display:inline-block;border:{_RULE};border-radius:3px;padding:0 5px;margin-right:6px;font-weight:bold"
-_FAINT = "opacity:.75"
-_MARKS = {
-    REMOVED: ("del", f"background:{LIGHT['removed-mark']};color:inherit;text-decoration:line-through"),
-    ADDED: ("ins", f"background:{LIGHT['added-mark']};color:inherit;text-decoration:underline"),
-}
 
 
 def page_of(pair: Pair) -> str:
@@ -47,8 +38,8 @@ def page_of(pair: Pair) -> str:
 def _run(letter: str, side: Side) -> str:
     began = local_time(to_datetime(side.began_us))
     status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
-    told = f"{_safe(one_line(side.workflow, 60))} · {began} · {status} · {side.id}"
-    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{_mark(_BADGE, letter)}{told}</div>'
+    told = f"{safe(one_line(side.workflow, 60))} · {began} · {status} · {side.id}"
+    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{styled(BADGE, letter)}{told}</div>'
 
 
 def _figures(pair: Pair) -> str:
@@ -60,7 +51,7 @@ def _figures(pair: Pair) -> str:
     if one.cost or other.cost:
         told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost or 0, other.cost or 0)}")
     told.append(f"Time {seconds(one.seconds)} → {seconds(other.seconds)}")
-    parts = "".join(_mark("margin-right:18px;display:inline-block", part) for part in told)
+    parts = "".join(styled("margin-right:18px;display:inline-block", part) for part in told)
     return f'<div style="margin:6px 0">{parts}</div>'
 
 
@@ -74,29 +65,29 @@ def _first(pair: Pair) -> str:
     assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
     row, events = first.row, [f"event {first.event:,} of A"] if first.event else []
     events += [f"event {first.other_event:,} of B"] if first.other_event else []
-    title = f"First difference: {_safe(one_line(row.place, 200))}"
+    title = f"First difference: {safe(one_line(row.place, 200))}"
     lanes = (
         f"<tr>{''.join(_lane(letter, text) for letter, text in zip('AB', _texts(row, whole=True), strict=True))}</tr>"
     )
     return (
-        f'<div style="border:{_RULE};border-left:4px solid {LIGHT["edge"]};padding:6px 10px;margin:8px 0">'
-        f"<div><strong>{title}</strong> {_mark(_FAINT, ', '.join(events))}</div>"
+        f'<div style="border:{RULE};border-left:4px solid {LIGHT["edge"]};padding:6px 10px;margin:8px 0">'
+        f"<div><strong>{title}</strong> {styled(FAINT, ', '.join(events))}</div>"
         f'<table style="width:100%;table-layout:fixed;margin:4px 0 0 0"><tbody>{lanes}</tbody></table></div>'
     )
 
 
 def _lane(letter: str, text: str) -> str:
-    return f'<td style="{_CELL};width:50%"><div style="{_TEXT}">{_mark(_BADGE, letter)}{text}</div></td>'
+    return f'<td style="{CELL};width:50%"><div style="{TEXT}">{styled(BADGE, letter)}{text}</div></td>'
 
 
 def _table(pair: Pair) -> str:
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
-    head = "".join(f'<th style="{_CELL};width:{width}">{title}</th>' for title, width in titles)
+    head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
     shown, left = [], len(telling)
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
-            line = f'<td colspan="4" style="{_CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
+            line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
             shown.append(f"<tr>{line}</tr>")
         elif len(shown) < 2 * MOST:
             shown.append(_line(row))
@@ -139,12 +130,12 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]
 
 def _line(row: Row) -> str:
     sign = f"<strong>{SIGNS[row.difference]} {row.difference}</strong>"
-    place = f'<div style="overflow-wrap:anywhere">{_safe(one_line(row.place, 160))}</div>'
+    place = f'<div style="overflow-wrap:anywhere">{safe(one_line(row.place, 160))}</div>'
     a, b = _texts(row, whole=False)
-    lanes = "".join(f'<td style="{_CELL}"><div style="{_TEXT}">{text}</div></td>' for text in (a, b))
+    lanes = "".join(f'<td style="{CELL}"><div style="{TEXT}">{text}</div></td>' for text in (a, b))
     return (
-        f'<tr style="border-top:{_RULE}"><td style="{_CELL}">{sign}{place}</td>{lanes}'
-        f'<td style="{_CELL}">{_beside(row)}</td></tr>'
+        f'<tr style="border-top:{RULE}"><td style="{CELL}">{sign}{place}</td>{lanes}'
+        f'<td style="{CELL}">{_beside(row)}</td></tr>'
     )
 
 
@@ -173,15 +164,15 @@ def _signed(number: int, text: str) -> str:
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
     """Return what stands in each lane; without `whole` what stayed is shortened between differences."""
     if row.a is None or row.b is None:
-        lacking = _mark(_FAINT, "not in this run")
+        lacking = styled(FAINT, "not in this run")
         alone = _alone(row.present)
         return (lacking, alone) if row.a is None else (alone, lacking)
     found = row.parts
     if not found:
-        return _safe(row.a.status), _safe(row.b.status)
+        return safe(row.a.status), safe(row.b.status)
     lanes: tuple[list[str], list[str]] = ([], [])
     for part in found[:MOST_PARTS]:
-        name = _mark(_FAINT, f"{_safe(one_line(part.place, 60))}: ") if part.place else ""
+        name = styled(FAINT, f"{safe(one_line(part.place, 60))}: ") if part.place else ""
         for lane, text in zip(lanes, _marked(part.before, part.after, whole=whole), strict=True):
             lane.append(name + text)
     if found[MOST_PARTS:]:
@@ -191,7 +182,7 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
 
 def _alone(side: Placed) -> str:
     told = side.asked if side.answered is None else side.answered
-    return _safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
+    return safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
 
 
 def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
@@ -201,23 +192,18 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
     lanes = []
     for mine, lacks, value in ((REMOVED, ADDED, before), (ADDED, REMOVED, after)):
         if value is NOTHING:
-            lanes.append(_mark(_FAINT, "nothing"))
+            lanes.append(styled(FAINT, "nothing"))
             continue
         shown = [piece for piece in told if piece.sign != lacks]
         lanes.append(
             "".join(
-                _piece(piece.sign, piece.text if whole or piece.sign == mine else _short(piece.text, place, len(shown)))
+                piece_of(
+                    piece.sign, piece.text if whole or piece.sign == mine else _short(piece.text, place, len(shown))
+                )
                 for place, piece in enumerate(shown)
             )
         )
     return lanes[0], lanes[1]
-
-
-def _piece(sign: Sign, text: str) -> str:
-    if sign == SAME:
-        return _safe(text)
-    element, style = _MARKS[sign]
-    return f'<{element} style="{style}">{_safe(text)}</{element}>'
 
 
 def _short(text: str, place: int, count: int) -> str:
@@ -226,13 +212,5 @@ def _short(text: str, place: int, count: int) -> str:
     return text if len(text) <= len(head) + len(tail) + KEPT else f"{head} … {tail}"
 
 
-def _mark(style: str, text: str) -> str:
-    return f'<span style="{style}">{text}</span>'
-
-
 def _count(places: int) -> str:
     return plural(places, "place")
-
-
-def _safe(text: str) -> str:
-    return html.escape(visible(text))

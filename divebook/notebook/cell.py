@@ -20,7 +20,10 @@ from divebook.workflow.reader import Body, read_definitions
 BODIES = ("workflow", "agent")
 DIALECTS = tuple(MANNERS)
 SCRIPT = "script"
-USAGE = "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be; or %%dive script AGENT"
+USAGE = (
+    "%%dive, %%dive workflow NAME or %%dive agent NAME, each with --dialect dive if need be; %%dive script AGENT; "
+    "or %%dive try STEP"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def parse_cell(line: str, text: str, lines_above: int = 1, scope: Names | None =
         raise UsageError(f"unknown dialect {dialect!r}; one of {', '.join(DIALECTS)}")
     kind, *names = arguments.words or ("file",)
     if kind != "file" and kind not in BODIES:
-        advice = did_you_mean(kind, (*BODIES, SCRIPT)) or f"write {USAGE}"
+        advice = did_you_mean(kind, (*BODIES, SCRIPT, "try")) or f"write {USAGE}"
         raise UsageError(f"%%dive cannot begin with {kind!r} ({advice})")
     if len(names) > 1 or (kind == "file" and names):
         raise UsageError(f"one name is enough, found {' '.join(names)}; put a name with spaces in quotes")

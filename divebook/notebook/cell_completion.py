@@ -20,7 +20,7 @@ from divebook.workflow.kinds import INPUT_TYPES, Flag, Text, Texts
 from divebook.workflow.step import STEP_TYPES
 from divebook.workflow.table import Key, Many, One, Table
 
-TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT}
+TABLES = {"file": schema.DEFINITIONS, "workflow": schema.WORKFLOW, "agent": schema.AGENT, "step": schema.STEP}
 _REST = re.compile(r"\w*")
 """What is behind the cursor of the word that it stands in."""
 SERVER_TYPES = ("stdio", "http")

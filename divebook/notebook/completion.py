@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # loading the extension must be quick
 _LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
 _CELL = re.compile(r"\s*%%dive\s")
 _BODIES = ("workflow", "agent")
+_TRY = "try"
 
 
 class DiveMatcher:
@@ -74,7 +75,7 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
         head=lines[row][:column],
         tail=lines[row][column:],
         below="\n".join(lines[row + 1 :]),
-        body=words[0] if words[:1] and words[0] in _BODIES else "file",
+        body="step" if words[:1] == [_TRY] else words[0] if words[:1] and words[0] in _BODIES else "file",
         dialect="dive" if "--dialect dive" in first or "--dialect=dive" in first else "divebook",
     )
 
@@ -113,13 +114,15 @@ def _first_line(before: str, shell: InteractiveShell) -> Found:
     from divebook.notebook.cell import DIALECTS
     from divebook.notebook.line_completion import KnownNames
 
+    if before.lstrip().startswith(f"{_TRY} "):
+        return _in_line(before, shell)
     names = KnownNames(shell)
     *words, fragment = before.split(" ")
     written = [word for word in words if word]
     if written[-1:] == ["--dialect"]:
         return matching(fragment, (Candidate(name, "dialect") for name in DIALECTS))
     if not written and not fragment.startswith("-"):
-        return matching(fragment, (Candidate(name, "command") for name in (*_BODIES, "script")))
+        return matching(fragment, (Candidate(name, "command") for name in (*_BODIES, "script", _TRY)))
     offered = [Candidate("--dialect", "option")]
     if len(written) == 1 and not fragment.startswith("-"):
         known = {"workflow": names.workflows, "agent": names.agents, "script": names.agents}.get(written[0], tuple)

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from divebook.engine.lifecycle import STATUSES
+from divebook.errors import DivebookError
 from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
+from divebook.execution.overview import newest_run
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.candidates import NOTHING, Candidate, Found, matching
 from divebook.questions.wording import address_of
+from divebook.replay.recorded_answers import TOOLS
 from divebook.text.commands import quoted
 from divebook.workflow.key_help import key_names
 from divebook.workflow.resources import DURABILITIES
@@ -76,6 +79,17 @@ class KnownNames:
         """Return the steps of a workflow, or of the one that was defined last, that may ask something."""
         found = _workflow(workflow)
         return () if found is None else (step.name for step in found.steps if step.ask)
+
+    def steps(self, run: str | None) -> Iterable[str]:
+        """Return the steps of the workflow of a run, or of the newest one."""
+        environment = present_environment()
+        if environment is None:
+            return ()
+        try:
+            name = run or getattr(newest_run(environment.store), "execution_id", None)
+            return () if name is None else [step.name for step in environment.execution(name).workflow.steps]
+        except DivebookError:  # an id that is not written to its end, or names none
+            return ()
 
     def executions(self) -> Iterable[ExecutionRecord]:
         """Return the latest executions, newest first."""
@@ -169,6 +183,8 @@ def _option_values(option: str, arguments: Arguments, names: KnownNames) -> Iter
         "durability": lambda: DURABILITIES,
         "workflow": names.workflows,
         "output": names.classes,
+        "from": lambda: (record.execution_id for record in names.executions()),
+        "tools": lambda: TOOLS,
         "answer": lambda: (f"{step}=" for step in names.asking(arguments.words[0] if arguments.words else None)),
     }
     return (Candidate(value, option) for value in (known[option]() if option in known else ()))
@@ -207,6 +223,11 @@ def _ask(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
         yield from (Candidate(f"${variable}", "variable") for variable in names.variables())
 
 
+def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
+    if not arguments.words:
+        yield from (Candidate(quoted(name), "step") for name in names.steps(arguments.options.get("from")))
+
+
 def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
     def offered(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
         found = () if arguments.words else names.executions()
@@ -234,4 +255,5 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
     "recover": _executions(*CANCELLABLE),
     "cancel": _executions(*CANCELLABLE),
     "answer": _answer,
+    "try": _try,
 }

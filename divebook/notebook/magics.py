@@ -14,9 +14,9 @@ from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
-from divebook.notebook.looking_magics import LookingMagics
 from divebook.notebook.printed import tell
 from divebook.notebook.run_magics import spared
+from divebook.notebook.trying_magics import TryingMagics
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 from divebook.store.carried import PAGE
@@ -36,11 +36,12 @@ OVERVIEW = """\
 %%dive workflow NAME              define one workflow
 %%dive agent NAME                 define one agent
 %%dive script AGENT               what an agent answers, offline: a list of replies
+%%dive try STEP                   try a step of a run with other keys
       ... --dialect dive          the same, as the old system read it"""
 
 
 @magics_class
-class DiveMagics(LookingMagics):
+class DiveMagics(TryingMagics):
     """Magics of one shell."""
 
     @no_var_expand
@@ -54,8 +55,7 @@ class DiveMagics(LookingMagics):
             from divebook.notebook.defining import take_cell
 
             lines_above, number = self._place(cell)
-            take_cell(self._session, line, cell, lines_above, self._names(local_ns), number=number)
-            return None
+            return take_cell(self._session, line, cell, lines_above, self._names(local_ns), number=number)
         with short_errors(), located(line_in_cell(self.shell)):
             return self._command(line, self._names(local_ns))
 
@@ -380,8 +380,8 @@ class DiveMagics(LookingMagics):
 
 
 COMMANDS = {
-    name: found
+    found.usage.split()[0]: found
     for kind in reversed(DiveMagics.__mro__)
-    for name, found in vars(kind).items()
+    for found in vars(kind).values()
     if isinstance(found, Command)
 }

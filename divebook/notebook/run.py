@@ -31,8 +31,10 @@ from divebook.text.cuts import one_line
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
+    from divebook.replay.trial import Trial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, WhatIf
+    from divebook.trials import StepChanges, TrialOptions
     from divebook.what_ifs import GivenChange
     from divebook.widgets.live import LiveView
     from divebook.workflow.definition import Workflow
@@ -170,6 +172,12 @@ class Run(ReadExecution):
         """Go through it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
         found: WhatIf | list[WhatIf] | Plan = self._environment.what_if(self.id, change, at, **options)
         return found
+
+    def try_step(
+        self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
+    ) -> Trial:
+        """Do one of its steps again with the state it had, beside what is recorded; see `Environment.try_step`."""
+        return self._environment.try_step(self.id, step, changes, times=times, **options)
 
     def refresh(self) -> Self:
         """Read on in the log, if another process has written to it."""

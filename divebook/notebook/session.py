@@ -21,7 +21,7 @@ from divebook.environment import Environment
 from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.overview import Overview
+from divebook.execution.overview import Overview, newest_run
 from divebook.notebook.edits import KEEP, WhenEdited, edit_of
 from divebook.notebook.line import open_line
 from divebook.notebook.printed import tell
@@ -282,10 +282,11 @@ class Session:
         """Return a run, or where none is named the newest one; raises `NotFoundError` where there is none."""
         if execution_id is not None:
             return self.run_of(execution_id, store=store)
-        newest = self.over(store).executions(limit=1)
-        if not newest:
+        environment = self.over(store)
+        newest = newest_run(environment.store)
+        if newest is None:
             raise NotFoundError("run", "the newest one", (), "there are no runs yet; %dive run NAME starts one")
-        return self.run_of(newest[0].execution_id, store=store)
+        return Run(environment.execution(newest.execution_id), environment)
 
     def open(self, file: Path) -> Run:
         """Return the run that a file holds; it stands in a store in memory."""

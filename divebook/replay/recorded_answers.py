@@ -45,6 +45,7 @@ RECORDED, READ_ONLY, LIVE = "recorded", "read-only", "live"
 TOOLS = (RECORDED, READ_ONLY, LIVE)
 """Which actions and tools a what-if may execute: none, those declared so, all."""
 BLOCKED = "not executed in a what-if: no recorded result for these arguments"
+IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
 
 COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
 """What has no effect outside, and is answered in what it calls."""
@@ -92,6 +93,8 @@ class RecordedAnswers:
         self._settings = _settings(events)
         self._seed = begun.seed or forked.execution_id
         self._since, self._moment = forked.recorded_at, events[begun.at - 1].recorded_at if begun.at else 0
+        self._is_trial = begun.came_from == catalog.TRIAL
+        self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
         self._turns: dict[str, int | None] = {}
         """By id of a turn: the event with which that turn of the source began that it is answered from; None where
         something in it came from elsewhere."""
@@ -121,8 +124,9 @@ class RecordedAnswers:
         if self._may_run(wanted):
             return self._live(wanted)
         if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
-            return Served(_end(wanted, beside.done(BLOCKED)), {"blocked": BLOCKED})
-        return Served(catalog.OperationFailed(wanted.operation_id, kind, error=BLOCKED), {"blocked": BLOCKED})
+            return Served(_end(wanted, beside.done(self._blocked)), {"blocked": self._blocked})
+        failed = catalog.OperationFailed(wanted.operation_id, kind, error=self._blocked)
+        return Served(failed, {"blocked": self._blocked})
 
     def settled(self, asked: Question) -> Settled | None:
         """Return the recorded answer to the same question, under its id."""
@@ -174,7 +178,12 @@ class RecordedAnswers:
         return found if found is not None and isinstance(found.data, catalog.OperationCompleted) else None
 
     def _request(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
-        """Return the answer to a request to a model; a later one of a turn belongs to those before it."""
+        """Return the answer to a request to a model; a later one of a turn belongs to those before it.
+
+        In a trial models are asked: what they say anew is what it is for.
+        """
+        if self._is_trial:
+            return None
         setting = None if beside.setting is None else normalize(beside.setting.told, "setting")
         asked = asked_of(wanted.operation_type, wanted.parameters, setting)
         turn = beside.within

@@ -97,6 +97,13 @@ def read_agent(
     return found.agents[0]
 
 
+def workflow_of(node: located.Mapping, reading: Reading) -> Workflow:
+    """Return the workflow that nodes say, of a text or not; raises `DefinitionError`."""
+    found = _single(node, reading, "workflow", None)
+    reading.raise_errors()
+    return found.workflows[0]
+
+
 def _read_either(
     source: str | Mapping[str, Any], source_name: str, dialect: Dialect, body: Body, name: str | None
 ) -> Definitions:

@@ -1,0 +1,102 @@
+"""``divebook try``: one step of an execution done again with the state it had, beside what is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, Json, ModelName, Store
+from divebook.cli.run import with_file_named
+from divebook.cli.screen import note, write, write_json
+from divebook.cli.text import secrets
+from divebook.errors import SetupError
+from divebook.events.catalog import COMPLETED
+
+
+def try_step(
+    execution_id: ExecutionId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step, as its workflow names it.")],
+    file: Agents = None,
+    *,
+    times: Annotated[int, typer.Option("--times", metavar="N", help="How often.")] = 1,
+    keys: Annotated[
+        Path | None,
+        typer.Option("--keys", metavar="FILE", help="YAML: keys that the step is to have in place of its own."),
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A variable that it is to find otherwise; may be repeated."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input that is to be otherwise; may be repeated."),
+    ] = None,
+    visit: Annotated[
+        int | None, typer.Option("--visit", metavar="N", help="Which time that it was entered; default: the last.")
+    ] = None,
+    item: Annotated[int | None, typer.Option("--item", metavar="N", help="Of Each, this item alone, from 0 on.")] = None,
+    tools: Annotated[
+        str,
+        typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
+    ] = "recorded",
+    keep: Annotated[
+        Path | None, typer.Option("--keep", metavar="FILE", help="Write the workflow with the changed step there.")
+    ] = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    model: ModelName = None,
+    bounds: BoundsText = None,
+    json: Json = False,
+) -> None:
+    """Try one step of an execution again, and compare.
+
+    It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
+    result of the same call. Exit code 1 if a try has not completed.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.config.answers import bounds_from
+    from divebook.config.changed_words import change_from
+    from divebook.workflow.changed_step import with_keys
+    from divebook.workflow.definition import Workflow
+
+    existing_store(store)
+    if keep is not None and keep.exists():
+        raise SetupError(f"{keep} exists already; name another file for --keep")
+    change, limits = change_from(variables or (), inputs or ()), bounds_from(bounds)
+    secrets.learn(change.variables, change.inputs)
+    written = None if keys is None else keys.read_text(encoding="utf-8")
+    environment = open_environment(store, actions or (), note)
+    if file is not None:
+        take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+
+    def changed(workflow: Workflow) -> Workflow:
+        return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
+
+    trial = with_file_named(
+        lambda: environment.try_step(
+            execution_id,
+            step,
+            changed,
+            times=times,
+            variables=change.variables,
+            inputs=change.inputs,
+            visit=visit,
+            item=item,
+            tools=tools,
+            model=model,
+            bounds=limits,
+        ),
+        "try",
+        file,
+    )
+    if json:
+        write_json([tried.to_dict() for tried in (trial.recorded, *trial.tries)])
+    else:
+        write(secrets.text(str(trial)))
+    if keep is not None:
+        trial.keep(keep)
+        note(f"wrote {keep}")
+    raise typer.Exit(0 if all(tried.status == COMPLETED for tried in trial.tries) else 1)
