@@ -99,11 +99,10 @@ class Trials(WhatIfs):
         prefix = prefix_of(self.store, source.id, entry.began - 1, change)
         workflow = _changed(prefix.workflow, step, changes)
         tried = alone(workflow, step)
-        self._check(tried, [step], ())
+        self._check(workflow, [step], ())
         limits = options.get("bounds")
         told = {
             "tools": tools,
-            "code": self.code_of(tried) or None,
             "bounds": None if limits is None else bounds_beside(as_bounds(limits), prefix.state).to_dict(),
         }
         forked = trial_forked(entry, prefix, tried, change, told)

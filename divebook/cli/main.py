@@ -11,7 +11,21 @@ from typing import Annotated
 import typer
 
 from divebook._version import __version__
-from divebook.cli import doctor, keys, logs, looking, mcp, questions, recovery, rules, run, runs, schedule, upkeep
+from divebook.cli import (
+    doctor,
+    keys,
+    logs,
+    looking,
+    mcp,
+    questions,
+    recovery,
+    rules,
+    run,
+    runs,
+    schedule,
+    trying,
+    upkeep,
+)
 from divebook.cli.refusal import Commands
 from divebook.cli.text import secrets
 
@@ -28,6 +42,7 @@ app = typer.Typer(
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
+app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(trying.try_step)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
 app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, Json, ModelName, Store
-from divebook.cli.run import with_file_named
-from divebook.cli.screen import note, write, write_json
+from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, ModelName, Store
+from divebook.cli.screen import note, write
 from divebook.cli.text import secrets
-from divebook.errors import SetupError
+from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.catalog import COMPLETED
+
+if TYPE_CHECKING:
+    from divebook.trials import TrialOptions
+    from divebook.workflow.definition import Workflow
 
 
 def try_step(
@@ -36,7 +39,7 @@ def try_step(
     visit: Annotated[
         int | None, typer.Option("--visit", metavar="N", help="Which time that it was entered; default: the last.")
     ] = None,
-    item: Annotated[int | None, typer.Option("--item", metavar="N", help="Of Each, this item alone, from 0 on.")] = None,
+    item: Annotated[int | None, typer.Option("--item", metavar="N", help="Of Each, one item alone, from 0.")] = None,
     tools: Annotated[
         str,
         typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
@@ -49,7 +52,6 @@ def try_step(
     store: Store = None,
     model: ModelName = None,
     bounds: BoundsText = None,
-    json: Json = False,
 ) -> None:
     """Try one step of an execution again, and compare.
 
@@ -60,7 +62,6 @@ def try_step(
     from divebook.config.answers import bounds_from
     from divebook.config.changed_words import change_from
     from divebook.workflow.changed_step import with_keys
-    from divebook.workflow.definition import Workflow
 
     existing_store(store)
     if keep is not None and keep.exists():
@@ -75,27 +76,18 @@ def try_step(
     def changed(workflow: Workflow) -> Workflow:
         return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
 
-    trial = with_file_named(
-        lambda: environment.try_step(
-            execution_id,
-            step,
-            changed,
-            times=times,
-            variables=change.variables,
-            inputs=change.inputs,
-            visit=visit,
-            item=item,
-            tools=tools,
-            model=model,
-            bounds=limits,
-        ),
-        "try",
-        file,
-    )
-    if json:
-        write_json([tried.to_dict() for tried in (trial.recorded, *trial.tries)])
-    else:
-        write(secrets.text(str(trial)))
+    options: TrialOptions = {"variables": change.variables, "inputs": change.inputs, "visit": visit, "item": item}
+    options |= {"tools": tools, "model": model, "bounds": limits}
+    try:
+        trial = environment.try_step(execution_id, step, changed, times=times, **options)
+    except (DefinitionError, NotFoundError) as error:
+        if file is not None or keys is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
+            raise
+        told = (
+            "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
+        )
+        raise SetupError(f"{error}. {told}") from error
+    write(secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)
         note(f"wrote {keep}")

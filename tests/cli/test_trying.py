@@ -1,0 +1,48 @@
+"""`divebook try`: what it prints, what it keeps, and what it says of a trial that cannot be."""
+
+from divebook.store import open_store
+from divebook.workflow.reader import read_definitions
+from tests.cli.conftest import write
+
+POET = """
+Agents: [{Name: poet, Model: scripted}]
+Workflows:
+  - Name: roses
+    Steps: [{Name: count, Script: 3, Store: n}, {Name: draft, Agent: poet, Prompt: "${state.n} roses", Store: line}]
+"""
+
+
+def test_a_step_is_tried_and_kept_in_a_file(divebook, folder):
+    file = write(folder / "roses.yaml", POET)
+    divebook("run", file)
+    source = open_store().records()[0].execution_id
+    keys = write(folder / "keys.yaml", "Prompt: ${state.n} white roses\n")
+    told = divebook("try", source, "draft", file, "--times", 2, "--set", "n=4", "--keys", keys, "--keep", "kept.yaml")
+    assert told.exit_code == 0, told.output
+    assert "2 tries" in told.stdout
+    assert "[-3-]{+4 white+} roses" in told.stdout
+    (kept,) = read_definitions((folder / "kept.yaml").read_text()).workflows
+    assert kept.step("draft").prompt == "${state.n} white roses"
+    assert [record.origin for record in open_store().records()] == ["trial", "trial", "run"]
+    again = divebook("try", source, "draft", file, "--keep", "kept.yaml")
+    assert again.exit_code == 2
+    assert "kept.yaml exists already" in again.stderr
+
+
+def test_a_trial_that_cannot_be_says_what_to_do(divebook, folder, hello):
+    divebook("run", hello, "-v", "who=you")
+    source = open_store().records()[0].execution_id
+    for line, told in (
+        (("try", source, "great"), "did you mean 'greet'?"),
+        (("try", source, "greet", "--times", "0"), "a step is tried once or more often"),
+        (("try", "exec_none", "greet"), "execution not found: exec_none"),
+    ):
+        refused = divebook(*line)
+        assert refused.exit_code == 2, refused.output
+        assert told in refused.stderr.replace("\n", " ")
+    file = write(folder / "roses.yaml", POET)
+    divebook("run", file)
+    refused = divebook("try", open_store().records()[0].execution_id, "draft")
+    assert "name their file (divebook try ID STEP FILE) or --actions" in refused.stderr.replace("\n", " ")
+    failed = write(folder / "bad.yaml", "Script: 1 / 0\n")
+    assert divebook("try", source, "greet", "--keys", failed).exit_code == 1

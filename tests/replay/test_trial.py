@@ -1,0 +1,273 @@
+"""A step of a run tried again: with the state it had, alone, beside what is recorded; the run stays as it is."""
+
+from collections import Counter
+
+import pytest
+
+from divebook import Each, Environment, Step, Workflow
+from divebook.agents import Agent, ScriptedModel
+from divebook.engine.grammar import violations
+from divebook.errors import DefinitionError, NotFoundError, SetupError
+from divebook.events.codec import encode_line
+from divebook.steps.actions import Action
+from divebook.store import MemoryStore
+from divebook.workflow.tools import tool
+
+CALLS = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    CALLS.clear()
+
+
+async def double(x: object = 0) -> object:
+    CALLS["double"] += 1
+    return x * 2
+
+
+@tool
+async def weigh(what: str) -> str:
+    """Weigh something."""
+    CALLS["weigh"] += 1
+    return f"{what} weighs {CALLS['weigh']}"
+
+
+AGAIN = [("count", "$(state.n < 2)"), ("each", "$(state.n > 1)")]
+LOOP = Workflow(
+    "loop",
+    [
+        Step("count", script="state.n + 1 if 'n' in state else 1", store="n"),
+        Step("draft", agent="poet", prompt="Line ${state.n} about ${inputs.what}", store="line"),
+        Step("twice", action="double", parameters={"x": "$(state.n)"}, store="m", next=AGAIN),
+        Step("each", script="state.i * 10 + state.n", each=Each([1, 2, 3], as_="i"), store="items", end=True),
+    ],
+    inputs=["what"],
+)
+PARALLEL = Workflow(
+    "parallel",
+    [
+        Step("begin", script="1", store="a", next=["left", "right"]),
+        Step("left", script="state.a + 1", store="b", next=["far"]),
+        Step("far", script="state.b + 1", store="d", next=["meet"]),
+        Step("right", script="state.a + 2", store="c", next=["meet"]),
+        Step("meet", script="[state.b, state.c, state.d]", join=True, store="all", catch=["mend"], end=True),
+        Step("mend", script="0", store="mended"),
+    ],
+)
+
+
+def poet(*replies):
+    return Agent("poet", model=ScriptedModel([*replies], usage={"input_tokens": 5, "output_tokens": 2}, price=0.25))
+
+
+@pytest.fixture
+def looped():
+    model = poet("a red rose", "two roses", "a white rose")
+    known = {"agents": [model], "actions": [Action("double", double)], "workflows": [LOOP]}
+    with Environment(store=MemoryStore(), **known) as world:
+        source = world.start("loop", {"what": "roses"}).wait(20)
+        assert (source.status, dict(source.state.variables)["items"]) == ("completed", [12, 22, 32])
+        CALLS.clear()
+        before = [encode_line(event) for event in source.history()]
+        yield world, source
+        assert [encode_line(event) for event in source.history()] == before, "the run stays as it is"
+
+
+def values(trial):
+    return trial.recorded.value, [tried.value for tried in trial.tries]
+
+
+def test_a_step_is_tried_with_the_state_and_the_keys_that_it_is_given(looped):
+    world, source = looped
+    trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"}, times=2, visit=1)
+    assert values(trial) == ("a red rose", ["a white rose", "a white rose"])
+    assert (trial.recorded.asked, trial.tries[0].asked) == ("Line 1 about roses", "Short line 1")
+    assert (trial.tries[0].tokens, trial.tries[0].cost, trial.cost) == (7, 0.25, 0.5)
+    assert "Prompt: Short line ${state.n}" in trial.definition
+    told = str(trial)
+    assert "[-Line-]{+Short line+} 1" in told
+    assert "a [-red-]{+white+} rose" in told
+    changed = world.try_step(source.id, "draft", variables={"n": 7}, inputs={"what": "owls"})
+    assert changed.tries[0].asked == "Line 7 about owls"
+    assert changed.recorded.value == "two roses", "the last visit, where none is named"
+
+
+def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
+    world, source = looped
+    totals = world.store.record(source.id)
+    trial = world.try_step(source.id, "draft", times=3)
+    for execution in trial.executions:
+        record = world.store.record(execution.id)
+        assert (record.origin, record.parent, execution.status) == ("trial", source.id, "completed")
+        entered = [event.step for event in execution.history() if event.event_type == "step_started"]
+        assert entered[-1] == "draft"
+        assert not list(violations(execution.history()))
+        assert world.verify(execution.id).divergence is None
+    assert world.recoverable() == []
+    assert world.store.record(source.id) == totals
+    import divebook
+
+    assert set(divebook.frames(world).usage["execution_id"]) == {source.id}
+
+
+def test_actions_have_the_recorded_result_of_the_same_call_and_are_else_not_executed(looped):
+    world, source = looped
+    assert values(world.try_step(source.id, "twice")) == (4, [4])
+    blocked = world.try_step(source.id, "twice", variables={"n": 9})
+    assert (blocked.tries[0].status, blocked.tries[0].value) == ("failed", None)
+    assert "not executed in a trial: no recorded result for these arguments" in blocked.tries[0].text
+    assert not CALLS
+    assert values(world.try_step(source.id, "twice", variables={"n": 9}, tools="live")) == (4, [18])
+    assert CALLS["double"] == 1
+
+
+def test_all_items_are_tried_or_one_at_its_place(looped):
+    world, source = looped
+    assert values(world.try_step(source.id, "each")) == ([12, 22, 32], [[12, 22, 32]])
+    one = world.try_step(source.id, "each", {"Script": "state.i * 100"}, item=1)
+    assert values(one) == (22, [200])
+    items = [e.data.iteration_index for e in one.executions[0].history() if e.event_type == "iteration_started"]
+    assert items == [1]
+    assert "each[1]" in str(one)
+
+
+def test_other_paths_do_nothing_in_a_trial():
+    with Environment(store=MemoryStore()) as world:
+        source = world.start(PARALLEL).wait(20)
+        for name, value in (("right", 3), ("far", 3), ("left", 2), ("meet", [2, 3, 3]), ("begin", 1)):
+            trial = world.try_step(source.id, name)
+            assert values(trial) == (value, [value]), name
+            own = [e for e in trial.executions[0].history() if e.sequence >= trial.entry.began]
+            assert [e.step for e in own if e.event_type == "step_started"] == [name]
+            assert not list(violations(trial.executions[0].history()))
+
+
+def test_a_failure_is_what_a_try_came_to_whatever_would_catch_it():
+    with Environment(store=MemoryStore()) as world:
+        source = world.start(PARALLEL).wait(20)
+        trial = world.try_step(source.id, "meet", {"Script": "1 / 0"}, times=2)
+        assert [tried.status for tried in trial.tries] == ["failed"] * 2
+        assert "division by zero" in trial.tries[0].text
+        assert "0 completed" in str(trial)
+
+
+def test_a_step_that_has_failed_is_tried_until_it_does_not():
+    flow = Workflow("broken", [Step("one", script="3", store="x"), Step("two", script="state.x / 0", store="y")])
+    with Environment(store=MemoryStore()) as world:
+        source = world.start(flow).wait(20)
+        trial = world.try_step(source.id, "two", {"Script": "state.x / 2"})
+        assert (trial.recorded.status, trial.tries[0].value) == ("failed", 1.5)
+        assert "division by zero" in trial.recorded.text
+        assert source.refresh().status == "failed"
+
+
+def test_the_tools_of_an_agent_answer_from_the_log_and_its_model_is_asked():
+    model = ScriptedModel([{"call": {"weigh": {"what": "a"}}}, "heavy"])
+    agent = Agent("judge", model=model, tools=[weigh])
+    flow = Workflow("judging", [Step("ask", agent="judge", prompt="Judge", store="said")])
+    with Environment(store=MemoryStore(), agents=[agent], workflows=[flow]) as world:
+        source = world.start("judging").wait(20)
+        asked = source.state.ledger.llm_calls
+        trial = world.try_step(source.id, "ask", {"Prompt": "Judge again"}, times=2)
+        assert values(trial) == ("heavy", ["heavy", "heavy"])
+        assert CALLS["weigh"] == 1, "its recorded result is given"
+        assert [execution.state.ledger.llm_calls for execution in trial.executions] == [asked, asked]
+
+
+def test_what_a_try_may_spend_is_bounded(looped):
+    world, source = looped
+    trial = world.try_step(source.id, "draft", bounds={"max_llm_calls": 0, "on_exhausted": "fail"})
+    assert trial.tries[0].status in ("failed", "waiting")
+    assert trial.tries[0].cost in (None, 0)
+
+
+def test_a_question_has_its_recorded_answer_and_another_one_waits():
+    flow = Workflow("asks", [Step("ask", ask="How many roses?", store="count"), Step("end", script="1")])
+    with Environment(store=MemoryStore()) as world:
+        source = world.start(flow).wait(20)
+        world.answer(source.interrupts[0].id, "seven", source.id).wait(20)
+        assert values(world.try_step(source.id, "ask")) == ("seven", ["seven"])
+        other = world.try_step(source.id, "ask", {"Ask": "How many owls?"})
+        assert other.tries[0].status == "waiting"
+        assert "How many owls?" in other.tries[0].text
+
+
+def test_a_try_that_is_killed_anywhere_goes_on_to_the_same(looped):
+    world, source = looped
+    cuts = []
+    unsubscribe = world.store.subscribe(lambda name, events: cuts.append((name, events[-1].sequence)))
+    trial = world.try_step(source.id, "each", {"Script": "state.i * state.n"})
+    unsubscribe()
+    (tried,) = trial.executions
+    whole = list(tried.history())
+    points = [sequence for name, sequence in cuts if name == tried.id][:-1]
+    assert points
+    for cut in points:
+        with Environment(store=MemoryStore(), agents=[poet("x")]) as other:
+            other.store.append(source.id, list(source.history()), 0)
+            other.store.append(tried.id, whole[:cut], 0)
+            assert other.recoverable() == []
+            again = other.resume(tried.id).wait(20)
+            assert (again.status, again.state.variables["items"]) == ("completed", trial.tries[0].value)
+
+
+def test_a_trial_is_a_frame_and_a_page(looped):
+    world, source = looped
+    trial = world.try_step(source.id, "draft", {"Prompt": "<b>${state.n}</b>"})
+    frame = trial.frame()
+    assert list(frame["number"]) == [0, 1]
+    assert list(frame["value"]) == ["two roses", "a white rose"]
+    assert dict(frame.dtypes.astype(str))["cost"] == "float64"
+    page = trial._repr_html_()
+    assert "<ins" in page
+    assert "<script" not in page
+    assert "&lt;" in page
+    assert "<b>2" not in page
+
+
+def test_a_trial_is_kept_as_a_file(looped, tmp_path):
+    world, source = looped
+    trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"})
+    assert trial.keep(tmp_path / "loop.yaml") == tmp_path / "loop.yaml"
+    with Environment(store=MemoryStore()) as other:
+        from divebook.workflow.reader import read_definitions
+
+        other.define(read_definitions((tmp_path / "loop.yaml").read_text()))
+        kept = other.workflow("loop")
+        assert kept.step("draft").prompt == "Short line ${state.n}"
+        assert kept.step("twice") == LOOP.step("twice")
+    with pytest.raises(SetupError, match="there is no notebook"):
+        trial.keep()
+
+
+@pytest.mark.parametrize(
+    ("step", "options", "error", "message"),
+    [
+        ("drft", {}, NotFoundError, "workflow 'loop' has no step 'drft' (did you mean 'draft'?)"),
+        ("draft", {"times": 0}, SetupError, "a step is tried once or more often, not 0 times"),
+        ("draft", {"visit": 3}, SetupError, "entered step 'draft' 2 times; visit is 1 to 2, not 3"),
+        ("draft", {"item": 0}, SetupError, "step 'draft' has no Each, so it has no item 0"),
+        ("each", {"item": 3}, SetupError, "began items 0 to 2 there, and not item 3"),
+        ("draft", {"variables": {"nn": 1}}, NotFoundError, "variable 'nn' cannot be set: step 'draft' was entered"),
+        ("draft", {"inputs": {"wat": 1}}, NotFoundError, "input 'wat' cannot be set"),
+        ("draft", {"tools": "some"}, SetupError, "a trial cannot treat actions and tools as 'some'"),
+        ("draft", {"changes": {"Promt": "x"}}, DefinitionError, "unknown key 'Promt' (did you mean 'Prompt'?)"),
+        ("draft", {"changes": "\nPrompt: [x]"}, DefinitionError, "changes:2:9: Prompt must be a text, not a list"),
+        ("draft", {"changes": {"Name": "x"}}, DefinitionError, "a step keeps its name"),
+    ],
+    ids=["step", "times", "visit", "no-each", "item", "variable", "input", "tools", "key", "line", "name"],
+)
+def test_a_trial_that_cannot_be_says_why_and_starts_nothing(looped, step, options, error, message):
+    world, source = looped
+    with pytest.raises(error) as caught:
+        world.try_step(source.id, step, **options)
+    assert message in str(caught.value)
+    assert len(world.executions()) == 1
+
+
+def test_a_step_that_was_never_entered_is_refused():
+    with Environment(store=MemoryStore()) as world:
+        source = world.start(PARALLEL).wait(20)
+        with pytest.raises(SetupError, match="never entered step 'mend', so there is no state"):
+            world.try_step(source.id, "mend")
