@@ -11,7 +11,7 @@ from divebook.errors import SetupError, did_you_mean
 from divebook.execution.definitions import require_definition
 from divebook.execution.forks import prefix_of
 from divebook.replay.recorded_answers import RECORDED, TOOLS
-from divebook.replay.trial import Trial
+from divebook.replay.trial import StepTrial
 from divebook.replay.trial_entry import alone, entry_of, trial_forked
 from divebook.replay.tried import RECORDED_NUMBER, tried_in
 from divebook.replay.what_if import bounds_beside
@@ -55,7 +55,7 @@ class Trials(WhatIfs):
         *,
         times: int = 1,
         **options: Unpack[TrialOptions],
-    ) -> Trial:
+    ) -> StepTrial:
         """Do one step of an execution again with the state it had, and return what it comes to beside the record.
 
         The execution stays as it is. Each try is an execution of origin ``trial`` that shares the events before the
@@ -109,7 +109,9 @@ class Trials(WhatIfs):
         drivers = [self._control.fork(source.id, prefix.at, forked) for _ in range(times)]
         done = [self._handle(driver).wait() for driver in drivers]
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(done, 1))
-        return Trial(source.id, entry, tried_in(events, entry, RECORDED_NUMBER, source), tries, workflow, tuple(done))
+        return StepTrial(
+            source.id, entry, tried_in(events, entry, RECORDED_NUMBER, source), tries, workflow, tuple(done)
+        )
 
 
 def _changed(workflow: Workflow, step: str, changes: StepChanges) -> Workflow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from divebook.analysis.columns import ANYTHING, COUNT, NUMBER, TEXT, Column, Columns, documented, frame
-from divebook.replay.trial import Trial
+from divebook.replay.trial import StepTrial
 
 TRIAL_COLUMNS: Columns = {
     "number": Column(COUNT, "0 of what is recorded, 1 of the first try"),
@@ -22,6 +22,6 @@ TRIAL_COLUMNS: Columns = {
 
 
 @documented(TRIAL_COLUMNS)
-def trial_frame(trial: Trial) -> pd.DataFrame:
+def trial_frame(trial: StepTrial) -> pd.DataFrame:
     """Return one row for what is recorded, and one for each try."""
     return frame(TRIAL_COLUMNS, [trial.recorded, *trial.tries])

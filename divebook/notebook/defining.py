@@ -10,11 +10,13 @@ from divebook.notebook.printed import tell
 from divebook.notebook.recovery import lines_after_defining
 from divebook.notebook.session import Session
 from divebook.notebook.trying_magics import TRY, try_cell
-from divebook.replay.trial import Trial
+from divebook.replay.trial import StepTrial
 from divebook.workflow.yaml_value import yaml_of
 
 
-def take_cell(session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int) -> Trial | None:
+def take_cell(
+    session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int
+) -> StepTrial | None:
     """Take in a cell and say what it did; return what it tried.
 
     Parameters

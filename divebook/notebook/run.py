@@ -31,7 +31,7 @@ from divebook.text.cuts import one_line
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
-    from divebook.replay.trial import Trial
+    from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, WhatIf
     from divebook.trials import StepChanges, TrialOptions
@@ -175,7 +175,7 @@ class Run(ReadExecution):
 
     def try_step(
         self, step: str, changes: StepChanges = None, *, times: int = 1, **options: Unpack[TrialOptions]
-    ) -> Trial:
+    ) -> StepTrial:
         """Do one of its steps again with the state it had, beside what is recorded; see `Environment.try_step`."""
         return self._environment.try_step(self.id, step, changes, times=times, **options)
 

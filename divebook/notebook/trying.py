@@ -19,10 +19,12 @@ from divebook.workflow.writer import definitions_to_text
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.session import Session
-    from divebook.replay.trial import Trial
+    from divebook.replay.trial import StepTrial
 
 
-def try_step(session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None) -> Trial:
+def try_step(
+    session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
+) -> StepTrial:
     """Try the step that a line names."""
     from divebook.config.answers import bounds_from
     from divebook.config.changed_words import change_from
@@ -54,7 +56,7 @@ def _number(arguments: Arguments, option: str) -> int | None:
     return None if written is None else int(written)
 
 
-def keep(trial: Trial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
+def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
     """Write what defines the workflow with the changed step into a new cell, or into a file, whose path is returned.
 
     Raises

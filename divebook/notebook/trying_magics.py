@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.expressions import Names
     from divebook.notebook.session import Session
-    from divebook.replay.trial import Trial
+    from divebook.replay.trial import StepTrial
     from divebook.workflow.definition import Workflow
 
 TRY = "try"
@@ -23,7 +23,7 @@ class TryingMagics(LookingMagics):
     """The sub-command that tries a step; its docstring is its help, and names its options."""
 
     @command("try STEP")
-    def try_(self, arguments: Arguments) -> Trial:
+    def try_(self, arguments: Arguments) -> StepTrial:
         """Do one step of a run again with the state it had, and show what it comes to beside what is recorded.
 
         The run stays as it is. Models are asked; actions and tools have the recorded result of the same call, and are
@@ -48,7 +48,9 @@ class TryingMagics(LookingMagics):
         return try_step(self._session, arguments)
 
 
-def try_cell(session: Session, words: list[str], text: str, lines_above: int, names: Names, *, number: int) -> Trial:
+def try_cell(
+    session: Session, words: list[str], text: str, lines_above: int, names: Names, *, number: int
+) -> StepTrial:
     """Try a step with the keys that a cell has.
 
     Parameters

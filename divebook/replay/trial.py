@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
 from divebook.execution.execution import Execution
-from divebook.replay.trial_entry import Entry
+from divebook.replay.trial_entry import Entered
 from divebook.replay.trial_shown import as_html, as_text
 from divebook.replay.tried import Tried
 from divebook.workflow.changed_step import workflow_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Trial:
+class StepTrial:
     """One step of a run done again, beside what the run has of it; the run stays as it is.
 
     `Run.try_step`, `Environment.try_step` and ``%dive try`` make them. As the last value of a cell it shows all
@@ -39,7 +39,7 @@ class Trial:
 
     source: str
     """Id of the execution that it was forked from."""
-    entry: Entry
+    entry: Entered
     recorded: Tried
     tries: Sequence[Tried]
     workflow: Workflow

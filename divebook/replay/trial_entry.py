@@ -15,7 +15,7 @@ from divebook.workflow.changed_step import require_step_of
 from divebook.workflow.definition import Workflow
 
 
-class Entry(NamedTuple):
+class Entered(NamedTuple):
     """One visit of a run to a step, or one item of it."""
 
     step: str
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
 
 def entry_of(
     events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
-) -> Entry:
+) -> Entered:
     """Return where a run entered a step.
 
     Parameters
@@ -76,7 +76,7 @@ def entry_of(
     assert isinstance(begun.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
     if item is not None:
         _require_item(events, workflow, begun, own[number:], item)
-    return Entry(step, begun.path, begun.data.visit, item, begun.sequence)
+    return Entered(step, begun.path, begun.data.visit, item, begun.sequence)
 
 
 def _require_item(
@@ -103,7 +103,7 @@ def alone(workflow: Workflow, step: str) -> Workflow:
 
 
 def trial_forked(
-    entry: Entry, prefix: Prefix, tried: Workflow, change: Change, told: Mapping[str, Any]
+    entry: Entered, prefix: Prefix, tried: Workflow, change: Change, told: Mapping[str, Any]
 ) -> catalog.ExecutionForked:
     """Return the event with which a trial begins.
 

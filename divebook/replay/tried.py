@@ -14,7 +14,7 @@ from divebook.history.aligned import as_text
 from divebook.history.read_log import ReadLog
 from divebook.history.requests import requests_in
 from divebook.history.span import Span
-from divebook.replay.trial_entry import Entry
+from divebook.replay.trial_entry import Entered
 
 RECORDED_NUMBER = 0
 """The number of what is recorded; tries are counted from 1."""
@@ -54,7 +54,7 @@ class Tried:
         return "recorded" if self.number == RECORDED_NUMBER else f"try {self.number}"
 
 
-def tried_in(log: Sequence[Event], entry: Entry, number: int, execution: Execution) -> Tried:
+def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execution) -> Tried:
     """Return what a step came to in a log: in that of its run, or of a try, where it stands at the same place."""
     read = ReadLog.of(log)
     own = [span for span in read.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]

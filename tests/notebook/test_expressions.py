@@ -95,6 +95,8 @@ LINES = [
     "verify {}",
     "compare {} exec_2",
     "fork {}",
+    "try {}",
+    "try draft --from {}",
     "fork exec_1 --at {}",
     "keys {}",
     "list {}",
