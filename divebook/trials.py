@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from divebook.bounds import Bounds
 from divebook.engine.change import Change
 from divebook.errors import SetupError, did_you_mean
+from divebook.events import catalog
 from divebook.execution.definitions import require_definition
 from divebook.execution.forks import prefix_of
 from divebook.replay.recorded_answers import RECORDED, TOOLS
 from divebook.replay.trial import StepTrial
-from divebook.replay.trial_entry import alone, entry_of, trial_forked
+from divebook.replay.trial_entry import alone, entry_of, require_known
 from divebook.replay.tried import RECORDED_NUMBER, tried_in
 from divebook.replay.what_if import bounds_beside
-from divebook.starting import as_bounds
+from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
 from divebook.what_ifs import WhatIfs
 from divebook.workflow.changed_step import with_keys
 from divebook.workflow.definition import Workflow
@@ -100,12 +102,12 @@ class Trials(WhatIfs):
         workflow = _changed(prefix.workflow, step, changes)
         tried = alone(workflow, step)
         self._check(workflow, [step], ())
-        limits = options.get("bounds")
-        told = {
-            "tools": tools,
-            "bounds": None if limits is None else bounds_beside(as_bounds(limits), prefix.state).to_dict(),
-        }
-        forked = trial_forked(entry, prefix, tried, change, told)
+        require_known(entry, change, prefix.state)
+        own = options.get("bounds")
+        limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
+        opening = opening_of(tried, prefix.state.inputs, self.code_of(tried), limits, origin=catalog.TRIAL)
+        forked = forked_of(opening, prefix.state, prefix.opened, change, limits)
+        forked = replace(forked, seed=prefix.state.seed, tools=tools, only=entry.only)
         drivers = [self._control.fork(source.id, prefix.at, forked) for _ in range(times)]
         done = [self._handle(driver).wait() for driver in drivers]
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(done, 1))

@@ -172,8 +172,8 @@ class ExecutionForked(Payload):
     model: str | None = None
     tools: str | None = None
     """Of what is answered from its source also behind `at`. What-ifs and trials may execute actions and tools:
-    ``recorded`` (none), ``read-only`` or ``live``. What goes on with another definition executes all that its source has no result
-    for, ``reuse``, or no result of functions that are as they were, ``unedited``."""
+    ``recorded`` (none), ``read-only`` or ``live``. What goes on with another definition executes all that its source
+    has no result for, ``reuse``, or no result of functions that are as they were, ``unedited``."""
     only: Mapping[str, Any] | None = None
     """Of a trial alone: what is done, the ``step`` of a ``path`` as its ``visit``, or of that one ``item``."""
 

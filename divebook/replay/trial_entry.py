@@ -1,15 +1,15 @@
-"""Where a step was entered in a run, and how a trial of it begins: a fork there that does this step alone. Pure."""
+"""Where a step was entered in a run, and the workflow of a trial: this step alone. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from divebook.engine.change import Change
+from divebook.engine.state import ExecutionState
 from divebook.errors import NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.execution.forks import Prefix
 from divebook.text.shown import plural
 from divebook.workflow.changed_step import require_step_of
 from divebook.workflow.definition import Workflow
@@ -102,46 +102,11 @@ def alone(workflow: Workflow, step: str) -> Workflow:
     return workflow.like(steps=(tried,), outputs=(), triggers=())
 
 
-def trial_forked(
-    entry: Entered, prefix: Prefix, tried: Workflow, change: Change, told: Mapping[str, Any]
-) -> catalog.ExecutionForked:
-    """Return the event with which a trial begins.
-
-    Parameters
-    ----------
-    prefix
-        What it shares with the run.
-    tried
-        The workflow of the run with that step alone.
-    told
-        What else the event says: `tools`, `bounds`, `code`.
-
-    Raises
-    ------
-    NotFoundError
-        A variable or input that is to be set is none.
-    """
-    before = prefix.state
-    for kind, names, known in (
-        ("variable", change.variables, before.variables),
-        ("input", change.inputs, before.inputs),
-    ):
+def require_known(entry: Entered, change: Change, before: ExecutionState) -> None:
+    """Raise `NotFoundError` for a variable or input that is to be otherwise and that a step was entered without."""
+    known = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
+    for kind, names, there in known:
         for name in names:
-            if name not in known:
+            if name not in there:
                 text = f"{kind} {name!r} cannot be set: step {entry.step!r} was entered without one of that name"
-                raise NotFoundError(kind, name, list(known), text)
-    return catalog.ExecutionForked(
-        prefix.source,
-        prefix.at,
-        tried.name,
-        prefix.opened,
-        change.to_data() or None,
-        catalog.TRIAL,
-        tried.stored,
-        tried.source,
-        tried.fingerprint,
-        seed=before.seed,
-        model=change.model,
-        only=entry.only,
-        **told,
-    )
+                raise NotFoundError(kind, name, list(there), text)
