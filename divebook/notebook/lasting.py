@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 from divebook.execution.execution import Execution
 from divebook.replay.replayer import LogWalk, positions_of
 from divebook.widgets.following import HOSTED_VIEW
+from divebook.widgets.pictured import Pictured
 from divebook.widgets.positions import SteppedLog
 from divebook.widgets.protocol.replay import GoTo
 from divebook.widgets.replay import ReplayView
+from divebook.widgets.source import source_of
 
 if TYPE_CHECKING:
     from divebook.widgets.following import FollowingView
@@ -147,14 +149,21 @@ class ReplayOutput(ReplayView):
 
 
 class RunReplay(ReplayOutput, LogWalk):
-    """A replay of a run: the methods of a `divebook.replay.replayer.Replayer`, and the view, which follows them."""
+    """A replay of a run: the methods of a `divebook.replay.replayer.Replayer`, and the view.
+
+    Each follows the other: where somebody goes in the page, the methods go on from.
+    """
 
     def __init__(
         self, execution: Execution, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
     ) -> None:
         self._positions = positions_of(execution)
         self._steps = [step.name for step in execution.workflow.steps]
-        super().__init__(SteppedLog(self._positions), name, saved, moves=moves)
+        beside = Pictured.of(lambda: source_of(execution))
+        super().__init__(SteppedLog(self._positions), name, saved, beside=beside, moves=moves)
+
+    def _stand(self, sequence: int) -> None:
+        self._position = sequence  # the page that says so stands there
 
     def _moved(self) -> None:
         self.send(GoTo(type="go", sequence=self._position))

@@ -329,8 +329,9 @@ class Run(ReadExecution):
     def replay(self) -> RunReplay:
         """Return what goes through its log event by event: a view, and the methods of `Execution.replay`.
 
-        The view follows the methods: after ``r = run.replay()`` and ``r`` as the last value of a cell,
-        ``r.run_to(error=True)`` goes to the first failure, in the page as well.
+        Each follows the other: after ``r = run.replay()`` and ``r`` as the last value of a cell,
+        ``r.run_to(error=True)`` goes to the first failure, in the page as well, and ``r.position`` is where somebody
+        went in the page.
         """
         from divebook.notebook.lasting import RunReplay
 

@@ -123,9 +123,11 @@ class SavedRun(FramedLog):
     def replay(self) -> ReplayView:
         """Return a view that steps through it."""
         from divebook.notebook.lasting import ReplayOutput
+        from divebook.widgets.pictured import Pictured
 
         name = f"{self.workflow} {self.id}"
-        return ReplayOutput(self._positions, name, self._repr_mimebundle_, moves=shows_widgets())
+        beside = Pictured(self._positions.welcome)
+        return ReplayOutput(self._positions, name, self._repr_mimebundle_, beside=beside, moves=shows_widgets())
 
     # --- how it shows ----------------------------------------------------------------------------------------------
 

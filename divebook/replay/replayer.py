@@ -9,14 +9,13 @@ from divebook import extensions
 from divebook.engine.state import ExecutionState, PathState
 from divebook.errors import NotFoundError
 from divebook.events import Event
-from divebook.events.catalog import StepStarted
 from divebook.events.recorded import opened
 from divebook.execution.execution import Execution
 from divebook.history.messages import CallMessage
-from divebook.history.requests import requests_of
+from divebook.replay.asked import request_at
 from divebook.replay.changed import Changed, changed_between
 from divebook.replay.positions import Positions
-from divebook.replay.stops import Fits, Stop, asks_model
+from divebook.replay.stops import Fits, Stop
 
 
 class LogWalk:
@@ -130,21 +129,8 @@ class LogWalk:
 
         Only the visit to its step is read, whatever the length of the log.
         """
-        behind: list[Event] = []
-        asked: Event | None = None
-        for event in self._positions.backwards(self._position + 1):
-            behind.append(event)
-            if asked is None and asks_model(event):
-                asked = event
-                behind = [later for later in behind if (later.path, later.step) == (event.path, event.step)]
-            elif asked is not None and (event.path, event.step) != (asked.path, asked.step):
-                behind.pop()
-            elif asked is not None and isinstance(event.data, StepStarted):
-                break
-        if asked is None:
-            return []
-        requests = requests_of(reversed(behind))
-        return next((found.said for found in requests if asked.sequence in found.span.sequences), [])
+        found = request_at(self._positions, self._position)
+        return [] if found is None else found.said
 
 
 class Replayer(LogWalk):

@@ -47,7 +47,7 @@ def refusal(message: Any, known: Any) -> str | None:
 
     >>> from divebook.widgets.protocol.messages import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
-    'no message has the type "stat"; known are state, event, events'
+    'no message has the type "stat"; known are state, event, events, said, at, picture, bundle'
     """
     kinds = {get_args(get_type_hints(kind)["type"])[0]: kind for kind in get_args(known)}
     name = message.get("type") if isinstance(message, dict) else None

@@ -17,7 +17,7 @@ from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, tool_calls_in
 from divebook.text.cuts import cut, head_and_tail, one_line
 from divebook.text.redaction import shared
-from divebook.widgets.positions import Budget
+from divebook.widgets.budget import Budget
 from divebook.widgets.protocol.conversations import (
     Conversation,
     ConversationCall,
@@ -136,6 +136,29 @@ def sent_with(view: RequestView) -> list[ConversationPart]:
     """Return every message that went to the model with a request."""
     instructions = [_part("system", view.instructions)] if view.instructions else []
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
+
+
+def said_with(view: RequestView) -> list[ConversationPart]:
+    """Return every message that went to the model with a request, and what it answered."""
+    answers = (_block(block, "assistant") for block in answered(view))
+    return [*sent_with(view), *(part for part in answers if part is not None)]
+
+
+def said_up_to(said: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
+    """Return what had been said in a conversation with its request in that span, and what was answered to it."""
+    parts: list[ConversationPart] = []
+    for told in said["requests"]:
+        parts += [] if parts or not told["instructions"] else [_part("system", told["instructions"])]
+        parts += told["sent"]
+        is_last = told["id"] == request
+        parts += [part for part in told["answer"] if part["kind"] != "call"] if is_answered or not is_last else []
+        for call in said["calls"] if is_answered or not is_last else []:
+            if call["request"] == told["number"]:
+                parts.append(_part("call", _words(call["arguments"]), call["tool"]))
+                parts += [] if is_last or not call["outcome"] else [_part("result", call["result"], call["tool"])]
+        if is_last:
+            break
+    return parts
 
 
 def _request(view: RequestView, number: int, places: Mapping[str, int]) -> ConversationRequest:

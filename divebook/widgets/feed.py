@@ -16,10 +16,11 @@ from divebook.execution.streaming import TextDelta
 from divebook.history.course import Course
 from divebook.history.requests import requests_in
 from divebook.history.spans import Span, Spans, spans_of
+from divebook.widgets.budget import Budget
 from divebook.widgets.conversations import CONVERSATIONS, conversation_of, no_conversation, sent_with
 from divebook.widgets.failing import Failing
 from divebook.widgets.pace import paced
-from divebook.widgets.positions import Budget, detail_of
+from divebook.widgets.positions import detail_of
 from divebook.widgets.previews import came_of
 from divebook.widgets.protocol.conversations import Conversation, Sent
 from divebook.widgets.protocol.failures import FailureReport, Way
@@ -191,12 +192,12 @@ class Feed:
 
     # --- answers to one view ---------------------------------------------------------------------------------------
 
-    def welcome(self, view: str, since: int) -> Welcome:
-        """Return what a view lacks that knows the events up to `since`; of a great many spans only the newest."""
+    def welcome(self, view: str, since: int, most: int = FIRST_SPANS) -> Welcome:
+        """Return what a view lacks that knows the events up to `since`; of more than `most` spans only the newest."""
         known = 0 if since > self._framed else since
-        spans = self._spans_since(known)
-        if known and len(spans) > FIRST_SPANS:
-            known, spans = 0, self._spans_since(0)
+        spans = self._spans_since(known, most)
+        if known and len(spans) > most:
+            known, spans = 0, self._spans_since(0, most)
         return Welcome(
             type="welcome",
             view=view,
@@ -212,12 +213,12 @@ class Feed:
             streamed=self._streams.so_far(),
         )
 
-    def _spans_since(self, sequence: int) -> list[tuple[Span, Labels]]:
+    def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
         told = self._told
         if sequence:
             return [(span, label) for span, label in told if span.sequences[-1] > sequence]
-        first = max(0, len(told) - FIRST_SPANS)
-        running = [(span, label) for span, label in told[:first] if span.ended_us is None][:FIRST_SPANS]
+        first = max(0, len(told) - most)
+        running = [(span, label) for span, label in told[:first] if span.ended_us is None][:most]
         return [*running, *told[first:]]
 
     def history(self, view: str, first: int, stop: int) -> RangeAnswer:

@@ -10,6 +10,7 @@ import anywidget
 from divebook.errors import SetupError
 from divebook.text.redaction import shared
 from divebook.widgets.follower import Follower
+from divebook.widgets.protocol.views import Bundle, BundleName
 
 HOSTED_VIEW = "application/vnd.divebook.view+json"
 """The form of an output with a view that JupyterLab's extension shows: the view, or once its model is gone another form
@@ -23,6 +24,11 @@ def built(name: str) -> str:
     if not path.exists():
         raise SetupError(f"{path} is missing: build the front end with `python widgets/frontend.py build`")
     return path.read_text(encoding="utf-8")
+
+
+def bundle_of(view: str, name: BundleName) -> Bundle:
+    """Return a part of the front end."""
+    return Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js"))
 
 
 class CleanWidget(anywidget.AnyWidget):

@@ -15,13 +15,12 @@ import traitlets
 from divebook.replay.positions import Positions
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
-from divebook.widgets.following import FollowingView, built
+from divebook.widgets.following import FollowingView, bundle_of
 from divebook.widgets.intents import Handlers
 from divebook.widgets.positions import SteppedLog, reply_of
 from divebook.widgets.protocol.messages import ReplayToBrowser
 from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.run import Delta, Header
-from divebook.widgets.protocol.views import Bundle
 from divebook.widgets.publisher import Publisher
 
 MAX_PENDING = 20
@@ -77,14 +76,12 @@ class LiveView(FollowingView):
             case {"type": "variables", "view": view, "version": version}:
                 self._reply(lambda: feed.variables(view, version), urgent=False)
             case {"type": "bundle", "view": view, "name": name}:
-                self._reply(
-                    lambda: Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js")), urgent=True
-                )
+                self._reply(lambda: bundle_of(view, name), urgent=True)
             case {"type": "range", "view": view, "first": first, "stop": stop}:
                 self._reply(lambda: feed.history(view, first, stop), urgent=False)
             case {"type": "detail", "view": view, "id": index}:
                 self._reply(lambda: feed.detail(view, index), urgent=True)
-            case {"type": "state" | "event" | "events"}:
+            case {"type": "state" | "event" | "events" | "said"}:
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:

@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from divebook.engine.state import ExecutionState, PathState
-from divebook.errors import DivebookError, UnstorableValueError
+from divebook.errors import DivebookError
 from divebook.events import Event
-from divebook.events.catalog import StateMutated
+from divebook.events.catalog import OperationStarted, StateMutated
 from divebook.events.codec import encode
 from divebook.questions import Question
+from divebook.replay.asked import request_at
 from divebook.replay.positions import Positions
 from divebook.text.cuts import cut
+from divebook.widgets.budget import MAX_TEXT, Budget
+from divebook.widgets.conversations import said_with
+from divebook.widgets.protocol.conversations import ConversationPart
 from divebook.widgets.protocol.messages import ReplayToBrowser
 from divebook.widgets.protocol.replay import (
     EventAnswer,
@@ -24,6 +28,7 @@ from divebook.widgets.protocol.replay import (
     EventsAnswer,
     PathView,
     PendingView,
+    SaidAnswer,
     StateAnswer,
     StateView,
 )
@@ -32,9 +37,8 @@ from divebook.widgets.rows import BlockNames
 
 T = TypeVar("T")
 
-MAX_TEXT, MAX_VALUES = 20_000, 400_000
-"""Characters of one text, and of all values, of an answer."""
-LEAST_TEXT, COST_OF_VALUE = 200, 8
+MAX_VALUES = 400_000
+"""Characters of all values of an answer."""
 EVENTS_PER_ANSWER = 10_000
 MAX_PATHS = 200
 _TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
@@ -56,6 +60,12 @@ class Steppable(Protocol):
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events that follow `after`, up to and with `stop`."""
+
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        0 and nothing, where none was asked. Raises `IndexError`.
+        """
 
 
 class SteppedLog:
@@ -87,6 +97,16 @@ class SteppedLog:
         event = self.positions.event_at(sequence)
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        0 and nothing, where none was asked. Raises `IndexError`.
+        """
+        if not 0 <= sequence <= self.total:
+            raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+        found = request_at(self.positions, sequence)
+        return (0, []) if found is None else (found.span.sequences[0], said_with(found))
+
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events that follow `after`, up to and with `stop`, as columns of short texts.
 
@@ -110,6 +130,10 @@ def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | No
         case {"type": "event", "view": str(view), "sequence": int(sequence)}:
             event, why = _tried(log.event_at, sequence)
             return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
+        case {"type": "said", "view": str(view), "sequence": int(sequence)}:
+            said, why = _tried(log.said_at, sequence)
+            asked, parts = said or (0, [])
+            return SaidAnswer(type="said", view=view, sequence=sequence, asked=asked, parts=parts, error=why)
     return None
 
 
@@ -205,46 +229,7 @@ def summary_of(event: Event) -> str:
     """Return in a few words what tells an event from its neighbours."""
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
+    if isinstance(event.data, OperationStarted):
+        return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
     found = (getattr(event.data, name, None) for name in _TELLING)
     return next((value for value in found if isinstance(value, str) and value), "")
-
-
-def is_short(value: Any, characters: int) -> bool:
-    """Return whether plain JSON is so short that no `Budget` of so many characters would cut anything of it.
-
-    To encode it takes a fraction of the time of a walk through it, and most of what a log holds is short.
-    """
-    try:
-        return len(encode(value)) * COST_OF_VALUE <= characters
-    except UnstorableValueError:
-        return False
-
-
-class Budget:
-    """How many characters may still be sent; `text` is the most of one text."""
-
-    def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
-        self._left, self._text = characters, text
-
-    def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return stored values as JSON, shortened."""
-        shortened = self.shortened(json.loads(encode(dict(values))))
-        return {str(key): value for key, value in shortened.items()}
-
-    def shortened(self, value: Any) -> Any:
-        """Return plain JSON with its long texts cut, and the rest of what is too much left out."""
-        match value:
-            case str():
-                text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
-                self._left -= len(text)
-                return text
-            case list():
-                parts = [self.shortened(part) for part in value if self._left > 0]
-                missing = len(value) - len(parts)
-                return [*parts, f"… ({missing:,} more)"] if missing else parts
-            case dict():
-                kept = {key: self.shortened(part) for key, part in value.items() if self._left > 0}
-                missing = len(value) - len(kept)
-                return kept | {"…": f"({missing:,} more)"} if missing else kept
-        self._left -= COST_OF_VALUE
-        return value

@@ -6,8 +6,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from divebook.replay.stops import MODEL_CALLS
+from divebook.widgets.conversations import said_up_to
+from divebook.widgets.protocol.conversations import ConversationPart
 from divebook.widgets.protocol.recording import Recording
 from divebook.widgets.protocol.replay import EventBlock, StateView
+from divebook.widgets.protocol.run import Welcome
 from divebook.widgets.protocol.spans import DetailEvent
 
 Cell: TypeAlias = tuple[str, str]
@@ -96,6 +100,44 @@ class RecordedPositions:
             path=block["path"][rows],
             step=block["step"][rows],
             text=block["text"][rows],
+        )
+
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        Raises `IndexError` where the notebook does not hold it.
+        """
+        spans, until = self._recording["spans"], self.state_at(sequence)["sequence"]
+        kinds = [spans["names"][place] for place in spans["type"]]
+        begun = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
+        if not begun:
+            return 0, []
+        row = max(begun, key=lambda row: spans["sequence"][row])
+        asked, request = spans["sequence"][row], spans["id"][row]
+        said = next(
+            (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
+        )
+        if said is None:
+            raise IndexError(f"what was said with event {asked:,} is not among what the notebook holds of this run")
+        ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
+        return asked, said_up_to(said, request, is_answered=bool(ended))
+
+    def welcome(self, view: str) -> Welcome:
+        """Return what the timeline and the graph beside a replay show of it."""
+        recording = self._recording
+        return Welcome(
+            type="welcome",
+            view=view,
+            since=0,
+            last=self.total,
+            origin_us=recording["events"]["origin_us"],
+            total=recording["total"],
+            spans=recording["spans"],
+            header=recording["header"],
+            failures=recording["failures"],
+            questions=recording["questions"],
+            graph=recording["graph"],
+            streamed=[],
         )
 
     def _row(self, sequence: int) -> int:

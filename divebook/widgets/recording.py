@@ -23,13 +23,12 @@ from divebook.history.names import item_name
 from divebook.history.read_log import ReadLog
 from divebook.history.spans import Span
 from divebook.text.redaction import Redactor
+from divebook.widgets.budget import Budget, is_short
 from divebook.widgets.conversations import newest_conversations, shortened
 from divebook.widgets.failing import Failing
 from divebook.widgets.pace import paced
 from divebook.widgets.positions import (
-    Budget,
     block_of,
-    is_short,
     path_cell,
     path_view,
     pending_view,

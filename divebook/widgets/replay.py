@@ -9,6 +9,7 @@ from typing import Any
 from divebook.widgets.checking import refusal, refused
 from divebook.widgets.follower import answer_while_busy
 from divebook.widgets.following import HOSTED_VIEW, CleanWidget, built
+from divebook.widgets.pictured import Pictured
 from divebook.widgets.positions import Steppable, reply_of
 from divebook.widgets.protocol.messages import ReplayToKernel
 
@@ -29,12 +30,22 @@ class ReplayView(CleanWidget):
         Of what it steps through.
     saved
         Returns what is shown of the log where the view has no kernel any more, by type.
+    beside
+        Answers what the timeline and the graph beside it ask; without it there are none.
     moves
         Whether there is a page that shows widgets; elsewhere a live view would only leave a message that it is missing.
     """
 
-    def __init__(self, log: Steppable, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True) -> None:
-        self._log, self._name, self._saved, self._moves = log, name, saved, moves
+    def __init__(
+        self,
+        log: Steppable,
+        name: str,
+        saved: Callable[[], dict[str, Any]],
+        *,
+        beside: Pictured | None = None,
+        moves: bool = True,
+    ) -> None:
+        self._log, self._name, self._saved, self._beside, self._moves = log, name, saved, beside, moves
         self._lock = threading.Lock()
         self._asked, self._filled = threading.Event(), threading.Event()
         super().__init__()
@@ -71,15 +82,20 @@ class ReplayView(CleanWidget):
             return
         self._asked.set()
         with self._lock:  # a cell and its page ask at the same time
-            reply = reply_of(self._log, message)
+            reply = reply_of(self._log, message) or (self._beside and self._beside.reply(message))
         if reply is not None:
             self.send(reply)
+        if message["type"] == "at":
+            self._stand(min(max(0, message["sequence"]), self._log.total))
         if message["type"] == "events" and message["stop"] >= self._log.total:
             self._filled.set()
             self._arrive()
 
     def _arrive(self) -> None:
         """Be told that a page has all events."""
+
+    def _stand(self, sequence: int) -> None:
+        """Be told that somebody has moved it in a page."""
 
     def _let_page_first(self) -> None:
         """Give a page that asks for a long log its events before the processor is taken for what is saved of it."""

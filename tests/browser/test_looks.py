@@ -102,6 +102,11 @@ async def publish(title: str, pages: int, tags: list, link: str) -> str:
     "Puts a text where everybody can read it."
     return title
 """
+STANDS = """\
+while w.position != int(Path("stood").read_text()):
+    await asyncio.sleep(0.02)
+f"stands at {w.position}"
+"""
 QUICK = """\
 %%dive workflow quick
 Steps:
@@ -164,7 +169,8 @@ def test_questions_of_every_kind(lab, looks):
 
 
 def test_stepping_through_a_run(lab, looks):
-    notebook = lab(FLAKY, SHOWN, "r = %dive run shown --no-check", "r.replay()")
+    cells = FLAKY, SHOWN, "r = %dive run shown --no-check", "w = r.replay()\nw", STANDS, "w.step_back().position"
+    notebook = lab(*cells)
     (notebook.folder / "go").touch()
     for cell in (1, 2, 3, 4):
         notebook.run_through(cell)
@@ -172,12 +178,15 @@ def test_stepping_through_a_run(lab, looks):
     replay.get_by_text("0 of ").wait_for()
     looks.at(notebook, "replay-beginning", replay)
     step_through(replay)
+    follow_each_other(notebook, replay)
     looks.at(notebook, "replay", replay)
     replay.get_by_role("button", name="To the end").click()
-    replay.get_by_text("run failed").last.wait_for()
+    replay.locator(".event[aria-selected=true]", has_text="run failed").wait_for()
     looks.at(notebook, "replay-end", replay)
     go_to_what_matters(replay)
     looks.at(notebook, "replay-filtered", replay)
+    see_what_the_model_saw(replay)
+    looks.at(notebook, "replay-messages", replay)
 
 
 def go_to_what_matters(replay):
@@ -191,6 +200,29 @@ def go_to_what_matters(replay):
     replay.get_by_label("Step whose events are listed").select_option("flaky")
     replay.locator(".filter [role=status]", has_text=" of ").wait_for()
     assert {where.split()[-1] for where in replay.locator(".event .where").all_inner_texts()} == {"flaky"}
+
+
+def follow_each_other(notebook, replay):
+    """The object stands where somebody has gone in the page, and the page where a cell goes; so does the graph."""
+    stood = int(replay.locator(".event[aria-selected=true] .number").inner_text())
+    (notebook.folder / "stood").write_text(str(stood))
+    notebook.run_through(5)
+    notebook.see(5, f"stands at {stood}")
+    notebook.run_through(6)
+    replay.get_by_text(f"State after event {stood - 1}", exact=True).wait_for()
+    replay.locator(".db-beside canvas").first.wait_for()
+    step = replay.locator(".event[aria-selected=true] .where").inner_text().split()[-1]
+    replay.locator(".step.here .name").get_by_text(step, exact=True).wait_for()
+
+
+def see_what_the_model_saw(replay):
+    """Go back to a call of the model, and read what it was sent."""
+    replay.get_by_label("Step whose events are listed").select_option("every step")
+    replay.get_by_role("button", name="To the beginning").click()
+    replay.locator(".events").press("m")
+    replay.locator(".event[aria-selected=true]", has_text="call started").wait_for()
+    replay.get_by_role("tab", name="Messages").click()
+    replay.locator(".said.user", has_text="about a").wait_for()
 
 
 def step_through(replay):

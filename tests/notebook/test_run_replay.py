@@ -42,3 +42,20 @@ def test_a_page_that_comes_later_goes_there_once_it_has_all_events(seen):
     replay._receive(replay, ask, [])
     assert [message["type"] for message in told] == ["events", "events", "go"]
     assert told[-1] == {"type": "go", "sequence": 5}
+
+
+def test_the_methods_go_on_from_where_somebody_went_in_a_page(seen):
+    replay, told = seen
+    replay._receive(replay, {"type": "at", "view": "v", "sequence": 4}, [])
+    assert (replay.position, told) == (4, [])  # the page is there already
+    assert replay.step_forward().position == 5
+    replay._receive(replay, {"type": "at", "view": "v", "sequence": 10_000}, [])
+    assert replay.position == replay.total
+
+
+def test_a_page_gets_the_timeline_and_the_graph_beside_it(seen):
+    replay, told = seen
+    replay._receive(replay, {"type": "picture", "view": "v"}, [])
+    (picture,) = told
+    assert (picture["type"], [step["name"] for step in picture["graph"]["steps"]]) == ("welcome", ["a", "b"])
+    assert picture["total"] == len(picture["spans"]["id"]) > 0

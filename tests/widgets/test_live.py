@@ -75,7 +75,7 @@ def test_a_view_that_says_hello_is_welcomed(page):
 
 
 def test_a_part_of_the_front_end_is_sent_on_demand_just_as_it_is(page, monkeypatch):
-    monkeypatch.setattr(live, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
     page.wait_for("snapshot")
     page.say(type="bundle", view="v1", name="graph")
     assert page.wait_for("bundle") == {"type": "bundle", "view": "v1", "name": "graph", "script": "/* graph.js */"}

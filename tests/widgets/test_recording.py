@@ -8,6 +8,7 @@ import zlib
 
 import pytest
 
+from divebook import Agent, Environment, ScriptedModel
 from divebook.errors import SavedRunError
 from divebook.replay.positions import Positions
 from divebook.text import redaction
@@ -38,6 +39,18 @@ def packed(execution):
     return json.loads(json.dumps(saved_run(execution, execution.history())))
 
 
+def a_turn():
+    """Return an execution whose agent calls a tool, and answers."""
+
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return f"rain in {city}"
+
+    model = ScriptedModel([{"call": {"weather": {"city": "Rome"}}}, "It rains."])
+    environment = Environment(store="memory:", agents=[Agent("guide", model=model, tools=[weather])])
+    return environment.start(Workflow("w", [Step("ask", prompt="How is Rome?", agent="guide")])).wait(30, check=True)
+
+
 def without_secret(value):
     return json.loads(json.dumps(value).replace(SECRET, "[redacted]"))
 
@@ -48,6 +61,21 @@ def test_every_state_is_that_of_the_engine(execution, packed):
     assert recorded.total == positions.total
     for sequence in range(positions.total + 1):
         assert recorded.state_at(sequence) == without_secret(positions.state_at(sequence))
+
+
+def test_what_the_model_saw_at_each_position_is_what_the_log_says():
+    turned = a_turn()
+    recorded = RecordedPositions(read_saved(json.loads(json.dumps(saved_run(turned))))[1])
+    positions = SteppedLog(Positions.of(turned.history()))
+    told = [positions.said_at(sequence) for sequence in range(positions.total + 1)]
+    assert [recorded.said_at(sequence) for sequence in range(positions.total + 1)] == told
+    assert sorted({tuple(part["kind"] for part in parts) for _, parts in told}) == [
+        (),
+        ("system", "user"),
+        ("system", "user", "call"),
+        ("system", "user", "call", "result"),
+        ("system", "user", "call", "result", "assistant"),
+    ]
 
 
 def test_the_events_come_with_what_they_hold(execution, packed):

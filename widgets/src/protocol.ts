@@ -176,11 +176,13 @@ export type OfferToBrowser = Offer | Ack;
 
 export type RunsToBrowser = RunsPage | Ack;
 
-export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | GoTo;
+export type PictureToBrowser = Welcome | Bundle;
+
+export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser;
 
 export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery;
 
-export type ReplayToKernel = StateRequest | EventRequest | EventRange;
+export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery;
 
 export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel;
 
@@ -421,6 +423,39 @@ export interface EventRange {
 export interface GoTo {
   type: "go";
   sequence: number;
+}
+
+/** Somebody has moved the replay in a page: it stands after this event. */
+export interface StoodAt {
+  type: "at";
+  view: string;
+  sequence: number;
+}
+
+/** A view asks what the model that was asked last was sent, and what it had answered by then. */
+export interface SaidQuery {
+  type: "said";
+  view: string;
+  /** The position that is meant. */
+  sequence: number;
+}
+
+/** Answer to `SaidQuery`. */
+export interface SaidAnswer {
+  type: "said";
+  view: string;
+  sequence: number;
+  /** The event with which that request began; 0 where no model had been asked. */
+  asked: number;
+  parts: ConversationPart[];
+  /** Why there are none. */
+  error: string;
+}
+
+/** A view asks for what the timeline and the graph beside a replay show; a `Welcome` is the answer. */
+export interface PictureQuery {
+  type: "picture";
+  view: string;
 }
 
 /** Answer to `EventRange`. */

@@ -12,8 +12,12 @@ from divebook.widgets.protocol.replay import (
     EventRequest,
     EventsAnswer,
     GoTo,
+    PictureQuery,
+    SaidAnswer,
+    SaidQuery,
     StateAnswer,
     StateRequest,
+    StoodAt,
 )
 from divebook.widgets.protocol.run import Delta, Welcome
 from divebook.widgets.protocol.runs import RunsPage, RunsQuery, RunsWish
@@ -25,7 +29,8 @@ ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | S
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 RunsToBrowser: TypeAlias = RunsPage | Ack
-ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | GoTo
+PictureToBrowser: TypeAlias = Welcome | Bundle
+ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser
 Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery
-ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange
+ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery
 ToKernel: TypeAlias = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel

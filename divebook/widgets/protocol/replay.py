@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypedDict
 
+from divebook.widgets.protocol.conversations import ConversationPart
 from divebook.widgets.protocol.spans import DetailEvent
 from divebook.widgets.protocol.views import Micros
 
@@ -117,6 +118,43 @@ class GoTo(TypedDict):
 
     type: Literal["go"]
     sequence: int
+
+
+class StoodAt(TypedDict):
+    """Somebody has moved the replay in a page: it stands after this event."""
+
+    type: Literal["at"]
+    view: str
+    sequence: int
+
+
+class SaidQuery(TypedDict):
+    """A view asks what the model that was asked last was sent, and what it had answered by then."""
+
+    type: Literal["said"]
+    view: str
+    sequence: int
+    """The position that is meant."""
+
+
+class SaidAnswer(TypedDict):
+    """Answer to `SaidQuery`."""
+
+    type: Literal["said"]
+    view: str
+    sequence: int
+    asked: int
+    """The event with which that request began; 0 where no model had been asked."""
+    parts: list[ConversationPart]
+    error: str
+    """Why there are none."""
+
+
+class PictureQuery(TypedDict):
+    """A view asks for what the timeline and the graph beside a replay show; a `Welcome` is the answer."""
+
+    type: Literal["picture"]
+    view: str
 
 
 class EventsAnswer(TypedDict):

@@ -37,6 +37,7 @@ export class GraphView implements View {
   #layout: Layout = { steps: new Map(), edges: [], width: 0, height: 0 };
   #selected: string | null = null;
   #focused: string | null = null;
+  #marked: string | null = null;
   #view = { x: 0, y: 0, scale: 1 };
   #isMoved = false;
 
@@ -74,6 +75,17 @@ export class GraphView implements View {
       element.classList.toggle("selected", name === step);
       setAttribute(element, "aria-pressed", String(name === step));
     }
+  }
+
+  /** Marks the step in which a replay stands, and brings it into sight. */
+  mark(step: string | null): void {
+    if (step === this.#marked) return;
+    this.#marked = step;
+    for (const [name, { element }] of this.#steps) {
+      element.classList.toggle("here", name === step);
+      setAttribute(element, "aria-current", name === step ? "step" : null);
+    }
+    this.#reveal(step);
   }
 
   /** Shows all of it; at first only as much as can be read well, from the beginning. */

@@ -1,9 +1,9 @@
 // The execution's workflow within the live view: a step that is chosen there filters the timeline.
 
 import { GraphView } from "./graph";
-import { Tally } from "./lit";
+import { type StepState, Tally } from "./lit";
 import { h, type View } from "../shared/dom";
-import type { Change, Model } from "../shared/model";
+import type { Change, Model, Position } from "../shared/model";
 import type { Spans } from "../shared/spans";
 
 /** Shows the workflow of a model with the state of its steps. */
@@ -15,11 +15,14 @@ export function workflow(model: Model): View {
   const draw = (): void => {
     frame = 0;
     element.hidden = model.graph.steps.length < 2;
-    graph.update(model.graph, visits.tally().states(model.questions.values(), model.rests), model.header?.progress, model.isOver);
+    const { position } = model;
+    if (position === null) graph.update(model.graph, visits.tally().states(model.questions.values(), model.rests), model.header?.progress, model.isOver);
+    else graph.update(model.graph, stoodAt(model, position), [], model.isOver && position.sequence >= model.last);
+    graph.mark(position?.step ?? null);
   };
   const changed = (change: Change): void => {
     if (change === "filter") graph.select(model.step);
-    else if (frame === 0 && ["spans", "questions", "graph", "header", "connection"].includes(change)) frame = requestAnimationFrame(draw);
+    else if (frame === 0 && ["spans", "questions", "graph", "header", "connection", "position"].includes(change)) frame = requestAnimationFrame(draw);
   };
   const stop = model.on(changed);
   const destroy = (): void => {
@@ -30,6 +33,19 @@ export function workflow(model: Model): View {
   };
   draw();
   return { element, destroy };
+}
+
+/** Returns how the steps stood where a replay stands. */
+function stoodAt({ spans, questions, originUs }: Model, { sequence, time }: Position): Map<string, StepState> {
+  const [tally, kind] = [new Tally(), spans.code("step")];
+  const [kinds, firsts] = [spans.column("kind"), spans.column("sequence")];
+  for (let id = 0; id < spans.total; id += 1) {
+    if (kinds[id] !== kind || !spans.has(id) || (firsts[id] ?? 0) > sequence) continue;
+    const hasEnded = (spans.end[id] ?? -1) >= 0 && spans.endOf(id, 0) <= time;
+    tally.put({ id, path: spans.text(id, "path"), step: spans.text(id, "step"), status: hasEnded ? spans.text(id, "status") : "running", sequence: firsts[id] ?? 0 });
+  }
+  const asked = [...questions.values()].filter(({ raised_us: raised, answered_us: answered }) => raised - originUs <= time && (answered === null || answered - originUs > time));
+  return tally.states(asked.map((one) => ({ ...one, status: "pending" })));
 }
 
 /** Follows the visits among a model's spans, looking only at those that may have changed. */

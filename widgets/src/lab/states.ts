@@ -1,10 +1,12 @@
 // The states of a recording: the first one, and what each event changed, put together again.
 
-import type { EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
+import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
+import type { SaidThen } from "../replay/said";
 import type { Filled } from "../replay/stepping";
 
 const KEPT_EVERY = 200;
+const MODEL_CALLS = ["agent_response", "cached_response"];
 
 /** Values by part, and by name within it; those that are whole have the name "". */
 type Cells = Map<string, Map<string, unknown>>;
@@ -42,6 +44,9 @@ export class RecordedHost implements Filled {
     if (row < 0) throw new Error("there is no event here");
     return { sequence, event_type: events.names[events.type[row] ?? 0] ?? "", recorded_us: recorded, data: data[row] ?? {} };
   };
+
+  // eslint-disable-next-line @typescript-eslint/require-await -- same
+  readonly saidAt = async (sequence: number): Promise<SaidThen> => saidBy(this.#recording, sequence);
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   async fill(replay: Replay): Promise<void> {
@@ -114,4 +119,36 @@ function view(sequence: number, cells: Cells): StateView {
     pending: list("pending") as PendingView[],
     error: word("error"),
   };
+}
+
+/** Returns what the model that was asked last was sent and had answered by then, as `recorded.py` does. */
+function saidBy({ spans, members, conversations }: Recording, sequence: number): SaidThen {
+  let found = -1;
+  spans.id.forEach((_, row) => {
+    const [first, best] = [spans.sequence[row] ?? Infinity, spans.sequence[found] ?? 0];
+    if (MODEL_CALLS.includes(spans.names[spans.type[row] ?? 0] ?? "") && first <= sequence && first > best) found = row;
+  });
+  if (found < 0) return { asked: 0, parts: [] };
+  const [asked, id] = [spans.sequence[found] ?? 0, spans.id[found] ?? -1];
+  const said = conversations.find(({ requests }) => requests.some((request) => request.id === id));
+  if (said === undefined) throw new Error("What was said here is not in this file.");
+  return { asked, parts: saidUpTo(said, id, (members[found] ?? []).slice(1).some((number) => number <= sequence)) };
+}
+
+/** Returns what had been said with a request: all that came before it, and what was answered to it. */
+function saidUpTo({ requests, calls }: Conversation, id: number, isAnswered: boolean): ConversationPart[] {
+  const last = requests.findIndex((request) => request.id === id);
+  const system = requests[0]?.instructions ?? "";
+  const parts: ConversationPart[] = system === "" ? [] : [{ kind: "system", text: system, call: "" }];
+  requests.slice(0, last + 1).forEach(({ number, sent, answer }, place) => {
+    parts.push(...sent);
+    if (place === last && !isAnswered) return;
+    parts.push(...answer.filter(({ kind }) => kind !== "call"));
+    for (const { request, tool, arguments: given, result, outcome } of calls) {
+      if (request !== number) continue;
+      parts.push({ kind: "call", text: typeof given === "string" ? given : JSON.stringify(given), call: tool });
+      if (place < last && outcome !== "") parts.push({ kind: "result", text: result, call: tool });
+    }
+  });
+  return parts;
 }

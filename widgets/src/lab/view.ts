@@ -51,7 +51,7 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
   };
-  const step = stepping(() => kept);
+  const step = stepping(() => kept, (at) => { model.stand(at); });
   const host: Host = {
     root,
     detail: (id, receive) => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },

@@ -2,7 +2,7 @@
 
 import type { EventBlock } from "../protocol";
 
-const MUTATED = "state_mutated";
+const [MUTATED, BEGUN] = ["state_mutated", "operation_started"];
 const MODEL_CALLS = new Set(["agent_response", "cached_response"]);
 
 /** What a list shows of an event. */
@@ -18,9 +18,9 @@ export interface Entry {
   text: string;
 }
 
-/** What playing stops at; of "error" there is one kind only. */
+/** What playing stops at: events of a kind, step or path, calls, changes of a variable; of "error" there is one only. */
 export interface Breakpoint {
-  by: "type" | "step" | "path" | "error";
+  by: "type" | "step" | "path" | "operation" | "variable" | "error";
   value: string;
   isOn: boolean;
 }
@@ -88,19 +88,22 @@ export class Log {
   /** Returns the texts that occur in a column, sorted. */
   values(by: Breakpoint["by"]): string[] {
     if (by === "error") return ["any"];
+    if (by === "variable") return this.#textsOf(MUTATED, namesIn);
+    if (by === "operation") return this.#textsOf(BEGUN, (text) => [text]);
     const found = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
     found.delete("");
     return [...found].sort();
   }
 
-  /** Returns the names of the variables that were set, sorted. */
-  variables(): string[] {
+  /** Returns what the texts of the events of a type hold, sorted. */
+  #textsOf(type: string, parts: (text: string) => string[]): string[] {
     const found = new Set<string>();
     for (const { block } of this.#blocks) {
-      const type = block.names.indexOf(MUTATED);
-      const texts = new Set(block.text.filter((_, row) => block.type[row] === type));
-      for (const place of texts) for (const name of namesIn(block.names[place] ?? "")) found.add(name);
+      const place = block.names.indexOf(type);
+      const texts = new Set(block.text.filter((_, row) => block.type[row] === place));
+      for (const text of texts) for (const part of parts(block.names[text] ?? "")) found.add(part);
     }
+    found.delete("");
     return [...found].sort();
   }
 
@@ -126,7 +129,13 @@ export class Log {
 
 /** Tells whether playing stops at an event. */
 export function stopsAt(breakpoints: readonly Breakpoint[], entry: Entry): boolean {
-  return breakpoints.some(({ by, value, isOn }) => isOn && (by === "error" ? isError(entry) : entry[by] === value));
+  return breakpoints.some(({ by, value, isOn }) => isOn && fits(entry, by, value));
+}
+
+function fits(entry: Entry, by: Breakpoint["by"], value: string): boolean {
+  if (by === "error") return isError(entry);
+  if (by === "variable") return changes(entry, value);
+  return by === "operation" ? entry.type === BEGUN && entry.text === value : entry[by] === value;
 }
 
 /** Tells whether something failed with an event. */
@@ -141,7 +150,7 @@ export function isQuestion({ type }: Entry): boolean {
 
 /** Tells whether a request to a model begins with an event. */
 export function isModelCall({ type, text }: Entry): boolean {
-  return type === "operation_started" && MODEL_CALLS.has(text);
+  return type === BEGUN && MODEL_CALLS.has(text.split(" ")[0] ?? "");
 }
 
 /** Tells whether an event sets a variable, or deletes it. */

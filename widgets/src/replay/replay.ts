@@ -6,23 +6,26 @@ import { h, setText, type View } from "../shared/dom";
 import { button, newId } from "../shared/element";
 import { duration, plural } from "../shared/format";
 import { keysList } from "../shared/keys";
+import type { Position } from "../shared/model";
 import { branchOf, eventName } from "../shared/words";
 import { EventList } from "./events";
 import { Filter } from "./filter";
 import { changes, isError, isModelCall, isQuestion, Log, type Breakpoint, type Entry } from "./log";
 import { Player } from "./player";
+import type { SaidThen } from "./said";
 import { StatePanel } from "./state";
 
 const SPEEDS = [1, 5, 20, 100, 500];
 const KEPT_MOMENTS = 64;
 const MOST_ASKED = 3; // so that a slow answer holds up no jump, and playing asks for no more than is answered
 const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: next breakpoint";
-const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["path", "branch"], ["error", "error"]];
+const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
 
 /** What stepping needs besides the events' short form; a request that cannot be met is rejected with the reason. */
 export interface ReplayHost {
   stateAt: (sequence: number) => Promise<StateView>;
   eventAt: (sequence: number) => Promise<DetailEvent>;
+  saidAt: (sequence: number) => Promise<SaidThen>;
 }
 
 /** An event, or none before the first, and the state after it; or why there is neither. */
@@ -39,12 +42,13 @@ export class Replay implements View {
   readonly #host: ReplayHost;
   readonly #player = new Player(new Log(), () => { this.#moved(); });
   readonly #list = new EventList(this.#player);
-  readonly #panel = new StatePanel();
+  readonly #panel: StatePanel;
   readonly #slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Position in the log", "data-keys": KEYS });
   readonly #place = h("output", { class: "place" });
   readonly #play = button("", () => { this.#toggle(); }, { class: "primary", "aria-label": "Play" });
   readonly #filter = new Filter(this.#player.log, (places) => { this.#list.only(places); });
   readonly #keys: ReturnType<typeof keysList>;
+  readonly #changes = h("span", { class: "row", hidden: true });
   readonly #variable = h("select", { "aria-label": "Variable to go to" });
   readonly #told = h("span", { class: "hint", role: "status" });
   readonly #type = h("select", { "aria-label": "Type of event to jump to" });
@@ -54,13 +58,18 @@ export class Replay implements View {
   readonly #known = new Map<number, Moment>();
   readonly #asked = new Set<number>();
   #shown: Moment | null = null;
+  #before: Moment | undefined;
+  readonly #stand: (at: Position) => void;
 
-  constructor(host: ReplayHost) {
+  /** `stand` is told where it stands, each time; `picture` is shown below the controls. */
+  constructor(host: ReplayHost, stand: (at: Position) => void = () => undefined, picture?: HTMLElement) {
     this.#host = host;
+    this.#stand = stand;
+    this.#panel = new StatePanel((sequence) => host.saidAt(sequence));
     const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#filter.element, this.#list.element, this.#breakpoints()), this.#panel.element);
     this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" });
     this.#keys = keysList(this.element);
-    this.element.append(this.#controls(), this.#slider, this.#ways(), this.#keys.element, body);
+    this.element.append(this.#controls(), this.#slider, this.#ways(), this.#keys.element, ...(picture === undefined ? [] : [picture]), body);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
     this.#slider.addEventListener("input", () => { this.#goTo(Number(this.#slider.value)); });
     this.#moved();
@@ -78,6 +87,13 @@ export class Replay implements View {
   /** Goes to an event, or to the nearest before it that is known. */
   go(sequence: number): void {
     this.#goTo(this.#player.log.placeOf(sequence));
+  }
+
+  /** Where it stands. */
+  get at(): Position {
+    const { position, log } = this.#player;
+    const { time = 0, step = "" } = log.at(position) ?? {};
+    return { sequence: log.sequenceAt(position), time, step };
   }
 
   #goTo(place: number): void {
@@ -132,11 +148,15 @@ export class Replay implements View {
       way("next error", "E", isError),
       way("next question", "Q", isQuestion),
       way("next model call", "M", isModelCall),
-      this.#variable,
-      change("last change", "C", -1),
-      change("next change", "V", 1),
+      this.#ofVariable(change("last change", "C", -1), change("next change", "V", 1)),
       this.#told,
     );
+  }
+
+  /** Where a variable changed; out of the way while the log has none. */
+  #ofVariable(...changes: HTMLElement[]): HTMLElement {
+    this.#changes.append(this.#variable, ...changes);
+    return this.#changes;
   }
 
   /** Goes to the nearest event that fits, or says that there is none. */
@@ -172,9 +192,10 @@ export class Replay implements View {
     const chosen = this.#type.value;
     this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, eventName(type))));
     if (chosen !== "") this.#type.value = chosen;
-    const [variable, variables] = [this.#variable.value, this.#player.log.variables()];
+    const [variable, variables] = [this.#variable.value, this.#player.log.values("variable")];
     this.#variable.replaceChildren(...variables.map((name) => h("option", { value: name }, name)));
     if (variables.includes(variable)) this.#variable.value = variable;
+    this.#changes.hidden = variables.length === 0;
   }
 
   #toggle(): void {
@@ -194,22 +215,22 @@ export class Replay implements View {
     setText(this.#marksTitle, `Breakpoints (${breakpoints.length})`);
     this.#marks.replaceChildren(...breakpoints.map((mark) => this.#mark(mark)));
     this.#list.update();
+    this.#stand(this.at);
     this.#look();
   }
 
   /** Shows the present position: at once if it is known, else dimmed until it is, never what came for another one. */
   #look(): void {
     const sequence = this.#player.log.sequenceAt(this.#player.position);
-    if (this.#shown?.sequence === sequence) {
-      this.#show(this.#shown);
-      return;
-    }
-    const known = this.#known.get(sequence);
-    if (known !== undefined) {
-      this.#show(known);
-      return;
-    }
-    this.#panel.wait(sequence);
+    const known = this.#shown?.sequence === sequence ? this.#shown : this.#known.get(sequence);
+    if (known === undefined) this.#panel.wait(sequence);
+    else this.#show(known);
+    const before = this.#player.log.sequenceAt(this.#player.position - 1);
+    if (known === undefined) this.#fetch(sequence);
+    else if (before < sequence && known.state !== null && !this.#known.has(before)) this.#fetch(before); // what is compared
+  }
+
+  #fetch(sequence: number): void {
     if (this.#asked.has(sequence) || this.#asked.size >= MOST_ASKED) return;
     this.#asked.add(sequence);
     void this.#ask(sequence).then((moment) => {
@@ -237,16 +258,18 @@ export class Replay implements View {
   }
 
   #show(moment: Moment): void {
+    const place = this.#player.position;
+    const before = place > 0 ? this.#known.get(this.#player.log.sequenceAt(place - 1)) : undefined;
     if (moment.state === null) {
       this.#panel.showTrouble(moment.trouble);
       this.#known.delete(moment.sequence); // it is asked for again when somebody comes back
-    } else if (this.#shown !== moment) {
-      this.#panel.show(moment.event, this.#shown?.state ?? null, moment.state);
+    } else if (this.#shown !== moment || this.#before !== before) {
+      this.#panel.show(moment.event, before?.state ?? null, moment.state);
       this.#keep(moment);
     } else {
       this.#panel.ready();
     }
-    this.#shown = moment;
+    [this.#shown, this.#before] = [moment, before];
   }
 
   #key(event: KeyboardEvent): void {
@@ -279,6 +302,7 @@ export class Replay implements View {
 function nameOf(by: Breakpoint["by"], value: string): string {
   if (by === "type") return eventName(value);
   if (by === "error") return "any error";
+  if (by === "operation") return value.replaceAll("_", " ");
   return by === "path" ? branchOf(value) || value : value;
 }
 

@@ -1,13 +1,18 @@
 // What a replay asks its kernel, sent again until it is answered: the first requests may be lost.
 
-import type { DetailEvent, ReplayToBrowser, ReplayToKernel, StateView } from "../protocol";
+import type { BundleName, DetailEvent, ReplayToBrowser, ReplayToKernel, StateView, Welcome } from "../protocol";
 import { freshId } from "../shared/channel";
+import { moduleOf } from "../shared/later";
+import type { Position } from "../shared/model";
+import type { PictureHost } from "./picture";
 import type { Replay } from "./replay";
+import type { SaidThen } from "./said";
 import type { Filled } from "./stepping";
 
 const PAGE = 10_000;
 const AGAIN_MS = 2000;
 const PATIENCE_MS = 20_000;
+const TOLD_EVERY_MS = 100; // that somebody moves it
 
 interface Waiting {
   resolve: (message: ReplayToBrowser) => void;
@@ -22,11 +27,14 @@ export interface StepWire {
 }
 
 /** Answers what a replay asks, by asking a kernel. */
-export class Requests implements Filled {
+export class Requests implements Filled, PictureHost {
   readonly #wire: StepWire;
   readonly #waiting = new Map<string, Waiting>();
   readonly #view = freshId();
   #replay: Replay | null = null;
+  #isLed = false;
+  #telling: ReturnType<typeof setTimeout> | undefined;
+  #stands = 0;
 
   constructor(wire: StepWire) {
     this.#wire = wire;
@@ -35,11 +43,15 @@ export class Requests implements Filled {
 
   readonly #receive = (message: ReplayToBrowser): void => {
     if (message.type === "go") {
-      this.#replay?.go(message.sequence); // a cell has moved it
+      clearTimeout(this.#telling); // a cell has moved it, later than somebody here
+      this.#telling = undefined;
+      this.#isLed = true;
+      this.#replay?.go(message.sequence);
+      this.#isLed = false;
       return;
     }
     if (message.view !== this.#view) return;
-    const key = message.type === "events" ? `events ${message.events.first - 1}` : `${message.type} ${message.sequence}`;
+    const key = keyOf(message);
     const waiting = this.#waiting.get(key);
     this.#waiting.delete(key);
     waiting?.stop();
@@ -58,6 +70,36 @@ export class Requests implements Filled {
     throw new Error("error" in answer ? answer.error : "");
   }
 
+  async saidAt(sequence: number): Promise<SaidThen> {
+    const answer = await this.#ask(`said ${sequence}`, { type: "said", view: this.#view, sequence });
+    if (answer.type === "said" && answer.error === "") return answer;
+    throw new Error("error" in answer ? answer.error : "");
+  }
+
+  /** Returns a part of the front end. */
+  readonly load = async (name: BundleName): Promise<unknown> => {
+    const answer = await this.#ask(`bundle ${name}`, { type: "bundle", view: this.#view, name });
+    return moduleOf(answer.type === "bundle" ? answer.script : "");
+  };
+
+  /** Returns what the timeline and the graph show. */
+  readonly welcome = async (): Promise<Welcome> => {
+    const answer = await this.#ask("welcome", { type: "picture", view: this.#view });
+    if (answer.type === "welcome") return answer;
+    throw new Error("there is no picture");
+  };
+
+  /** Tells the kernel, now and then, where somebody has gone here; not what it has said itself. */
+  moved({ sequence }: Position): void {
+    const isKnown = this.#isLed || sequence === this.#stands;
+    this.#stands = sequence;
+    if (isKnown) return;
+    this.#telling ??= setTimeout(() => {
+      this.#telling = undefined;
+      this.#wire.send({ type: "at", view: this.#view, sequence: this.#stands });
+    }, TOLD_EVERY_MS);
+  }
+
   /** Asks for all events, page by page. */
   async fill(replay: Replay): Promise<void> {
     this.#replay = replay;
@@ -73,6 +115,7 @@ export class Requests implements Filled {
     this.#wire.off("msg:custom", this.#receive);
     for (const { stop } of this.#waiting.values()) stop();
     this.#waiting.clear();
+    clearTimeout(this.#telling);
   }
 
   #ask(key: string, message: ReplayToKernel): Promise<ReplayToBrowser> {
@@ -92,4 +135,10 @@ export class Requests implements Filled {
       this.#wire.send(message);
     });
   }
+}
+
+function keyOf(message: Exclude<ReplayToBrowser, { type: "go" }>): string {
+  if (message.type === "events") return `events ${message.events.first - 1}`;
+  if (message.type === "bundle") return `bundle ${message.name}`;
+  return message.type === "welcome" ? "welcome" : `${message.type} ${message.sequence}`;
 }

@@ -1,30 +1,47 @@
 // How an execution stood at a position, what changed on the way there, and the event itself.
 
-import type { DetailEvent, StateView } from "../protocol";
+import type { DetailEvent, PathView, StateView } from "../protocol";
 import { h, setText } from "../shared/dom";
+import { button } from "../shared/element";
 import { shown, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
 import { exactMoment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
 import { diff, type Row } from "./diff";
+import { messages, type SaidThen } from "./said";
 
-const MOST_ROWS = 100;
+const [MOST_ROWS, MOST_PARTS] = [100, 5];
 const MOST_CELL = 400;
 const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed: "≠" };
 
-/** Parts of a state that are compared, in the order in which they are shown. */
-const COMPARED = ["status", "variables", "outputs", "paths", "pending", "usage", "error"] as const;
+/** Parts of a state that are compared besides those that stand in a table of their own. */
+const REST = ["status", "pending", "usage", "error"] as const;
+const TABS = ["State and change", "Messages", "Event"] as const;
+type Cell = Node | string;
 
-/** Shows a state, its difference from another, and an event. */
+/** Shows a state beside what stood before it, what the model saw then, and the event between. */
 export class StatePanel {
   readonly element: HTMLElement;
   readonly #loading = h("p", { class: "loading", role: "status", hidden: true });
-  readonly #event = section("Event", true);
-  readonly #changes = section("Changes", true);
-  readonly #state = section("State", true);
+  readonly #bodies = TABS.map((name) => h("div", { class: "body", role: "tabpanel", "aria-label": name }));
+  readonly #tabs = TABS.map((name, place) => button(name, () => { this.#choose(place); }, { role: "tab" }));
+  readonly #saidAt: (sequence: number) => Promise<SaidThen>;
+  #chosen = 0;
+  #sequence = 0;
+  /** The position whose messages are shown. */
+  #told = -1;
 
-  constructor() {
-    this.element = h("div", { class: "panel" }, this.#loading, this.#event.element, this.#changes.element, this.#state.element);
+  constructor(saidAt: (sequence: number) => Promise<SaidThen>) {
+    this.#saidAt = saidAt;
+    const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to show of the position" }, ...this.#tabs);
+    tabs.addEventListener("keydown", (event) => {
+      if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+      event.stopPropagation(); // the replay would step
+      this.#choose((this.#chosen + (event.key === "ArrowRight" ? 1 : TABS.length - 1)) % TABS.length);
+      this.#tabs[this.#chosen]?.focus();
+    });
+    this.element = h("div", { class: "panel" }, tabs, this.#loading, ...this.#bodies);
+    this.#choose(0);
   }
 
   /** Dims what is shown, which is of another position, and says which one is being loaded. */
@@ -33,11 +50,12 @@ export class StatePanel {
     this.#setBusy(true);
   }
 
-  /** Shows an event (none stands before the first), the state after it, and what changed since another state. */
+  /** Shows an event (none stands before the first), the state after it, and the one before it, where that is known. */
   show(event: DetailEvent | null, before: StateView | null, state: StateView): void {
-    this.#showEvent(event);
-    this.#showChanges(before, state);
-    this.#showState(state);
+    this.#sequence = state.sequence;
+    this.#fill(0, ...stateParts(before, state));
+    this.#fill(2, ...eventParts(event));
+    this.#tellMessages();
     this.#setBusy(false);
   }
 
@@ -46,61 +64,111 @@ export class StatePanel {
     this.#setBusy(false);
   }
 
+  #fill(place: number, ...parts: (Node | false)[]): void {
+    this.#bodies[place]?.replaceChildren(...parts.filter((part) => part !== false));
+  }
+
+  #choose(place: number): void {
+    this.#chosen = place;
+    this.#tabs.forEach((tab, at) => {
+      tab.setAttribute("aria-selected", String(at === place));
+      tab.tabIndex = at === place ? 0 : -1;
+    });
+    this.#bodies.forEach((body, at) => { body.hidden = at !== place; });
+    this.#tellMessages();
+  }
+
+  /** Asks what was said, once somebody looks there. */
+  #tellMessages(): void {
+    const sequence = this.#sequence;
+    if (TABS[this.#chosen] !== "Messages" || this.#told === sequence) return;
+    this.#told = sequence;
+    const show = (...parts: HTMLElement[]): void => { if (this.#told === sequence) this.#fill(1, ...parts); };
+    show(h("p", { class: "hint" }, "loading …"));
+    this.#saidAt(sequence).then(
+      (said) => { show(...messages(said)); },
+      (error: unknown) => { show(h("p", { class: "wrong" }, error instanceof Error ? error.message : String(error))); },
+    );
+  }
+
   #setBusy(isBusy: boolean): void {
     this.#loading.hidden = !isBusy;
     this.element.setAttribute("aria-busy", String(isBusy));
   }
 
-  #showEvent(event: DetailEvent | null): void {
-    if (event === null) {
-      this.#event.fill("Event", h("p", { class: "hint" }, "Before the first event."));
-      return;
-    }
-    this.#event.fill(`Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`, h("p", { class: "hint" }, exactMoment(event.recorded_us)), pre(event.data));
-  }
-
-  #showState(state: StateView): void {
-    const facts = [state.status, ...Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`)];
-    this.#state.fill(
-      `State after event ${state.sequence.toLocaleString("en")}`,
-      h("p", {}, facts.join(" · ")),
-      state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
-      ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine([branchOf(path), step].filter((part) => part !== "").join(" › "), 100)})`)),
-      table(["Variable", "Value"], Object.entries(state.variables).map(([name, value]) => [name, cell(value)])),
-      table(["Branch", "Status", "Step", "Phase"], state.paths.map(({ id, status, step, visits, phase }) => [branchOf(id) || id, status, visits > 1 ? `${step} ×${visits}` : step, phase.replaceAll("_", " ")])),
-      Object.keys(state.outputs).length > 0 && table(["Output", "Value"], Object.entries(state.outputs).map(([name, value]) => [name, cell(value)])),
-    );
-  }
-
-  #showChanges(before: StateView | null, after: StateView): void {
-    const rows = before === null ? [] : COMPARED.flatMap((part) => diff(before[part], after[part], part));
-    const title = before === null ? "Changes" : `Changes since event ${before.sequence.toLocaleString("en")}`;
-    const body = rows.slice(0, MOST_ROWS).map(({ path, kind, before: old, after: now }) => [
-      h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]),
-      oneLine(path, 200),
-      kind === "added" ? "" : cell(old),
-      kind === "removed" ? "" : cell(now),
-    ]);
-    const more = rows.length > MOST_ROWS && h("p", { class: "hint" }, `and ${rows.length - MOST_ROWS} more`);
-    this.#changes.fill(title, rows.length === 0 ? h("p", { class: "hint" }, "None.") : table(["", "Where", "Before", "After"], body), more);
-  }
-
   showTrouble(text: string): void {
-    this.#state.fill("State", h("p", { class: "wrong" }, shown(text, 2000)));
-    this.#changes.fill("Changes");
-    this.#event.fill("Event");
+    this.#fill(0, h("p", { class: "wrong" }, shown(text, 2000)));
+    this.#fill(2);
     this.#setBusy(false);
   }
 }
 
-function section(title: string, open: boolean): { element: HTMLElement; fill: (title: string, ...parts: (Node | false)[]) => void } {
-  const summary = h("summary", {}, title);
-  const body = h("div");
-  const fill = (words: string, ...parts: (Node | false)[]): void => {
-    setText(summary, words);
-    body.replaceChildren(...parts.filter((part) => part !== false));
-  };
-  return { element: h("details", { open }, summary, body), fill };
+function eventParts(event: DetailEvent | null): HTMLElement[] {
+  if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
+  return [h("p", {}, h("strong", {}, `Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), pre(event.data)];
+}
+
+function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
+  const facts = [state.status, ...Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`)];
+  const after = `After event ${state.sequence.toLocaleString("en")}`;
+  const was = before === null ? "Before" : state.sequence - before.sequence === 1 ? `Before event ${state.sequence.toLocaleString("en")}` : `After event ${before.sequence.toLocaleString("en")}`;
+  const rest = before === null ? [] : REST.flatMap((part) => diff(before[part], state[part], part));
+  const values = (part: "variables" | "outputs" | "inputs", name: string): HTMLElement => table(["", name, was, after], valueRows(before?.[part], state[part]));
+  return [
+    h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${facts.join(" · ")}`),
+    state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
+    ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine([branchOf(path), step].filter((part) => part !== "").join(" › "), 100)})`)),
+    values("variables", "Variable"),
+    values("outputs", "Output"),
+    table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
+    table(["", "Also changed", was, after], rest.map(changeRow)),
+    before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),
+    Object.keys(state.inputs).length > 0 && h("details", {}, h("summary", {}, "Inputs"), table(["Input", "Value"], Object.entries(state.inputs).map(([name, value]) => [oneLine(name, 200), cell(value)]))),
+  ];
+}
+
+function isSame(before: StateView, after: StateView): boolean {
+  return (["variables", "outputs", "paths", ...REST] as const).every((part) => diff(before[part], after[part]).length === 0);
+}
+
+/** Returns a row for each value, with that before it where it is another, and below it what differs inside of it. */
+function valueRows(before: Record<string, unknown> | undefined, after: Record<string, unknown>): Cell[][] {
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])].sort();
+  return names.flatMap((name) => {
+    const changes = before === undefined ? [] : diff(nameless(before, name), nameless(after, name));
+    const [first] = changes;
+    if (first === undefined) return [["", oneLine(name, 200), before === undefined ? "" : h("span", { class: "hint" }, "same"), cell(after[name])]];
+    const kind = name in (before ?? {}) ? (name in after ? "changed" : "removed") : "added";
+    const whole = changeRow({ path: name, kind, before: before?.[name], after: after[name] });
+    const isWhole = first.path === "value";
+    return isWhole ? [whole] : [whole, ...changes.slice(0, MOST_PARTS).map((one) => changeRow({ ...one, path: one.path.replace("value.", "· ") }))];
+  });
+}
+
+function nameless(values: Record<string, unknown>, name: string): Record<string, unknown> {
+  return name in values ? { value: values[name] } : {};
+}
+
+function changeRow({ path, kind, before, after }: Row): Cell[] {
+  const mark = (name: "removed" | "added", value: unknown): Cell => h("div", { class: `was ${name}` }, cell(value));
+  return [h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]), oneLine(path, 200), kind === "added" ? "" : mark("removed", before), kind === "removed" ? "" : mark("added", after)];
+}
+
+function pathRows(before: PathView[] | undefined, after: PathView[]): Cell[][] {
+  return after.map((path) => {
+    const old = before?.find(({ id }) => id === path.id);
+    const kind = before === undefined ? null : old === undefined ? "added" : diff(facts(old), facts(path)).length > 0 ? "changed" : null;
+    const now = facts(path);
+    const parts = now.map((text, place): Cell => {
+      const was = old === undefined ? undefined : facts(old)[place];
+      return was === undefined || was === text ? text : h("span", {}, was === "" ? "" : h("span", { class: "was removed" }, was), was === "" ? "" : " → ", h("span", { class: "was added" }, text === "" ? "none" : text));
+    });
+    return [kind === null ? "" : h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]), branchOf(path.id) || path.id, ...parts];
+  });
+}
+
+function facts({ status, step, visits, phase }: PathView): string[] {
+  return [status, visits > 1 ? `${step} ×${visits}` : step, phase.replaceAll("_", " ")];
 }
 
 function table(heads: string[], rows: (Node | string)[][]): HTMLElement {

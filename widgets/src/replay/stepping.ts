@@ -1,6 +1,7 @@
 // A replay as a part of a view: folded, and made when somebody unfolds it or goes to an event.
 
 import { h, type View } from "../shared/dom";
+import type { Position } from "../shared/model";
 import { Replay, type ReplayHost } from "./replay";
 
 /** What a replay is made of. */
@@ -10,8 +11,8 @@ export interface Filled extends ReplayHost {
   close: () => void;
 }
 
-/** Makes the fold; `begin` is called once it is needed. */
-export function stepping(begin: () => Filled): View & { go: (sequence: number) => void } {
+/** Makes the fold; `begin` is called once it is needed, `stand` with where it stands, null while nobody looks. */
+export function stepping(begin: () => Filled, stand: (at: Position | null) => void): View & { go: (sequence: number) => void } {
   const element = h("details", { class: "db-table db-stepping" }, h("summary", {}, "Replay"));
   let made: { replay: Replay; host: Filled } | null = null;
   let wanted: number | null = null; // until all events are here
@@ -19,7 +20,7 @@ export function stepping(begin: () => Filled): View & { go: (sequence: number) =
   function make(): void {
     if (made !== null) return;
     const host = begin();
-    const replay = new Replay(host);
+    const replay = new Replay(host, (at) => { if (element.open) stand(at); });
     made = { replay, host };
     element.append(replay.element);
     const arrive = (): void => {
@@ -37,7 +38,10 @@ export function stepping(begin: () => Filled): View & { go: (sequence: number) =
     element.scrollIntoView({ block: "start" });
   }
 
-  element.addEventListener("toggle", make);
+  element.addEventListener("toggle", () => {
+    make();
+    stand(element.open && made !== null ? made.replay.at : null);
+  });
   const destroy = (): void => {
     made?.replay.destroy();
     made?.host.close();

@@ -3,7 +3,7 @@
 import type { Delta, FailureReport, Graph, Header, QuestionView as Question, RangeAnswer, SpanBlock, Streamed, Welcome } from "../protocol";
 import { Spans } from "./spans";
 
-export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "filter" | "view" | "connection";
+export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "position" | "filter" | "view" | "connection";
 /** What is shown of a run in which models were asked. */
 export type Shown = "chat" | "timeline";
 export type Connected = "connecting" | "connected" | "detached";
@@ -17,6 +17,14 @@ export interface Stream {
   length: number;
 }
 
+/** Where a replay stands: after which event, when that was, and in which step. */
+export interface Position {
+  sequence: number;
+  /** Microseconds since the origin. */
+  time: number;
+  step: string;
+}
+
 /** The state, and who wants to know when it changes. */
 export class Model {
   readonly spans = new Spans();
@@ -28,6 +36,8 @@ export class Model {
   readonly streams = new Map<number, Map<string, Stream>>();
   /** The span whose details are shown. */
   selected: number | null = null;
+  /** Where a replay of it stands, if somebody looks at one. */
+  position: Position | null = null;
   /** Only this step's spans, if there is one. */
   step: string | null = null;
   view: Shown = "timeline";
@@ -56,6 +66,12 @@ export class Model {
     if (id === this.selected) return;
     this.selected = id;
     this.tell("selection");
+  }
+
+  /** Has the views show where a replay stands; null for the present. */
+  stand(position: Position | null): void {
+    this.position = position;
+    this.tell("position");
   }
 
   /** Shows a span in the timeline. */

@@ -1,7 +1,7 @@
 // The page's colours for what is painted: read from the style sheet, and again when the theme changes.
 
 const NAMES = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
-const PLAIN = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "tint"];
+const PLAIN = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "accent", "tint"];
 const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 
 /** Returns the colours as they are now, by the names of their properties after `--db-`. */

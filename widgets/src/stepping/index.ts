@@ -12,7 +12,7 @@ function replayed(model: Model, host: Host): View {
   const { wire } = host;
   if (wire === undefined) throw new Error("there is no kernel to ask");
   const element = h("div");
-  const make = (): ReturnType<typeof stepping> => stepping(() => new Requests(wire));
+  const make = (): ReturnType<typeof stepping> => stepping(() => new Requests(wire), (at) => { model.stand(at); });
   let pane = make();
   let shown = model.header?.execution_id;
 

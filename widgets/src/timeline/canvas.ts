@@ -83,6 +83,7 @@ export class TimelineCanvas implements View {
       model.on((change) => {
         if (change === "questions") this.#waits = waitsOf(model);
         if (change === "selection" && model.selected !== null) this.#bring(model.selected);
+        if (change === "position" && model.position !== null) this.viewport.reveal(this.map.toDrawn(model.position.time), this.map.toDrawn(model.position.time));
         if (change === "spans" || change === "header") this.#follow();
         else this.invalidate();
       }),
@@ -172,7 +173,7 @@ export class TimelineCanvas implements View {
     const [palette, waits] = [this.#palette, this.#waits];
     const isMeant = (id: number): boolean => this.matches.has(id);
     const [spans, now, scroll, selected] = [model.spans, model.now(), this.#scroller.scrollTop, model.selected];
-    return { spans, layout, isMeant, map, viewport, width, height, scroll, now, palette, focused, selected, waits, pauses: pausesOf(model) };
+    return { spans, layout, isMeant, map, viewport, width, height, scroll, now, palette, focused, selected, waits, pauses: pausesOf(model), at: model.position?.time ?? null };
   }
 
   #updateMap(moment: number): void {

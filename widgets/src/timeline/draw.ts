@@ -23,10 +23,27 @@ export function draw(ctx: CanvasRenderingContext2D, scene: Scene): number {
   drawPauses(ctx, scene);
   const drawn = drawBars(ctx, scene);
   ctx.restore();
+  drawPosition(ctx, scene);
   drawNames(ctx, scene);
   ctx.fillStyle = palette["line"] ?? "";
   ctx.fillRect(left - 4, 0, 1, height);
   return drawn;
+}
+
+/** A line from top to bottom where a replay stands, with a handle in the axis. */
+function drawPosition(ctx: CanvasRenderingContext2D, scene: Scene): void {
+  if (scene.at === null) return;
+  const x = Math.round(xOf(scene, scene.at));
+  if (x < labelsWide(scene.width) || x > scene.width) return;
+  ctx.fillStyle = scene.palette["accent"] ?? "";
+  ctx.fillRect(x - 1, AXIS - 8, 2, scene.height);
+  ctx.beginPath();
+  ctx.moveTo(x - 6, AXIS - 15);
+  ctx.lineTo(x + 6, AXIS - 15);
+  ctx.lineTo(x + 6, AXIS - 9);
+  ctx.lineTo(x, AXIS - 3);
+  ctx.lineTo(x - 6, AXIS - 9);
+  ctx.fill();
 }
 
 function drawGrid(ctx: CanvasRenderingContext2D, scene: Scene): void {

@@ -31,6 +31,8 @@ export interface Scene {
   /** When each path waited for a person. */
   waits: ReadonlyMap<string, readonly Stretch[]>;
   pauses: readonly Pause[];
+  /** The moment at which a replay stands. */
+  at: number | null;
 }
 
 /** Returns how wide the names are. */

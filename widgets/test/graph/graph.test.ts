@@ -2,6 +2,9 @@ import { beforeEach, expect, test, vi } from "vitest";
 import { GraphView } from "../../src/graph/graph";
 import { Tally, type StepState } from "../../src/graph/lit";
 import type { Graph } from "../../src/protocol";
+import { workflow } from "../../src/graph/workflow";
+import { Model } from "../../src/shared/model";
+import { welcome } from "../blocks";
 import { question } from "../prompt/questions";
 
 const GRAPH: Graph = {
@@ -173,4 +176,22 @@ test("a workflow that is wider than its place says that there is more of it", ()
   expect(view.element.classList.contains("beyond")).toBe(false);
   wide(200);
   expect(view.element.classList.contains("beyond")).toBe(true);
+});
+
+test("where a replay stands its step is marked, and the steps are as they were then", async () => {
+  const model = new Model();
+  const shown = workflow(model);
+  document.body.replaceChildren(shown.element);
+  model.welcome(welcome([{ id: 0, step: "plan", start: 0, end: 10 }, { id: 4, step: "work", start: 10, end: 30, status: "failed" }], { graph: GRAPH, total: 5 }));
+  const status = (): (string | null)[] => ["plan", "work", "end"].map((name) => step(name).getAttribute("data-status"));
+  const here = (): string[] => [...document.querySelectorAll(".step.here .name")].map(({ textContent }) => textContent);
+  model.stand({ sequence: 3, time: 5, step: "plan" });
+  await vi.waitFor(() => { expect(status()).toEqual(["running", "pending", "pending"]); });
+  expect(here()).toEqual(["plan"]);
+  model.stand({ sequence: 7, time: 30, step: "work" });
+  await vi.waitFor(() => { expect(status()).toEqual(["completed", "failed", "pending"]); });
+  expect(here()).toEqual(["work"]);
+  model.stand(null);
+  await vi.waitFor(() => { expect(here()).toEqual([]); });
+  shown.destroy();
 });

@@ -1,10 +1,11 @@
 // Runs out of saved notebooks: Python's recording comes back state by state, and what strangers made is refused or harmless.
 
 import { expect, test, vi } from "vitest";
-import type { FailureView, Recording, PackedRun, StateView } from "../../src/protocol";
+import type { ConversationCall, ConversationPart, ConversationRequest, FailureView, Recording, PackedRun, StateView } from "../../src/protocol";
 import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
+import { block } from "../blocks";
 import fixture from "./saved.json";
 
 const saved: PackedRun = fixture.saved;
@@ -36,6 +37,25 @@ test("events come with their types and data", async () => {
   expect(await host.eventAt(1)).toMatchObject({ sequence: 1, event_type: "execution_started", data: { workflow_name: "w" } });
   await expect(host.eventAt(0)).rejects.toThrow("there is no event here");
   await expect(host.stateAt(10_000)).rejects.toThrow("Event 10,000 is not in this file.");
+});
+
+test("what the model had been told by then is put together of its conversation", async () => {
+  const recording = await decode(saved);
+  const said = (kind: "user" | "assistant" | "call", text: string): ConversationPart => ({ kind, text, call: kind === "call" ? "c1" : "" });
+  const request = (id: number, number: number, sent: ConversationPart[], answer: ConversationPart[]): ConversationRequest => ({ id, number, sent, answer, instructions: "Be brief.", model: "", finish: "", is_cached: false, input_tokens: 0, cached_tokens: 0, output_tokens: 0, cost: null, tools: [], output: "" });
+  const call: ConversationCall = { id: 2, call: "c1", request: 1, tool: "weather", server: "", arguments: { city: "Rome" }, result: "rain", lines: 1, outcome: "returned", turn: -1, questions: [] };
+  recording.spans = { ...block([0, 1, 2, 3].map((id) => ({ id, type: id % 2 === 1 ? "agent_response" : "tool_call", start: id }))), sequence: [1, 2, 3, 5] };
+  recording.members = [[1], [2, 3], [3], [5, 6]];
+  recording.conversations = [{ type: "conversation", view: "", id: 0, last: 9, agent: "a", thread: "", requests: [request(1, 1, [said("user", "How is Rome?")], [said("call", "weather")]), request(3, 2, [], [said("assistant", "It rains.")])], calls: [call], error: "" }];
+  const host = new RecordedHost(recording);
+  const told = async (sequence: number): Promise<string[]> => (await host.saidAt(sequence)).parts.map(({ kind, text }) => `${kind} ${text}`);
+  expect(await host.saidAt(1)).toEqual({ asked: 0, parts: [] });
+  expect(await told(2)).toEqual(["system Be brief.", "user How is Rome?"]);
+  expect(await told(4)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}']);
+  expect(await told(5)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}', "result rain"]);
+  expect((await told(6)).at(-1)).toBe("assistant It rains.");
+  recording.conversations = [];
+  await expect(host.saidAt(2)).rejects.toThrow("What was said here is not in this file.");
 });
 
 test("of a sample the states at the kept events are right, and others are said to be missing", async () => {

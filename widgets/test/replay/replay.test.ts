@@ -4,6 +4,7 @@ import { diff } from "../../src/replay/diff";
 import { Log } from "../../src/replay/log";
 import { Player } from "../../src/replay/player";
 import { Replay } from "../../src/replay/replay";
+import type { SaidThen } from "../../src/replay/said";
 
 const TYPES = ["step_started", "state_mutated", "step_completed"];
 
@@ -136,9 +137,11 @@ test("values of another kind are one change, equal ones none", () => {
   expect(diff({ a: [{ x: 1 }] }, { a: [{ x: 1 }] })).toEqual([]);
 });
 
-async function shown(count: number, stateAt = (sequence: number): Promise<StateView> => Promise.resolve(state(sequence))): Promise<Replay> {
+type SaidAt = (sequence: number) => Promise<SaidThen>;
+
+async function shown(count: number, stateAt = (sequence: number): Promise<StateView> => Promise.resolve(state(sequence)), saidAt: SaidAt = () => Promise.resolve({ asked: 0, parts: [] })): Promise<Replay> {
   const eventAt = (sequence: number): Promise<never> => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: { evil: "<img>\u202e" } } as never);
-  const replay = new Replay({ stateAt, eventAt });
+  const replay = new Replay({ stateAt, eventAt, saidAt });
   document.body.replaceChildren(replay.element);
   replay.take(block(1, count));
   await vi.advanceTimersByTimeAsync(0);
@@ -156,9 +159,9 @@ test("stepping shows the state and what changed", async () => {
   press("ArrowRight");
   await vi.advanceTimersByTimeAsync(0);
   expect(document.querySelector(".place")?.textContent).toBe("event 6 of 100 · 6 ms");
-  expect(document.body.textContent).toContain("Changes since event 5");
+  expect(document.body.textContent).toContain("Before event 6");
   const changed = document.querySelector(".changed")?.closest("tr");
-  expect([...(changed?.children ?? [])].map((cell) => cell.textContent)).toEqual(["≠", "variables.n", "5", "6"]);
+  expect([...(changed?.children ?? [])].map((cell) => cell.textContent)).toEqual(["≠", "n", "5", "6"]);
   expect(document.body.textContent).toContain("State after event 6");
   press("Home");
   expect(document.querySelector(".place")?.textContent).toBe("event 0 of 100");
@@ -327,6 +330,65 @@ test("it goes back to where a variable changed last", async () => {
   expect(position()).toBe(5);
   click("Go to the last change of the variable");
   expect(document.querySelector(".ways [role=status]")?.textContent).toBe("There is no last change of total before this event.");
+});
+
+test("a change is that of the event, however far somebody came from, and other values are the same", async () => {
+  const values = (sequence: number): StateView => ({ ...state(sequence), variables: { n: sequence, list: sequence < 50 ? [1] : [1, { deep: sequence }], kept: "k" } });
+  const replay = await shown(100, (sequence) => Promise.resolve(values(sequence)));
+  replay.go(50);
+  await vi.advanceTimersByTimeAsync(0);
+  const rows = [...document.querySelectorAll("[role=tabpanel]:not([hidden]) tbody tr")].map((row) => [...row.children].map((cell) => cell.textContent));
+  expect(rows.slice(0, 4)).toEqual([
+    ["", "kept", "same", "k"],
+    ["≠", "list", "[1]", '[1,{"deep":50}]'],
+    ["+", "· 1", "", '{"deep":50}'],
+    ["≠", "n", "49", "50"],
+  ]);
+});
+
+test("where nothing was set nobody is offered a variable", async () => {
+  await shown(0, (sequence) => Promise.resolve(state(sequence)));
+  expect(document.querySelector("[aria-label='Variable to go to']")?.closest<HTMLElement>(".row[hidden]")).not.toBeNull();
+});
+
+test("messages are asked for once somebody looks, and are those of the position", async () => {
+  const asked: number[] = [];
+  const replay = await shown(0, (sequence) => Promise.resolve(state(sequence)), (sequence) => {
+    asked.push(sequence);
+    return sequence === 8 ? Promise.reject(new Error("not in this file")) : Promise.resolve({ asked: 2, parts: [{ kind: "user", text: `said at ${sequence}`, call: "" }] });
+  });
+  replay.take(eventful());
+  replay.go(3);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toEqual([]);
+  [...document.querySelectorAll<HTMLElement>("[role=tab]")].find(({ textContent }) => textContent === "Messages")?.click();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(document.querySelector("[role=tabpanel]:not([hidden])")?.textContent).toBe("The request of event 2, as the model saw it.Usersaid at 3");
+  replay.go(8);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toEqual([3, 8]);
+  expect(document.querySelector("[role=tabpanel]:not([hidden]) .wrong")?.textContent).toBe("not in this file");
+});
+
+test("breakpoints stand at calls and at changes of a variable", () => {
+  const log = new Log();
+  log.take(eventful());
+  const player = new Player(log, () => undefined);
+  expect([log.values("operation"), log.values("variable")]).toEqual([["action_call", "agent_response", "cached_response"], ["n", "total"]]);
+  player.toggle("operation", "action_call");
+  player.toggle("variable", "n");
+  const met = [1, 2, 3].map(() => (player.seekBreakpoint(1) ? player.position : 0));
+  expect(met).toEqual([4, 5, 8]);
+});
+
+test("it says where it stands, each time", async () => {
+  const stood: unknown[] = [];
+  const replay = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: () => Promise.reject(new Error("none")), saidAt: () => Promise.reject(new Error("none")) }, (at) => { stood.push(at); });
+  replay.take(eventful());
+  replay.go(4);
+  expect(stood.at(-1)).toEqual({ sequence: 4, time: 4, step: "work" });
+  await vi.advanceTimersByTimeAsync(0);
+  replay.destroy();
 });
 
 test("the list shows the events of a step, or with a word, and says how many", async () => {

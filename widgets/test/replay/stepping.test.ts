@@ -19,7 +19,7 @@ function kernel(heard: ReplayToKernel[]): StepWire {
     const { view } = message;
     if (message.type === "events") say({ type: "events", view, total: 3, events });
     else if (message.type === "state") say({ type: "state", view, sequence: message.sequence, state: state(message.sequence), error: "" });
-    else say({ type: "event", view, sequence: message.sequence, event: { sequence: message.sequence, event_type: "x", recorded_us: 1, data: {} }, error: "" });
+    else if (message.type === "event") say({ type: "event", view, sequence: message.sequence, event: { sequence: message.sequence, event_type: "x", recorded_us: 1, data: {} }, error: "" });
   };
   return { send, on: (_, receive) => { listeners.add(receive); }, off: (_, receive) => { listeners.delete(receive); } };
 }

@@ -3,6 +3,10 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { EventsAnswer, ReplayToBrowser, ReplayToKernel } from "../../src/protocol";
 import widget from "../../src/replay";
+import { picture } from "../../src/replay/picture";
+import type { View } from "../../src/shared/dom";
+import type { Model } from "../../src/shared/model";
+import { welcome } from "../blocks";
 
 let heard: ReplayToKernel[];
 let say: (message: ReplayToBrowser) => void;
@@ -77,4 +81,39 @@ test("it goes where a cell has moved the replay", async () => {
 test("before its events have come, no event is asked for that cannot be", () => {
   expect(asked("state")).toHaveLength(1);
   expect(asked("event")).toHaveLength(0);
+});
+
+test("the kernel is told where somebody has gone, once in a while, and not where it has led", async () => {
+  say(events(0, 5, 5));
+  await vi.advanceTimersByTimeAsync(200);
+  say({ type: "go", sequence: 3 });
+  await vi.advanceTimersByTimeAsync(200);
+  expect(asked("at")).toEqual([]);
+  const list = document.querySelector("[role=listbox]");
+  const forward = (): void => { list?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true })); };
+  forward();
+  forward();
+  await vi.advanceTimersByTimeAsync(200);
+  expect(asked("at")).toMatchObject([{ sequence: 5 }]);
+  list?.dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
+  say({ type: "go", sequence: 2 }); // a cell was later
+  await vi.advanceTimersByTimeAsync(200);
+  expect(asked("at")).toHaveLength(1);
+});
+
+test("a call that is chosen in the picture is gone to", async () => {
+  const gone: number[] = [];
+  const made: Model[] = [];
+  const make = (model: Model): View => {
+    made.push(model);
+    return { element: document.createElement("p"), destroy: () => undefined };
+  };
+  const view = picture({ welcome: () => Promise.resolve(welcome([{ id: 0, start: 0, end: 5 }, { id: 1, start: 1, end: 4 }])), load: () => Promise.resolve({ default: { style: "", make } }) }, (sequence) => { gone.push(sequence); });
+  await vi.advanceTimersByTimeAsync(0);
+  const [pictured] = made;
+  view.stand({ sequence: 2, time: 3, step: "s1" });
+  expect(pictured?.position).toEqual({ sequence: 2, time: 3, step: "s1" });
+  pictured?.select(1);
+  expect(gone).toEqual([2]);
+  view.destroy();
 });

@@ -10,7 +10,7 @@ import { Viewport } from "../../src/timeline/viewport";
 import { block, type Row } from "../blocks";
 
 const [WIDTH, LABELS] = [1132, 132];
-const NAMES = ["paper", "ink", "soft", "line", "hover", "dim", "bad", "outline", "failed", "item-tint", "item", "action-tint", "action"];
+const NAMES = ["paper", "ink", "soft", "line", "hover", "dim", "bad", "outline", "failed", "item-tint", "item", "action-tint", "action", "accent"];
 
 interface Painted {
   how: string;
@@ -20,7 +20,7 @@ interface Painted {
 }
 
 /** Draws spans of a run of one second, a thousand pixels wide, and returns what was filled or outlined there. */
-function painted(rows: readonly Row[]): { shapes: Painted[]; measured: string[] } {
+function painted(rows: readonly Row[], at: number | null = null): { shapes: Painted[]; measured: string[] } {
   const [shapes, measured]: [Painted[], string[]] = [[], []];
   const state: Record<string, unknown> = {};
   const pen = new Proxy(state, {
@@ -41,7 +41,7 @@ function painted(rows: readonly Row[]): { shapes: Painted[]; measured: string[] 
   viewport.extend(1_000_000);
   viewport.show(0, 1_000_000);
   const palette = Object.fromEntries(NAMES.map((name) => [name, name]));
-  const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMeant: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [] };
+  const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMeant: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [], at };
   draw(pen as unknown as CanvasRenderingContext2D, scene);
   return { shapes, measured };
 }
@@ -81,4 +81,9 @@ test("texts of many bars are fitted from the widths of their letters, each measu
   const letters = painted(named).measured.filter((text) => !/^[\d.]+ (ms|s)$|^0$/.test(text));
   expect(Math.max(...letters.map((text) => text.length))).toBe(1);
   expect(new Set(letters).size).toBe(letters.length);
+});
+
+test("where a replay stands is a line from the axis down, and nothing without one", () => {
+  const line = (at: number | null): number[] => painted(pair(0, 0, 400, [0, 400]), at).shapes.filter(({ colour }) => colour === "accent").map(({ left }) => left);
+  expect([line(250_000), line(null)]).toEqual([[LABELS + 250 - 1], []]);
 });
