@@ -16,7 +16,7 @@ from divebook.analysis.columns import TEXT, Column, Columns
 from divebook.analysis.event_table import EventTable
 from divebook.analysis.own_columns import OwnColumn, settled
 from divebook.errors import NotFoundError, SetupError, StoreError
-from divebook.events.catalog import TRIAL, WHAT_IF
+from divebook.events.catalog import UNCOUNTED
 from divebook.execution.register import folded
 from divebook.history.framed import Framed
 from divebook.store import EventStore, ExecutionRecord
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EXECUTIONS, EVENTS, VARIABLES, USAGE = "executions", "events", "variables", "usage"
-APART = frozenset({WHAT_IF, TRIAL})
-"""Origins of executions that try something: totals leave them out unless they are asked for."""
 OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
 """What own columns of executions are taken from."""
 BATCH = 65_536
@@ -255,7 +253,7 @@ class Frames(Framed):
     def _logs(self, kind: str) -> Iterator[Logged]:
         leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
         for record in self.records:
-            if not (leaves_out and record.origin in APART):
+            if not (leaves_out and record.origin in UNCOUNTED):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:

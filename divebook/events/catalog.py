@@ -28,7 +28,9 @@ ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
 REUSE, UNEDITED = "reuse", "unedited"
 GOING_ON = frozenset({REUSE, UNEDITED})
 """Which results of its source one counts that goes on with another definition: all, or those of unedited functions."""
-LEFT_ALONE = frozenset({BOOK, WHAT_IF, TRIAL})
+UNCOUNTED = frozenset({WHAT_IF, TRIAL})
+"""Origins of executions that are no work of their own: totals leave them out."""
+LEFT_ALONE = UNCOUNTED | {BOOK}
 """Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
 
 PAYLOADS: dict[str, type[Payload]] = {}

@@ -158,9 +158,9 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     shared, rows = last.last_sequence, [Record.of(forked)]
     if shared >= forked.sequence:
         shared = last.sequence - 1
-        rows.insert(
-            0, replace(last, execution_id=forked.execution_id, facts=last.facts[: forked.sequence - last.sequence])
-        )
+        kept = last.facts[: forked.sequence - last.sequence]
+        step = last.step_of(kept[0]) if len(kept) == 1 else last.step
+        rows.insert(0, replace(last, execution_id=forked.execution_id, facts=kept, step=step))
     return Batch(
         forked.execution_id, shared, rows, acquire=owner, durability=durability, source=source if shared else None
     )

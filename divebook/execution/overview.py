@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionNotFoundError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, FORK, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
 from divebook.events.event import to_datetime
 from divebook.history.summary import Summary, Summing
 from divebook.store import EventStore, ExecutionRecord
@@ -24,6 +24,7 @@ from divebook.text.shown import plural, price
 from divebook.text.times import local_time
 
 PAUSED = "paused"
+_BADGED = UNCOUNTED | {FORK}
 FOR_EVER = float("inf")
 _PAGE = 50
 
@@ -54,6 +55,16 @@ class RunLine:
     def id(self) -> str:
         """``exec_...``."""
         return self.record.execution_id
+
+    @property
+    def badge(self) -> str:
+        """What it is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
+        return self.record.origin if self.record.origin in _BADGED else ""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether totals count it."""
+        return self.record.origin not in UNCOUNTED
 
     @property
     def status(self) -> str:

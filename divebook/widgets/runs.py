@@ -155,7 +155,7 @@ class RunsFeed:
         chosen = [line for line in fitting if query["status"] in ("", line.status)]
         chosen.sort(key=lambda line: rank(line, query, now_us), reverse=True)
         shown = self._overview.lines([line.record for line in chosen[: query["limit"]]], PATIENCE)
-        costs = [] if lacking else [line.cost for line in week if line.cost is not None]
+        costs = [] if lacking else [line.cost for line in week if line.cost is not None and line.is_counted]
         page = RunsPage(
             type="runs",
             view="",
@@ -182,6 +182,7 @@ class RunsFeed:
         return RunView(
             execution_id=line.id,
             workflow=one_line(record.workflow_name, 120),
+            badge=line.badge,
             tags=list(record.tags),
             status=line.status,
             about=line.about,

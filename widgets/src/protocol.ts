@@ -631,6 +631,8 @@ export interface Delta {
 export interface RunView {
   execution_id: string;
   workflow: string;
+  /** ``what-if``, ``trial`` or ``fork``; empty for a run of its own. */
+  badge: string;
   tags: string[];
   /** ``paused`` as well, where nothing drives it or somebody has paused it. */
   status: string;

@@ -12,6 +12,8 @@ class RunView(TypedDict):
 
     execution_id: str
     workflow: str
+    badge: str
+    """``what-if``, ``trial`` or ``fork``; empty for a run of its own."""
     tags: list[str]
     status: str
     """``paused`` as well, where nothing drives it or somebody has paused it."""

@@ -101,10 +101,11 @@ export class Rows {
   }
 
   #named(run: RunView, name: string): HTMLElement {
+    const badge = run.badge === "" ? [] : [" ", h("span", { class: "badge" }, oneLine(run.badge, 20))];
     const tags = run.tags.flatMap((tag) => [" ", h("span", { class: "tag" }, oneLine(tag, 40))]);
     const link = h("a", { class: "name", role: "link", tabindex: 0, "data-part": "name", title: run.execution_id, onclick: () => { this.#acts.act(run.is_open ? "close" : "open", run); } }, name);
     const about = h("div", { class: run.is_error ? "small error" : "small soft" }, oneLine(run.about, 200));
-    return h("td", { class: "what" }, link, ...tags, about);
+    return h("td", { class: "what" }, link, ...badge, ...tags, about);
   }
 
   #stands(run: RunView): HTMLElement {

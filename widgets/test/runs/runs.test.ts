@@ -31,7 +31,7 @@ function view(): string {
 }
 
 function run(id: string, given: Partial<RunView> = {}): RunView {
-  return { execution_id: id, workflow: id, tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, cost: null, commands: [], is_open: false, ...given };
+  return { execution_id: id, workflow: id, badge: "", tags: [], status: "completed", about: "", is_error: false, stand: "", done: 0, total: 0, questions: 0, began_us: NOW - HOUR, worked_us: 2_500_000, since_us: 0, cost: null, commands: [], is_open: false, ...given };
 }
 
 function show(listed: RunView[], given: Partial<RunsPage> = {}): void {
@@ -57,6 +57,11 @@ test("each run is a row that says what tells it from others", () => {
   expect(text()).toContain("2 in the store · 1 running · $14.20 this week");
   vi.advanceTimersByTime(2_000);
   expect(rows()[1]?.textContent).toContain("25.0 s");
+});
+
+test("what is no run of its own has a badge", () => {
+  show([run("audit"), run("if", { workflow: "audit", badge: "what-if" })]);
+  expect(rows().map((row) => row.querySelector(".badge")?.textContent)).toEqual([undefined, "what-if"]);
 });
 
 test("filters are sent as they are chosen, and shown as the kernel has them", () => {

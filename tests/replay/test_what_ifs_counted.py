@@ -1,0 +1,83 @@
+"""What-ifs stand in every list with a badge, and no total has them; nothing takes them up by itself."""
+
+import pytest
+
+import divebook
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.cli.runs import _cells
+from divebook.execution.overview import Overview
+from divebook.notebook.runs import Runs
+from divebook.store import MemoryStore
+from divebook.widgets.runs import EVERYTHING, RunsFeed
+
+PRICE = 0.25
+ASKING = Workflow(
+    "asking",
+    [Step("ask", agent="poet", prompt="About ${inputs.what}", store="said")],
+    inputs=["what"],
+    outputs=["said"],
+)
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Return an environment with two runs, a fork of one, and what-ifs that asked a model each."""
+    poet = Agent("poet", model=ScriptedModel(["a line"], price=PRICE))
+    with Environment(store=MemoryStore(), agents=[poet], workflows=[ASKING]) as made:
+        for what in ("tides", "tea"):
+            source = made.start("asking", {"what": what}).wait(20)
+        made.fork(source.id, 1).wait(20)
+        yield made
+
+
+def totals(world):
+    """Return every total that there is over a store."""
+    frames = divebook.frames(world.store)
+    page = RunsFeed(world, {**EVERYTHING}).frame()
+    return (
+        frames.usage.cost.sum(),
+        *(frames.costs(by).cost.sum() for by in ("agent", "model", "step")),
+        frames.costs().input_tokens.sum(),
+        page["week_cost"],
+        sum(made.usage.cost for made in map(world.execution, ids(world, "run", "fork"))),
+    )
+
+
+def ids(world, *origins):
+    return [record.execution_id for origin in origins for record in world.executions(origin=origin)]
+
+
+def test_no_total_has_what_ifs_whatever_they_spend_and_every_list_names_them(world):
+    source = ids(world, "run")[0]
+    before = totals(world)
+    assert before[0] == pytest.approx(3 * PRICE)
+    found = world.what_if(source, {"prompts": {"ask": "Of ${inputs.what}"}}, repeat=3)
+    assert [(each.live, each.cost) for each in found] == [(1, PRICE)] * 3
+    world.what_if(source, {"model": "scripted"})
+    world.what_if(found[0].execution.id)
+    assert totals(world) == before
+    made = ids(world, "what-if")
+    assert len(made) == 5
+    badges = {line.id: line.badge for line in Overview(world.store).lines(world.executions())}
+    assert {badges[name] for name in made} == {"what-if"}
+    assert sorted(badges.values()) == ["", "", "fork", *["what-if"] * 5]
+    assert repr(Runs(world)).count("asking (what-if)") == Runs(world)._repr_html_().count("asking (what-if)") == 5
+    lines = Overview(world.store).lines(world.executions())
+    assert sum("asking (what-if)" in _cells(line) for line in lines) == 5
+    page = RunsFeed(world, {**EVERYTHING}).frame()
+    assert {run["badge"] for run in page["runs"] if run["execution_id"] in made} == {"what-if"}
+    rows = divebook.frames(world.store).executions
+    assert set(rows.execution_id[rows.origin == "what-if"]) == set(made)
+
+
+def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
+    found = world.what_if(ids(world, "run")[0], {"prompts": {"ask": "Of ${inputs.what}, again"}}).execution
+    whole, source = list(found.history()), found.history()[0]
+    cut = next(e.sequence for e in whole if e.event_type == "execution_forked")
+    with Environment(store=MemoryStore(), agents=world.agents.values(), workflows=[ASKING]) as other:
+        origin = world.store.record(found.id).parent
+        other.store.append(origin, list(world.store.read(origin)), 0)
+        other.store.append(source.execution_id, whole[:cut], 0)
+        assert [record.status for record in other.executions(origin="what-if")] == ["running"]
+        assert (other.recoverable(), other.store.orphans()) == ([], [])
+        assert other.resume(found.id).wait(20).status == "completed"
