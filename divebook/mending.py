@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack, overload
 
 from divebook.bounds import Bounds
 from divebook.engine.change import Change
-from divebook.errors import ExecutionError, NotFoundError, SetupError
+from divebook.engine.state import FAILED
+from divebook.errors import ExecutionError, NotFoundError, SetupError, did_you_mean
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.definitions import recorded_opening, require_definition
@@ -27,6 +28,9 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.inputs import bind_inputs
 
 NEW: Final = "new"
+FROM_START, FROM_FAILURE, SKIP_FAILED = "from_start", "from_failure", "skip_failed"
+STRATEGIES = (FROM_START, FROM_FAILURE, SKIP_FAILED)
+SKIPPED = "SKIPPED"
 GivenDefinition: TypeAlias = Workflow | Literal["new"]
 """A workflow, or ``new`` for the one of the same name that is defined now."""
 
@@ -48,6 +52,11 @@ class Mending(Forks, WhatIfs):
     @property
     @abstractmethod
     def workflows(self) -> Mapping[str, Workflow]: ...  # noqa: D102 - as documented where it is promised
+
+    @abstractmethod
+    def start(  # noqa: D102 - as documented where it is promised
+        self, workflow: Workflow | str, inputs: Mapping[str, Any] | None = None, **options: Unpack[StartOptions]
+    ) -> Execution: ...
 
     @property
     @abstractmethod
@@ -176,6 +185,37 @@ class Mending(Forks, WhatIfs):
         now = self._corrected(source, NEW)
         mended = self._mended(source, now, options, catalog.UNEDITED)
         return planned_to_go_on(self._world, source, now, mended.kept, mended.forked) if plan else self._on(mended)
+
+    def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
+        """Try again what has failed, in one of three ways.
+
+        Parameters
+        ----------
+        strategy
+            ``from_failure``: the execution goes on at the step it stopped in, as by `resume`. ``from_start``: a new one
+            with the same inputs, of the workflow as it is defined now. ``skip_failed``: a fork in which each step that
+            has failed counts as done, with the output ``SKIPPED: <error>`` and without the variable that it sets.
+
+        Raises
+        ------
+        SetupError
+            There is no such strategy, or no failed step to skip.
+        """
+        if strategy not in STRATEGIES:
+            advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
+            raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
+        if strategy == FROM_FAILURE:
+            return self.resume(execution_id)
+        source = self.execution(execution_id)
+        self._require_still(source)
+        said = said_of(recorded_opening(source.id, source.store), source.workflow)
+        if strategy == FROM_START:
+            return self.start(self.workflows.get(source.workflow.name, source.workflow), source.inputs, **said)
+        failed = {path.id: path.error for path in source.state.paths.values() if path.status == FAILED and path.open}
+        if not failed:
+            raise SetupError(f"no failed steps found to skip in execution {source.id}; it is {source.status}")
+        change = Change(skipped={path: f"{SKIPPED}: {error}" for path, error in failed.items()})
+        return self.fork(source.id, change=change, **said)
 
     # --- checking --------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from divebook.cli import (
     mcp,
     questions,
     recovery,
+    resuming,
     rules,
     run,
     runs,
@@ -40,7 +41,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
-app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
+app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(resuming.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
 app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(trying.try_step)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)

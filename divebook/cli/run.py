@@ -1,4 +1,4 @@
-"""``divebook run`` and ``divebook resume``: carry an execution out and wait for it."""
+"""``divebook run``, ``fork``, ``answer`` and ``signal``: carry an execution out and wait for it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,9 @@ STRICT, WAITS = 1, 3
 """Exit codes of what has to wait: where it may not, and where it may."""
 
 if TYPE_CHECKING:
-    from divebook.cli.progress import Progress
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.starting import StartOptions
-    from divebook.workflow.definition import Workflow
 
 
 def run(
@@ -105,43 +103,7 @@ def run(
         }
         started = partial(environment.start, chosen, given, **options)
         ended = finish(started, environment, progress, known)
-    _conclude(*ended, [str(file), *_again(actions, store, code=code)], json=json, strict=strict)
-
-
-def resume(
-    execution_id: ExecutionId,
-    file: Agents = None,
-    actions: Actions = None,
-    store: Store = None,
-    *,
-    code: Code = False,
-    bounds: BoundsText = None,
-    answer: Answer = None,
-    answers: AnswersFile = None,
-    strict: Strict = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Resume an execution where its log ends.
-
-    What completed is not run again. Prints the result, as run does.
-    """
-    from divebook.cli.progress import make_progress
-    from divebook.cli.project import existing_store, open_environment, take_in
-    from divebook.config.answers import answers_from, bounds_from
-
-    existing_store(store)
-    limits, known = bounds_from(bounds), answers_from(answer or (), answers)
-    with make_progress(quiet=quiet) as progress:
-        environment = open_environment(store, actions or (), progress.print)
-        if file is not None:
-            recorded = environment.execution(execution_id).workflow
-            take_in(environment, file, recorded.dialect, code=code)
-            _tell_of_changes(environment, recorded, progress)
-        resumed = partial(_with_file_named, partial(environment.resume, execution_id, limits), "resume", file)
-        ended = finish(resumed, environment, progress, known)
-    names = [] if file is None else [str(file)]
-    _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
+    conclude(*ended, [str(file), *said_again(actions, store, code=code)], json=json, strict=strict)
 
 
 def fork(
@@ -192,10 +154,10 @@ def fork(
         if file is not None:
             take_in(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
         begin = partial(environment.fork, execution_id, at, change, model=model)
-        forked = partial(_with_file_named, begin, "fork", file)
+        forked = partial(with_file_named, begin, "fork", file)
         ended = finish(forked, environment, progress)
     names = [] if file is None else [str(file)]
-    _conclude(*ended, [*names, *_again(actions, store, code=code)], json=json, strict=strict)
+    conclude(*ended, [*names, *said_again(actions, store, code=code)], json=json, strict=strict)
 
 
 def answer(
@@ -289,7 +251,7 @@ def _carry_on(
     from divebook.cli.project import existing_store, open_environment, take_in
 
     existing_store(store)
-    again = [*([] if file is None else [str(file)]), *_again(actions, store, code=code)]
+    again = [*([] if file is None else [str(file)]), *said_again(actions, store, code=code)]
     try:
         with make_progress(quiet=quiet) as progress:
             environment = open_environment(store, actions or (), progress.print)
@@ -301,19 +263,11 @@ def _carry_on(
         needed = again if file is not None else ["FILE", *again]
         note(f"to go on: {command('resume', [kept.execution_id], needed)}", "yellow")
         raise typer.Exit(WAITS) from kept
-    _conclude(*ended, again, json=json)
+    conclude(*ended, again, json=json)
 
 
-def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
-    defined = environment.workflows.get(recorded.name)
-    if defined is not None and defined.fingerprint != recorded.fingerprint:
-        progress.print(
-            f"workflow {recorded.name!r} has changed since; the execution keeps the definition it was started with. "
-            "To run the new one: divebook run"
-        )
-
-
-def _with_file_named(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
+def with_file_named(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
+    """Begin something; where what it needs is not there, say to name its file."""
     try:
         return begin()
     except ExecutionNotFoundError:
@@ -327,14 +281,14 @@ def _with_file_named(begin: Callable[[], Execution], command_name: str, file: Pa
         ) from error
 
 
-def _again(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
+def said_again(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
     """Return the options that a resumption needs again."""
     named = ["--code"] if code else []
     named += [part for source in actions or () for part in ("--actions", source)]
     return [*named, *(("--store", store) if store else ())]
 
 
-def _conclude(
+def conclude(
     execution: Execution,
     interrupted: bool,  # noqa: FBT001
     again: Sequence[str],

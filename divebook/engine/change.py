@@ -17,6 +17,7 @@ _BY_KEY = {
     "results": "ids of operations (op_...)",
     "answers": "ids of questions (ask_...)",
     "prompts": "names of steps",
+    "skipped": "ids of paths",
 }
 """The parts that are mappings, and what leads to their values."""
 _APART = ("definition", "model")
@@ -52,6 +53,8 @@ class Change:
     """By question: its answer, in full form (`divebook.questions.answer`)."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """By step: its prompt."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """By path whose step has failed: what counts as the output of that step. It sets no variable."""
     model: str | None = None
     """The model of all agents, in place of theirs."""
     definition: Mapping[str, Any] | None = None
@@ -63,6 +66,9 @@ class Change:
         for step, text in self.prompts.items():
             if not isinstance(text, str):
                 raise SetupError(f"the prompt of step {step!r} must be a text, not {type(text).__name__}")
+        for path, text in self.skipped.items():
+            if not isinstance(text, str):
+                raise SetupError(f"what counts for the step of path {path!r} is a text, not {type(text).__name__}")
         model: Any = self.model  # whatever a caller has
         if model is not None and (not isinstance(model, str) or not model):
             raise SetupError(f"model must be the name of a model (provider:model), not {model!r}")

@@ -18,8 +18,9 @@ from divebook.engine.change import Change
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.engine.places import placed
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
-from divebook.engine.state import COMPLETED, ENDED, FAILED, READY, RUNNING, ExecutionState, PathState
+from divebook.engine.state import COMPLETED, ENDED, FAILED, READY, ROUTING, RUNNING, ExecutionState, PathState
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
@@ -52,6 +53,7 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
             own = draft.own(path.id)
             own.asking = 0
             own.open = None if own.open is None else _without_calls(own, own.open, change)
+    _skip_failed(draft, change)
     _set_variables(draft, change)
     _settle_questions(draft, change)
     if change.inputs:
@@ -108,6 +110,18 @@ def _is_the_sources(path: PathState, opened: OpenStep, record: OperationRecord) 
     return record.status not in (COMPLETED, FAILED)
 
 
+def _skip_failed(draft: Draft, change: Change) -> None:
+    """Let paths go on behind their steps that have failed."""
+    for name, output in change.skipped.items():
+        path = draft.own(name)
+        step = path.current_step
+        path.status, path.phase, path.left, path.open, path.last_step = RUNNING, ROUTING, ROUTING, None, step
+        path.routing, path.error, path.reason, path.ended_us = (), None, None, None
+        path.variables, path.variables_at = draft.variables, draft.variables_at
+        path.step_outputs = path.step_outputs.set(step, output)
+        path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
+
+
 def _set_variables(draft: Draft, change: Change) -> None:
     """Set variables for all that is still to come: also as open steps and choices read them."""
     told = change.variables
@@ -161,6 +175,11 @@ def require_reach(change: Change, source: ExecutionState) -> None:
         if question not in source.interrupts:
             asked = ", ".join(source.interrupts) or "none"
             raise SetupError(f"question {question} has not been asked by {place} (asked: {asked}); fork at a later one")
+    for name in change.skipped:
+        found = source.paths.get(name)
+        if found is None or found.status != FAILED or found.open is None:
+            failed = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
+            raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed})")
     for name in change.inputs:
         if name not in source.inputs:
             raise SetupError(f"there is no input {name!r} to change (inputs: {', '.join(source.inputs) or 'none'})")

@@ -15,7 +15,6 @@ from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.printed import tell
-from divebook.notebook.run_magics import spared
 from divebook.notebook.trying_magics import TryingMagics
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
@@ -95,6 +94,8 @@ class DiveMagics(TryingMagics):
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
         begun = self._begun(called, arguments, front_end)
+        if arguments.has("plan"):
+            return at_once(begun) if awaited else begun
         if arguments.has("background") and not isinstance(begun, EditedError):
             return in_background(begun, arguments, front_end, awaited=awaited)
         return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
@@ -191,23 +192,6 @@ class DiveMagics(TryingMagics):
         if len(arguments.words) < 2:
             raise UsageError(f"%dive compare needs the ids of two executions or more{LISTED}")
         return compare(*arguments.words, store=arguments.options.get("store"))
-
-    @command("resume ID")
-    def resume(self, arguments: Arguments) -> Run:
-        """Resume an execution where its log ends.
-
-        ID             the execution; the beginning of its id is enough
-        -b, --background   return at once
-        --no-check     let the cell succeed although the run fails or is cancelled
-        --strict       fail the cell also if the run has to wait for an answer or a signal
-        --no-data      leave the data of the run out of the notebook
-        --store PATH   where its log is
-        --bounds max_cost=2.50,...  bounds in place of those it had
-        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
-        --answers FILE              answers up front: YAML that maps steps to answers
-        """
-        execution_id, store = arguments.only_word("execution id", LISTED), arguments.options.get("store")
-        return self._session.resume(execution_id, store=store, **spared(arguments))
 
     @command("recover [ID] [--all]")
     def recover(self, arguments: Arguments) -> None:

@@ -7,7 +7,7 @@ import contextvars
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from divebook.engine.change import Change
 from divebook.engine.state import ExecutionState
@@ -21,6 +21,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.reading import ReadExecution
 from divebook.history.comparison import Comparison
 from divebook.history.framed import FramedLog
+from divebook.mending import FROM_FAILURE, NEW, GivenDefinition
 from divebook.notebook.bundle import sent_secrets
 from divebook.notebook.frontend import shows_widgets
 from divebook.questions import Question
@@ -31,6 +32,7 @@ from divebook.text.cuts import one_line
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
+    from divebook.replay.going_on import ResumePlan
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan, WhatIf
@@ -189,9 +191,28 @@ class Run(ReadExecution):
         self._environment.cancel(self.id)
         return self
 
-    def resume(self) -> Self:
-        """Take it up again where its log ends; returns at once, `wait` for the end."""
-        self._execution = self._environment.resume(self.id)
+    @overload
+    def resume(self, *, definition: GivenDefinition | None = None) -> Self: ...
+
+    @overload
+    def resume(self, *, definition: GivenDefinition, plan: Literal[True]) -> ResumePlan: ...
+
+    def resume(self, *, definition: GivenDefinition | None = None, plan: bool = False) -> Self | ResumePlan:
+        """Take it up again where its log ends; returns at once, `wait` for the end.
+
+        With ``definition="new"`` it is a new run from now on, which goes on with the definition of now and keeps all
+        that this one would do again; with ``plan=True`` only what that would be is returned, without a single call. See
+        `Environment.resume`.
+        """
+        if plan:
+            found: ResumePlan = self._environment.resume(self.id, definition=definition or NEW, plan=True)
+            return found
+        self._execution = self._environment.resume(self.id, definition=definition)
+        return self
+
+    def retry(self, strategy: str = FROM_FAILURE) -> Self:
+        """Try again: ``from_start``, ``from_failure`` or ``skip_failed``; see `Environment.retry`."""
+        self._execution = self._environment.retry(self.id, strategy)
         return self
 
     def fork(

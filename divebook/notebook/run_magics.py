@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.run import Run
     from divebook.notebook.session import Session
+    from divebook.replay.going_on import ResumePlan
     from divebook.workflow.definition import Workflow
 
 
@@ -130,6 +131,50 @@ class RunMagics(Magics):
         change = change_from(*(arguments.several(name) for name in ("set", "input", "answer", "result")))
         source = self._session.run_of(execution_id, store=arguments.options.get("store"))
         return source.fork(None if at is None else int(at), change, model=arguments.options.get("model"))
+
+    @command("resume ID")
+    def resume(self, arguments: Arguments) -> Run | ResumePlan:
+        """Resume an execution where its log ends, or with a corrected definition.
+
+        What completed is not run again.
+
+        ID             the execution; the beginning of its id is enough
+        --definition new    go on as a new run, with the definition as it is now: all is kept up to the first thing that
+                       it does otherwise, and what is asked for again later; it says first what that is
+        --plan         with --definition: only say what would be reused and what would be done, and about its cost
+        --strategy NAME     from_failure (as without it), from_start (a new run, with the same inputs), skip_failed (a
+                       fork in which steps that have failed count as done)
+        -b, --background   return at once
+        --no-check     let the cell succeed although the run fails or is cancelled
+        --strict       fail the cell also if the run has to wait for an answer or a signal
+        --no-data      leave the data of the run out of the notebook
+        --store PATH   where its log is
+        --bounds max_cost=2.50,...  bounds in place of those it had
+        --answer STEP=VALUE         an answer up front, also several; `%dive run?` says more
+        --answers FILE              answers up front: YAML that maps steps to answers
+        """
+        from divebook.mending import NEW
+        from divebook.notebook.run import Run
+
+        execution_id, options = arguments.only_word("execution id", "; %dive runs lists them"), arguments.options
+        definition, strategy, store = options.get("definition"), options.get("strategy"), options.get("store")
+        given = spared(arguments)
+        if definition not in (None, NEW):
+            raise UsageError(f"--definition is new, the definition of now, not {definition!r}")
+        if strategy is not None and (definition is not None or given["bounds"] is not None):
+            raise UsageError("--strategy goes with neither --definition nor --bounds")
+        if arguments.has("plan") and definition is None:
+            raise UsageError("--plan says what --definition new would do; write both")
+        environment = self._session.over(store)
+        if strategy is not None:
+            return Run(environment.retry(execution_id, strategy), environment, given["answers"])
+        if definition is None:
+            return self._session.resume(execution_id, store=store, **given)
+        plan = environment.resume(execution_id, given["bounds"], definition=NEW, plan=True)
+        if arguments.has("plan"):
+            return plan
+        tell("\n".join(plan.lines))
+        return Run(environment.resume(execution_id, given["bounds"], definition=NEW), environment, given["answers"])
 
     def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:
         """Begin a run, or go on with the one that this cell has begun."""

@@ -1,0 +1,64 @@
+"""`divebook resume` with a corrected definition: the plan first, then what is left to do; and other ways to retry."""
+
+import pytest
+
+from divebook.store import open_store
+from tests.cli.conftest import write
+
+TEXT = """
+Workflows:
+  - Name: sums
+    Steps:
+      - {Name: first, Script: "[1, 2]", Store: found}
+      - {Name: total, Script: %s, Store: total}
+    Outputs: [{Name: total}]
+"""
+
+
+@pytest.fixture
+def failed(divebook, folder):
+    """Return the file of a workflow that has failed, and the id of that execution."""
+    file = write(folder / "sums.yaml", TEXT % '"sum(state.found) / (len(state.found) - 2)"')
+    assert divebook("run", file, "--quiet").exit_code == 1
+    return file, open_store().records()[0].execution_id
+
+
+def test_a_corrected_definition_goes_on_after_the_plan_is_said(divebook, failed):
+    file, source = failed
+    write(file, TEXT % '"sum(state.found)"')
+    planned = divebook("resume", source, file, "--definition", "new", "--plan")
+    assert planned.exit_code == 0, planned.output
+    assert "1 operation reused, 0 live" in planned.stdout
+    assert len(open_store().records()) == 1
+    resumed = divebook("resume", source, file, "--definition", "new", "--quiet")
+    assert resumed.exit_code == 0, resumed.output
+    assert "1 operation reused, 0 live" in resumed.stderr
+    assert "total: 3" in resumed.stdout
+    newest, old = open_store().records()
+    assert (newest.origin, newest.parent, old.status) == ("resume", source, "failed")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--plan"], "--plan says what --definition new would do"),
+        (["--definition", "new"], "does nothing otherwise than execution"),
+        (["--definition", "new", "--strategy", "from_start"], "--strategy goes with neither"),
+    ],
+    ids=["plan", "same", "both"],
+)
+def test_what_makes_no_sense_is_refused_and_begins_nothing(divebook, failed, options, told):
+    file, source = failed
+    refused = divebook("resume", source, file, *options)
+    assert refused.exit_code == 2
+    assert told in refused.stderr.replace("\n", " ")
+    assert len(open_store().records()) == 1
+
+
+@pytest.mark.parametrize(("strategy", "origin"), [("from_start", "run"), ("skip_failed", "fork")])
+def test_a_strategy_by_its_name(divebook, failed, strategy, origin):
+    _, source = failed
+    again = divebook("resume", source, "--strategy", strategy, "--quiet")
+    newest = open_store().records()[0]
+    assert (newest.origin, newest.execution_id != source) == (origin, True)
+    assert newest.status == ("completed" if strategy == "skip_failed" else "failed"), again.output

@@ -1,0 +1,67 @@
+"""`%dive resume ID --definition new`: what it says first, what it then does, and what it refuses."""
+
+import pytest
+from IPython.core.error import UsageError
+
+from divebook.errors import SetupError
+
+SUMS = """\
+%%dive workflow sums
+Steps:
+  - {Name: first, Script: "[1, 2]", Store: found}
+  - {Name: total, Script: "sum(state.found) / (len(state.found) - 2)", Store: total}
+"""
+CORRECTED = SUMS.replace(" - 2", "")
+
+
+@pytest.fixture
+def failed(cell):
+    cell(SUMS)
+    run, _ = cell("r = %dive run sums --no-check --new\nr")
+    assert run.status == "failed"
+    return run
+
+
+def test_a_corrected_cell_is_gone_on_with_after_the_plan_is_said(cell, failed):
+    cell(CORRECTED)
+    plan, _ = cell(f"%dive resume {failed.id} --definition new --plan")
+    assert (str(plan), repr(plan).splitlines()[0]) == (
+        "1 operation reused, 0 live",
+        f"to go on with {failed.id} of 'sums': 1 operation reused, 0 live",
+    )
+    assert len(cell("%dive runs")[0]) == 1
+    run, shown = cell(f"r = %dive resume {failed.id} --definition new\nr")
+    assert (run.status, run.variables["total"]) == ("completed", 1.5)
+    assert "1 operation reused, 0 live" in shown
+    assert run.environment.store.record(run.id).parent == failed.id
+
+
+def test_a_run_is_held_and_goes_on_in_python(cell, failed):
+    cell(CORRECTED)
+    assert failed.resume(definition="new", plan=True).reused == 1
+    old = failed.id
+    assert failed.resume(definition="new").wait(20).status == "completed"
+    assert failed.id != old
+
+
+def test_a_strategy_by_its_name(cell, failed):
+    run, _ = cell(f"%dive resume {failed.id} --strategy skip_failed")
+    assert (run.status, run.id != failed.id) == ("completed", True)
+    assert failed.retry("from_start").wait(20).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "message"),
+    [
+        ("--definition new", SetupError, "does nothing otherwise than execution"),
+        ("--definition old", UsageError, "--definition is new"),
+        ("--plan", UsageError, "--plan says what --definition new would do"),
+        ("--strategy from_start --definition new", UsageError, "--strategy goes with neither"),
+        ("--strategy skip", SetupError, "unsupported retry strategy: skip"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_and_begins_nothing(cell, failed, line, error, message):
+    with pytest.raises(error) as caught:
+        cell(f"%dive resume {failed.id} {line}")
+    assert message in str(caught.value)
+    assert len(cell("%dive runs")[0]) == 1
