@@ -61,10 +61,10 @@ def resume(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Resume an execution where its log ends, or with a corrected definition.
+    """Resume an execution where its log ends.
 
-    What completed is not run again. With --definition new it says first what is reused, what is done and its likely
-    cost. Prints the result, as run does.
+    What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
+    first what is reused, what is done and its likely cost. Prints the result, as run does.
     """
     from divebook.cli.progress import make_progress
     from divebook.cli.project import existing_store, open_environment, take_in
