@@ -145,7 +145,7 @@ class WhatIfs(Executions):
         forked = replace(forked, seed=prefix.state.seed, tools=tools)
         return Proposal(source.id, source.history(), source.state, workflow, told, forked)
 
-    def verify(self, execution_id: str, definition: Workflow | None = None) -> Verification:
+    def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Drive a definition against the log of an execution, and compare all that it does; not one call is made.
 
         Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
@@ -156,8 +156,10 @@ class WhatIfs(Executions):
         ----------
         definition
             By default the one that the log holds. Functions and agents are those of this environment.
+        any_code
+            Functions need not be the code that ran: only what they do counts.
         """
-        return verified(self.execution(execution_id), self._control, definition)
+        return verified(self.execution(execution_id), self._control, definition, any_code=any_code)
 
     @property
     def _grounds(self) -> Grounds:

@@ -1,7 +1,8 @@
-"""``divebook why``, ``inspect`` and ``verify``: where a value came from, what was waited for, what is as recorded."""
+"""``divebook why``, ``inspect``, ``verify``, ``to-test``: where a value came from, what is still as recorded."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -92,3 +93,34 @@ def verify(
             told, is_equal = str(found), is_equal and found.equal
         write(secrets.text(told))
     raise typer.Exit(0 if is_equal else 1)
+
+
+def to_test(
+    execution_id: ExecutionId,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|FOLDER]", help="Its definition, and the agents it needs: the test reads them."),
+    ] = None,
+    store: Store = None,
+    *,
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="The test; by default test_NAME.py.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the files of an earlier one.")] = False,
+    actions: Actions = None,
+) -> None:
+    """Write a run as a test for pytest, with its log beside it.
+
+    The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says, with
+    event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
+    left out.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.export.as_test import write_test
+
+    existing_store(store)
+    environment = open_environment(store, actions or (), note)
+    if file is not None:
+        take_in(environment, file)
+    read_from = None if file is None or file.suffix == ".py" else file
+    execution = environment.execution(execution_id)
+    written = write_test(environment, execution, to, definitions=read_from, overwrite=force)
+    note(f"wrote {written} and its log; python -m pytest {shlex.quote(str(written))} runs it")

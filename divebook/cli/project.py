@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from divebook.agents import Agent
 from divebook.cli.screen import note
 from divebook.config import load, with_documents
 from divebook.config.answers import json_of
 from divebook.config.loader import NOTEBOOK, text_of
+from divebook.config.modules import import_actions, take_in_held
 from divebook.config.notebooks import cells_named, definitions_of_notebook, python_of_notebook
 from divebook.dialects import OWN, Dialect
 from divebook.documents import FileDocuments
@@ -24,8 +20,7 @@ from divebook.errors import InputError, SetupError, StoreError
 from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE
-from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.definition import Definitions
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
@@ -59,7 +54,7 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, cod
     if code:
         _take_in_notebook(environment, path)
     elif path.suffix == ".py":
-        _take_in_held(environment, vars(import_actions(str(path), "definitions")).values())
+        take_in_held(environment, vars(import_actions(str(path), "definitions")).values())
     else:
         environment.define(read(path, dialect))
 
@@ -71,21 +66,7 @@ def _take_in_notebook(environment: Environment, path: Path) -> None:
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
     if cells:
         note(f"running {cells_named(cells)} of {path}", "yellow")
-        _take_in_held(environment, extension(CODE_CELLS)(cells.items(), path))
-
-
-def _take_in_held(environment: Environment, held: Iterable[Any]) -> None:
-    """Let an environment have what others hold, and then single things, which have been made with less ado."""
-    for found in held:
-        if isinstance(found, Environment):
-            environment.take_in(found)
-    for found in held:
-        if isinstance(found, Agent):
-            environment.add_agent(found, replace=True)
-        elif isinstance(found, Workflow):
-            environment.add_workflow(found, replace=True)
-        elif isinstance(found, MCPServerDefinition):
-            environment.add_server(found, replace=True)
+        take_in_held(environment, extension(CODE_CELLS)(cells.items(), path))
 
 
 def choose_workflow(environment: Environment, wanted: str | None, file: Path) -> str:
@@ -113,32 +94,6 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
             raise InputError(f"input {name!r} is given twice; keep one -v {name}=...", name)
         inputs[name] = json_of(f"input {name!r}", value) if key.endswith(":") else value
     return inputs
-
-
-def import_actions(source: str, what: str = "actions") -> ModuleType:
-    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are known.
-
-    Errors say `what` it is to the person who named it.
-    """
-    try:
-        if source.endswith(".py"):
-            return _import_file(Path(source))
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
-        return importlib.import_module(source)
-    except Exception as error:  # whatever the user's code raises while it is imported
-        raise SetupError(f"{what} {source!r} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _import_file(path: Path) -> ModuleType:
-    # A prefix, so that a file called json.py does not take the place of json.
-    spec = importlib.util.spec_from_file_location(f"divebook_actions_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent.absolute()))  # as `python FILE` does
-    sys.modules[module.__name__] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def existing_store(location: str | None) -> EventStore:

@@ -11,6 +11,8 @@ from divebook.notebook.commands import command
 from divebook.notebook.run_magics import RunMagics
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from divebook.notebook.arguments import Arguments
     from divebook.replay.inspection import Inspection
     from divebook.replay.provenance import Provenance
@@ -79,6 +81,25 @@ class LookingMagics(RunMagics):
         environment = run.environment
         name = recorded_opening(run.id, environment.store).workflow_name
         return environment.verify(run.id, None if written is None else environment.workflow(name))
+
+    @command("to-test [RUN]")
+    def to_test(self, arguments: Arguments) -> Path:
+        """Write a run as a test for pytest, with its log and definition beside it.
+
+        The test needs neither key nor network, and fails at the first thing that is done otherwise than the log says:
+        event, step and line. Secrets are left out.
+
+        RUN           the execution; the beginning of its id is enough; by default the newest
+        --to FILE     the file of the test; by default test_NAME.py, NAME being the workflow
+        --force       overwrite the files of an earlier one
+        --store PATH  where its log is
+
+        `%dive to-test`, then `!python -m pytest test_sum.py`.
+        """
+        run = self._session.run_or_newest(
+            arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
+        )
+        return run.to_test(arguments.options.get("to"), overwrite="force" in arguments.options)
 
 
 def _number(arguments: Arguments, option: str, of: str) -> int | None:

@@ -343,6 +343,17 @@ class Run(ReadExecution):
         secrets = sent_secrets(self._environment.config)
         return self._execution.to_notebook(file, overwrite=overwrite, known_secrets=secrets)
 
+    def to_test(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path:
+        """Write it as a test for pytest, with its log and definition beside it; return its path.
+
+        The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says:
+        event, step and line. By default it is ``test_NAME.py`` in the current folder. Secrets are left out.
+        """
+        from divebook.export.as_test import write_test
+
+        secrets = sent_secrets(self._environment.config)
+        return write_test(self._environment, self._execution, file, overwrite=overwrite, known_secrets=secrets)
+
     def verify(self, definition: Workflow | None = None) -> Verification:
         """Drive its definition against its log without a call; see `divebook.Environment.verify`."""
         return self._environment.verify(self.id, definition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
 from divebook.events.values import normalize
 from divebook.execution.divergence import changes_between, in_short, operation_text
+from divebook.text.secret_values import HIDDEN
 
 _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})
 FREE: Mapping[str, frozenset[str]] = {
@@ -36,6 +38,8 @@ _REPLACEABLE = frozenset({"model", "settings"})
 def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     """Whether two payloads are equal, byte for byte with sorted keys, but for what is `FREE`.
 
+    What an export has hidden as a secret is not known, and so not compared.
+
     Parameters
     ----------
     failure
@@ -46,7 +50,28 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     before, now = _compared(recorded), _compared(data)
     if failure:
         before, now = _in_own_words(before, failure), _in_own_words(now, failure)
-    return canonical_hash(before) == canonical_hash(now)
+    if canonical_hash(before) == canonical_hash(now):
+        return True
+    uncovered = _uncovered(before, now)
+    return uncovered != before and canonical_hash({**uncovered, **_hashes(now)}) == canonical_hash(now)
+
+
+def _hashes(told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told[name] for name in _HASHES if name in told}
+
+
+def _uncovered(before: Any, now: Any) -> Any:
+    """Return what is recorded with what comes now in the place of what was hidden there, in an export, as a secret."""
+    if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
+        around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
+        return now if re.fullmatch(around, now, re.DOTALL) else before
+    if before == HIDDEN:
+        return now
+    if isinstance(before, dict) and isinstance(now, dict):
+        return {name: _uncovered(part, now.get(name)) for name, part in before.items()}
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        return [_uncovered(part, new) for part, new in zip(before, now, strict=True)]
+    return before
 
 
 def has_older_words(recorded: Payload, data: Payload) -> bool:

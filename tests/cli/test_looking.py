@@ -1,3 +1,7 @@
+import runpy
+
+import pytest
+
 from divebook.store import open_store
 
 
@@ -34,3 +38,19 @@ def test_verify_compares_logs_with_definitions_and_exits_with_1_where_one_differ
         assert told.exit_code == 1, told.output
         assert "differs" in told.stdout
     assert divebook("verify").exit_code == 2
+
+
+def test_a_run_becomes_a_test_that_reads_the_definition_where_it_is(divebook, folder, hello):
+    divebook("run", hello, "-v", "who=you")
+    name = open_store().records()[0].execution_id
+    told = divebook("to-test", name, hello, "--to", "test_it.py")
+    assert told.exit_code == 0, told.output
+    assert "python -m pytest test_it.py" in told.stderr
+    check = runpy.run_path(str(folder / "test_it.py"))["test_hello_does_what_its_log_says"]
+    check()
+    hello.write_text(hello.read_text().replace("hello ", "goodbye "))
+    with pytest.raises(AssertionError, match="step 'greet'"):
+        check()
+    assert divebook("to-test", name, "--to", "test_it.py").exit_code != 0
+    assert divebook("to-test", name, "--to", "test_it.py", "--force").exit_code == 0
+    runpy.run_path(str(folder / "test_it.py"))["test_hello_does_what_its_log_says"]()

@@ -93,6 +93,7 @@ LINES = [
     "why n {}",
     "inspect {}",
     "verify {}",
+    "to-test {}",
     "compare {} exec_2",
     "fork {}",
     "try {}",

@@ -1,9 +1,11 @@
 """Magics that look into a run."""
 
+import runpy
+
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.errors import NotFoundError
+from divebook.errors import NotFoundError, StoreError
 
 SUM = """\
 %%dive workflow sum
@@ -71,3 +73,21 @@ def test_verify_compares_a_run_with_its_definition_as_it_was_and_as_it_is_now(ce
     assert changed.divergence.place.startswith("Cell [")
     with pytest.raises(UsageError, match="--definition is new"):
         cell("%dive verify --definition old")
+
+
+def test_a_run_becomes_a_test_which_fails_once_its_definition_does_otherwise(cell, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cell(SUM)
+    cell("%dive run sum a=5")
+    file, _ = cell("%dive to-test")
+    assert (str(file), file.with_suffix(".jsonl").exists()) == ("test_sum.py", True)
+    check = runpy.run_path(str(file))["test_sum_does_what_its_log_says"]
+    check()
+    definition = file.with_suffix(".yaml")
+    definition.write_text(definition.read_text().replace("state.n * 2", "state.n * 3"))
+    with pytest.raises(AssertionError, match=r"step 'double', .*test_sum.yaml:"):
+        check()
+    with pytest.raises(StoreError, match="exists already"):
+        cell("%dive to-test")
+    again, _ = cell("%dive to-test --to test_again.py")
+    assert cell("%dive to-test --to test_again.py --force")[0] == again

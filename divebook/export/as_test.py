@@ -1,0 +1,234 @@
+"""A run as a test: a pytest file with the run's log and definition beside it, which needs neither key nor network.
+
+The test drives the definition against the log, and fails at the first thing that is done otherwise. All calls are
+answered from the log, so that actions are not needed; functions made with ``@workflow``, and agents made in Python, are
+imported from their modules. Secrets are left out, as in every export.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from divebook.agents import Agent
+from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
+from divebook.environment import Environment
+from divebook.errors import NotFoundError, SetupError
+from divebook.events import Event, catalog
+from divebook.events.codec import event_to_dict, short_hash
+from divebook.execution.execution import Execution
+from divebook.export.checked_log import read_from, verified_against
+from divebook.export.clean import clean_log
+from divebook.questions.kinds import CONFIRMATION
+from divebook.store.jsonl import new_file, read
+from divebook.store.lines import LineWriter, decoded
+from divebook.text.redaction import Redactor, shared
+from divebook.workflow.definition import Definitions, Workflow
+from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
+from divebook.workflow.reader import read_definitions
+from divebook.workflow.writer import definitions_to_text
+
+NOWHERE = frozenset({"__main__", "__mp_main__"})
+"""Modules that a test cannot import: those of notebooks and scripts."""
+_OPTIONS = ("approval", "idempotent", "timeout")
+"""What an action says of itself that decides what is recorded, besides its retries."""
+_TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
+
+
+def write_test(
+    environment: Environment,
+    execution: Execution,
+    file: str | Path | None = None,
+    *,
+    definitions: str | Path | None = None,
+    overwrite: bool = False,
+    known_secrets: Iterable[str] = (),
+) -> Path:
+    """Write a run as a test, ``test_NAME.py``, with its log (``.jsonl``) and definition (``.yaml``) beside it.
+
+    Parameters
+    ----------
+    environment
+        Has the agents of the run.
+    file
+        By default ``test_`` and the name of the workflow, in the current folder.
+    definitions
+        The file or folder from which the test reads the definition and the agents; by default a copy is written.
+    known_secrets
+        What is hidden besides what `divebook.text.redaction` finds.
+
+    Raises
+    ------
+    SetupError
+        It has not ended, or uses what a test cannot import, or differs from its log already.
+    StoreError
+        There is such a file, or it cannot be written.
+    """
+    path = Path(f"test_{_name(execution.workflow)}.py" if file is None else file)
+    if path.suffix != ".py":
+        raise SetupError(
+            f"{path} is no file of Python; name one that pytest finds: test_{_name(execution.workflow)}.py"
+        )
+    if execution.status not in TERMINAL:
+        raise SetupError(
+            f"execution {execution.id} has not ended ({execution.status}), and its test would have no end; answer what "
+            "it asks, or cancel it, and write the test then"
+        )
+    modules = {*_modules_of(environment, execution)}
+    redactor = shared().fresh([*known_secrets])
+    log, options = _log_of(execution, redactor), _options_of(environment, execution)
+    text, named = "", None if definitions is None else read_from(definitions)
+    beside = "" if definitions is None else os.path.relpath(definitions, path.parent)
+    if definitions is None:
+        text = "" if execution.workflow.start.type == FUNCTION else redactor.text(_text_of(environment, execution))
+        named = read_definitions(text, dialect=execution.workflow.dialect) if text else None
+        beside = path.with_suffix(".yaml").name if text else ""
+    held = [value for module in modules for value in vars(module).values()]
+    found = verified_against(read(io.BytesIO(log)), named, held, options)
+    if not found.equal:
+        raise SetupError(
+            f"the test would fail already, with the log as exports have it, without secrets: {found}. Mend the "
+            "definition, or write the test of a run of it as it is now"
+        )
+    written = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
+    written[path] = _test(execution, path, beside, sorted(_named(module, path) for module in modules), options).encode()
+    for target, content in written.items():
+        with new_file(target, overwrite=overwrite) as stream:
+            stream.write(content)
+    return path
+
+
+def _name(workflow: Workflow) -> str:
+    return re.sub(r"\W+", "_", workflow.name).strip("_").lower() or "run"
+
+
+def _test(
+    execution: Execution, path: Path, beside: str, modules: Sequence[str], options: Mapping[str, Mapping[str, Any]]
+) -> str:
+    given = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
+    given += [f"definitions=HERE / {_quoted(beside)}"] if beside else []
+    given += [f"modules=[{', '.join(modules)}]"] if modules else []
+    given += [f"actions={_literal({name: _literal(said) for name, said in options.items()})}"] if options else []
+    lines = "".join(f"        {part},\n" for part in given)
+    return (
+        f'"""Run {execution.id} is driven again from its log, without key or network; divebook to-test wrote this."""\n'
+        "\nfrom pathlib import Path\n\nfrom divebook.export.checked_log import verified_log\n"
+        "\nHERE = Path(__file__).parent\n\n\n"
+        f"def test_{_name(execution.workflow)}_does_what_its_log_says():\n"
+        f"    found = verified_log(\n{lines}    )\n"
+        "    assert found.equal, str(found)\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text)
+
+
+def _literal(mapping: Mapping[str, Any]) -> str:
+    return "{" + ", ".join(f"{_quoted(name)}: {value}" for name, value in mapping.items()) + "}"
+
+
+# --- what the test needs ---------------------------------------------------------------------------------------------
+
+
+def _log_of(execution: Execution, redactor: Redactor) -> bytes:
+    events = [*execution.history()]
+    plain = clean_log(events, redactor)
+    lines = io.BytesIO()
+    writer = LineWriter(lines)
+    writer.events(_without_secrets(event, data) for event, data in zip(events, plain, strict=True))
+    writer.end(execution.status)
+    return lines.getvalue()
+
+
+def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
+    """Return an event; the digest of parameters that had a secret in them is that of what the test gives a call."""
+    clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
+    before, now = event.data, clean.data
+    if not isinstance(before, catalog.OperationStarted) or not isinstance(now, catalog.OperationStarted):
+        return clean
+    if before.parameters != now.parameters:
+        return replace(clean, data=replace(now, parameters_hash=short_hash(now.parameters, "parameters")))
+    return clean
+
+
+def _options_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
+    """Return what must be said of each action that is not built in, for another one to stand in its place."""
+    actions = {step.name: step.action for step in execution.workflow.steps if step.action}
+    raised = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
+    approved = {actions.get(event.step) for event in raised if event.data.to_data()["kind"] == CONFIRMATION}
+    found = {}
+    for name in sorted(set(actions.values())):
+        action = environment.actions.get(name)
+        if action is None or not action.function.__module__.startswith("divebook."):
+            said = {option: getattr(action, option, None) for option in _OPTIONS}
+            said["approval"] = said["approval"] or name in approved  # a shell may do without the action
+            found[name] = {option: value for option, value in said.items() if value}
+    return found
+
+
+def _text_of(environment: Environment, execution: Execution) -> str:
+    """Return the workflow of the log, and the agents that were declared."""
+    declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
+    return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
+
+
+def _is_declared(agent: Agent) -> bool:
+    """Whether an agent is all in its definition."""
+    made = agent.tools or agent.servers or agent.capabilities or agent.library or agent.deps
+    return not made and agent.output == agent.definition.output
+
+
+def _modules_of(environment: Environment, execution: Execution) -> Iterator[ModuleType]:
+    """Yield the modules that hold the workflow function of a run, and its agents that were made in Python."""
+    workflow = execution.workflow
+    if workflow.start.type == FUNCTION:
+        known = WORKFLOW_FUNCTIONS.get(workflow.name)
+        if known is None:
+            raise NotFoundError("workflow function", workflow.name, WORKFLOW_FUNCTIONS)
+        yield _importable(sys.modules.get(known.function.__module__), f"workflow function {workflow.name!r}")
+    started = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationStarted))
+    for name in dict.fromkeys(data.name for data in started if data.operation_type in _TURNS and data.name):
+        agent = environment.agent(name)
+        if not _is_declared(agent):
+            yield _importable(_holder_of(environment, agent), f"agent {name!r}")
+
+
+def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
+    """Return the module in which an agent, or the environment that has it, is a variable."""
+    modules = [module for name, module in sys.modules.items() if name not in NOWHERE and type(module) is ModuleType]
+    for wanted in (agent, environment):
+        for module in modules:
+            if any(value is wanted for value in [*vars(module).values()]):
+                return module
+    return None
+
+
+def _importable(module: ModuleType | None, what: str) -> ModuleType:
+    if module is None or module.__name__ in NOWHERE or not getattr(module, "__file__", None):
+        raise SetupError(
+            f"{what} was made in a notebook or script, and a test cannot import that; move it into a module, such as "
+            "flows.py, import it from there, and write the test of a run of that"
+        )
+    return module
+
+
+def _named(module: ModuleType, test: Path) -> str:
+    """Return how the test names a module: one that can be imported by its name, and others by their file."""
+    try:
+        is_known = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
+    except (ImportError, ValueError):
+        is_known = False
+    if is_known and not module.__name__.startswith("divebook_actions_"):
+        return _quoted(module.__name__)
+    return f"HERE / {_quoted(os.path.relpath(str(module.__file__), test.parent))}"
