@@ -117,7 +117,12 @@ MUTATIONS = {
     "fewer attempts": (("Attempts: 3", "Attempts: 1"), "flaky", "step_retried", f"{NAME}:26"),
     "another condition": (("state.counted < 100", "state.counted < 99"), "choose", "condition_evaluated", f"{NAME}:31"),
     "another way out": (("- Step: last\n      Store", "- Step: high\n      Store"), "low", "step_caught", f"{NAME}:38"),
-    "another output": (("Outputs: [{Name: total}]", "Outputs: [{Name: got}]"), "", "execution_completed", ""),
+    "another output": (
+        ("Outputs: [{Name: total}]", "Outputs: [{Name: got}]"),
+        "",
+        "execution_completed",
+        f"{NAME}:4:12",
+    ),
 }
 
 
