@@ -12,8 +12,10 @@ from divebook.errors import SetupError, did_you_mean
 from divebook.events import catalog
 from divebook.execution.definitions import require_definition
 from divebook.execution.forks import prefix_of
+from divebook.history.read_log import ReadLog
 from divebook.replay.recorded_answers import RECORDED, TOOLS
 from divebook.replay.trial import StepTrial
+from divebook.replay.trial_call import ASKED, call_of, is_call
 from divebook.replay.trial_entry import alone, entry_of, require_known
 from divebook.replay.tried import RECORDED_NUMBER, tried_in
 from divebook.replay.what_if import bounds_beside
@@ -94,15 +96,20 @@ class Trials(WhatIfs):
         source = self.execution(execution_id)
         events = source.history()
         require_definition(source.workflow)
-        entry = entry_of(events, source.workflow, step, options.get("visit"), options.get("item"))
         change = Change(
             variables=options.get("variables", {}), inputs=options.get("inputs", {}), model=options.get("model")
         )
+        visit, call = options.get("visit"), None
+        if is_call(source.workflow, step):
+            call = call_of(ReadLog.of(events), source.workflow, step, visit)
+        entry = call.entry if call else entry_of(events, source.workflow, step, visit, options.get("item"))
         prefix = prefix_of(self.store, source.id, entry.began - 1, change)
-        workflow = _changed(prefix.workflow, step, changes)
+        require_known(entry, change, prefix.state)
+        workflow = _changed(call.workflow if call else prefix.workflow, step, changes)
+        if call is not None:
+            change = replace(change, variables={**change.variables, ASKED: call.prompt})
         tried = alone(workflow, step)
         self._check(workflow, [step], ())
-        require_known(entry, change, prefix.state)
         own = options.get("bounds")
         limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
         opening = opening_of(tried, prefix.state.inputs, self.code_of(tried), limits, origin=catalog.TRIAL)

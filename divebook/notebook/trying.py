@@ -64,10 +64,13 @@ def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = 
     SetupError
         The workflow is a Python function, or there is no notebook to write into.
     """
-    if any(step.type == FUNCTION for step in trial.workflow.steps):
+    if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
+        line = "change the line of its code"
+        if trial.entry.call is not None:
+            line = f"write the prompt of the try into the line of its code that asks agent {trial.entry.step!r}"
         raise SetupError(
-            f"workflow {trial.workflow.name!r} is a Python function, which no definition can hold: "
-            "change the line of its code, and run its cell again"
+            f"workflow {trial.workflow.name!r} is a Python function, which no cell of keys can hold: "
+            f"{line}, and run its cell again"
         )
     if file is not None:
         with new_file(file, overwrite=overwrite) as stream:

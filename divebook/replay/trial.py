@@ -79,7 +79,7 @@ class StepTrial:
 
     @property
     def _title(self) -> str:
-        return f"step {self.entry.label} of {self.source}"
+        return f"{self.entry.label} of {self.source}"
 
     def __str__(self) -> str:
         return as_text(self._title, self.recorded, self.tries)

@@ -13,6 +13,7 @@ from divebook.events.event import Event
 from divebook.text.shown import plural
 from divebook.workflow.changed_step import require_step_of
 from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
 
 
 class Entered(NamedTuple):
@@ -25,6 +26,8 @@ class Entered(NamedTuple):
     item: int | None
     began: int
     """The number of the event with which it was entered."""
+    call: int | None = None
+    """Of a call that a workflow function made: its number among those of this agent."""
 
     @property
     def only(self) -> dict[str, Any]:
@@ -35,8 +38,10 @@ class Entered(NamedTuple):
     @property
     def label(self) -> str:
         """How people call it."""
+        if self.call is not None:
+            return f"call {self.call} of agent {self.step}"
         item = "" if self.item is None else f"[{self.item}]"
-        return f"{self.step}{item}" + (f", visit {self.visit}" if self.visit > 1 else "")
+        return f"step {self.step}{item}" + (f", visit {self.visit}" if self.visit > 1 else "")
 
 
 def entry_of(
@@ -99,7 +104,13 @@ def _require_item(
 def alone(workflow: Workflow, step: str) -> Workflow:
     """Return a workflow that does one step of another and ends: nothing follows it, and no failure is caught."""
     tried = workflow.step(step).like(edges=(), end=False, join=False, catch=())
-    return workflow.like(steps=(tried,), outputs=(), triggers=())
+    return with_only(workflow, tried)
+
+
+def with_only(workflow: Workflow, step: Step) -> Workflow:
+    """Return a workflow that does one step, and is in all else like another."""
+    data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
+    return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
 
 def require_known(entry: Entered, change: Change, before: ExecutionState) -> None:

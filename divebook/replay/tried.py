@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.operations import AGENT_TURN
 from divebook.events import Event, catalog
 from divebook.events.recorded import opened
 from divebook.execution.execution import Execution
 from divebook.history.aligned import as_text
+from divebook.history.messages import messages_of
 from divebook.history.read_log import ReadLog
 from divebook.history.requests import requests_in
 from divebook.history.span import Span
@@ -57,16 +60,12 @@ class Tried:
 def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execution) -> Tried:
     """Return what a step came to in a log: in that of its run, or of a try, where it stands at the same place."""
     read = ReadLog.of(log)
-    own = [span for span in read.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
-    if entry.item is not None:
-        own = [span for span in own if span.iteration == entry.item]
-    kind = "step" if entry.item is None else "item"
-    done = next((span for span in reversed(own) if span.kind == kind), None)
+    own, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
     state = execution.state
     if done is None:  # it was stopped before it could begin, by a bound for instance
         return Tried(number, execution.id, state.status, "", None, state.error, None, None, None, None)
     status = done.status if done.ended_us is not None else state.status
-    usage, took = done.usage, done.duration_us
+    usage, took = done.usage or _consumed(own), done.duration_us
     return Tried(
         number,
         execution.id,
@@ -81,6 +80,29 @@ def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execu
     )
 
 
+def _spans(log: ReadLog, entry: Entered) -> tuple[list[Span], Span | None]:
+    """Return all that happened in a visit to a step, or in an item of it, and the span of that itself."""
+    own = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
+    if entry.item is not None:
+        own = [span for span in own if span.iteration == entry.item]
+    kind = "step" if entry.item is None else "item"
+    return own, next((span for span in reversed(own) if span.kind == kind), None)
+
+
+def _spans_of_call(log: ReadLog, entry: Entered) -> tuple[list[Span], Span]:
+    """Return all that happened in a call that a workflow function made, and its own span."""
+    call = next(span for span in log.spans if span.kind == "operation" and span.sequences[0] == entry.began)
+    return [span for span in log.spans if span is call or span.holder == call.index], call
+
+
+def _consumed(own: Sequence[Span]) -> dict[str, int]:
+    """Return what the calls of a turn have consumed together."""
+    total = Counter[str]()
+    for span in own:
+        total.update(span.usage)
+    return total
+
+
 def _waits(execution: Execution) -> str | None:
     asked = [question.question for question in execution.interrupts[:1]]
     return f"waits for an answer: {asked[0]}" if asked else None
@@ -91,6 +113,8 @@ def _value(log: ReadLog, done: Span) -> Any:
     if done.kind == "item":
         result = done.result or {}
         return result.get("value", result.get("text"))
+    if done.kind == "operation":
+        return done.result["output"] if done.type == AGENT_TURN else messages_of(done)[-1].text
     completed = log[done.sequences[-1] - 1]
     before = log[completed.sequence - 2].data
     stored = getattr(completed.data, "stored_variable", None)

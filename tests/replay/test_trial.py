@@ -11,6 +11,7 @@ from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
+from divebook.workflow import step, workflow
 from divebook.workflow.tools import tool
 
 CALLS = Counter()
@@ -271,3 +272,63 @@ def test_a_step_that_was_never_entered_is_refused():
         source = world.start(PARALLEL).wait(20)
         with pytest.raises(SetupError, match="never entered step 'mend', so there is no state"):
             world.try_step(source.id, "mend")
+
+
+@workflow("rhymes")
+async def rhymes(ctx, what: str = "roses"):
+    doubled = await twice_as_many(2)
+    first = await ctx.agent("poet").run(f"Line about {doubled} {what}")
+    judged = await ctx.agent("judge").run("Weigh ${state.this}, which is no template")
+    return [first, judged]
+
+
+@step
+async def twice_as_many(count: int) -> int:
+    CALLS["twice"] += 1
+    return count * 2
+
+
+@pytest.fixture
+def rhymed():
+    judge = Agent("judge", model=ScriptedModel([{"call": {"weigh": {"what": "a"}}}, "heavy"]), tools=[weigh])
+    with Environment(store=MemoryStore(), agents=[poet("four roses", "white roses"), judge]) as world:
+        source = world.start(rhymes).wait(20)
+        assert source.status == "completed", source.error
+        CALLS.clear()
+        before = [encode_line(event) for event in source.history()]
+        yield world, source
+        assert [encode_line(event) for event in source.history()] == before
+
+
+def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path):
+    world, source = rhymed
+    trial = world.try_step(source.id, "poet", {"Prompt": "A short one: ${state.asked}"}, times=2)
+    assert values(trial) == ("four roses", ["white roses", "white roses"])
+    assert (trial.recorded.asked, trial.tries[0].asked) == ("Line about 4 roses", "A short one: Line about 4 roses")
+    assert (trial.recorded.tokens, trial.tries[0].tokens) == (7, 7)
+    assert "call 1 of agent poet" in str(trial)
+    other = world.try_step(source.id, "judge")
+    assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
+    assert values(other) == ("heavy", ["heavy"])
+    assert not CALLS, "tools answer from the log, and nothing else of the function runs"
+    with pytest.raises(
+        SetupError, match="write the prompt of the try into the line of its code that asks agent 'judge'"
+    ):
+        other.keep(tmp_path / "kept.yaml")
+    assert values(world.try_step(source.id, "rhymes"))[0] == ["four roses", "heavy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("poets", {}, NotFoundError, "asked no agent 'poets' in this run (did you mean 'poet'?)"),
+        ("poet", {"visit": 2}, SetupError, "asked agent 'poet' 1 time; visit is 1 to 1, not 2"),
+        ("twice_as_many", {}, SetupError, "call it, twice_as_many(count=2)"),
+    ],
+    ids=["agent", "visit", "step-function"],
+)
+def test_a_call_of_a_function_that_cannot_be_tried_says_what_to_do(rhymed, name, options, error, message):
+    world, source = rhymed
+    with pytest.raises(error) as caught:
+        world.try_step(source.id, name, **options)
+    assert message in str(caught.value)
