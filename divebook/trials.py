@@ -62,6 +62,9 @@ class Trials(WhatIfs):
     ) -> StepTrial:
         """Do one step of an execution again with the state it had, and return what it comes to beside the record.
 
+        In a workflow function, where there is one step, it can also be an agent that its code asked: it is asked again,
+        with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` says which time.
+
         The execution stays as it is. Each try is an execution of origin ``trial`` that shares the events before the
         step and ends after it; one whose process ended is gone on with by `resume`. Models are asked; actions and tools
         have the recorded result of the same call, and are else not executed; questions have their recorded answers or
@@ -106,21 +109,19 @@ class Trials(WhatIfs):
         prefix = prefix_of(self.store, source.id, entry.began - 1, change)
         require_known(entry, change, prefix.state)
         workflow = _changed(call.workflow if call else prefix.workflow, step, changes)
-        if call is not None:
-            change = replace(change, variables={**change.variables, ASKED: call.prompt})
+        whole = change if call is None else replace(change, variables={**change.variables, ASKED: call.prompt})
         tried = alone(workflow, step)
         self._check(workflow, [step], ())
         own = options.get("bounds")
         limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
         opening = opening_of(tried, prefix.state.inputs, self.code_of(tried), limits, origin=catalog.TRIAL)
-        forked = forked_of(opening, prefix.state, prefix.opened, change, limits)
+        forked = forked_of(opening, prefix.state, prefix.opened, whole, limits)
         forked = replace(forked, seed=prefix.state.seed, tools=tools, only=entry.only)
         drivers = [self._control.fork(source.id, prefix.at, forked) for _ in range(times)]
         done = [self._handle(driver).wait() for driver in drivers]
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(done, 1))
-        return StepTrial(
-            source.id, entry, tried_in(events, entry, RECORDED_NUMBER, source), tries, workflow, tuple(done)
-        )
+        recorded = tried_in(events, entry, RECORDED_NUMBER, source)
+        return StepTrial(source.id, entry, recorded, tries, workflow, change, tuple(done))
 
 
 def _changed(workflow: Workflow, step: str, changes: StepChanges) -> Workflow:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def try_step(
     execution_id: ExecutionId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step, as its workflow names it.")],
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step; of a workflow function, an agent it asked.")],
     file: Agents = None,
     *,
     times: Annotated[int, typer.Option("--times", metavar="N", help="How often.")] = 1,

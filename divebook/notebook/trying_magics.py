@@ -30,7 +30,7 @@ class TryingMagics(LookingMagics):
         else not executed. The cell `%%dive try STEP` takes the same words, and below them the keys that the step is to
         have in place of its own, such as `Prompt: Shorter, please`.
 
-        STEP           the step, as the workflow of the run names it
+        STEP           the step, as the workflow of the run names it; of a workflow function, an agent that it asked
         --from RUN     the execution; the beginning of its id is enough; by default the newest
         --times N      how often; 1 by default
         --set NAME=VALUE            a variable that it is to find otherwise, also several; values in YAML

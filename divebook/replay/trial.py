@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
+from divebook.engine.change import Change
+from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.replay.trial_entry import Entered
 from divebook.replay.trial_shown import as_html, as_text
 from divebook.replay.tried import Tried
+from divebook.text.cuts import one_line
 from divebook.workflow.changed_step import workflow_text
 from divebook.workflow.definition import Workflow
 
@@ -44,6 +47,8 @@ class StepTrial:
     tries: Sequence[Tried]
     workflow: Workflow
     """The whole workflow, in which the step has the changed keys."""
+    change: Change = field(default=Change())
+    """What else the step found otherwise: variables, inputs, the model."""
     executions: Sequence[Execution] = field(default=())
     """Those of the tries, of origin ``trial``."""
 
@@ -79,7 +84,12 @@ class StepTrial:
 
     @property
     def _title(self) -> str:
-        return f"{self.entry.label} of {self.source}"
+        told: dict[str, Any] = dict(self.change.variables)
+        told |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
+        if self.change.model is not None:
+            told["model"] = self.change.model
+        given = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in told.items())
+        return f"{self.entry.label} of {self.source}" + (f" with {given}" if given else "")
 
     def __str__(self) -> str:
         return as_text(self._title, self.recorded, self.tries)

@@ -15,35 +15,42 @@ from divebook.text.shown import plural, price
 
 LONGEST = 4_000
 """Characters of a text that are shown."""
-_CARD = f"flex:1 1 260px;min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padding:6px 10px"
+MOST = 24
+"""Tries that are shown."""
+_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(260px,100%),1fr));gap:8px"
+_CARD = f"min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padding:6px 10px"
 _SAME = "= as recorded"
 
 
 def as_text(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
     """Return a trial as lines: what was asked, then each outcome, in one text with the recorded one."""
-    lines = [f"{title}: {_summary(tries)}"]
+    lines = [f"{_shown(title)}: {_summary(tries)}"]
     for asked, titles in _prompts(recorded, tries):
         lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), asked))]
     if not _differ(recorded, tries) and recorded.asked:
         lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
     lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
-    for tried in tries:
+    for tried in tries[:MOST]:
         is_same = _is_same(recorded, tried)
         told = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
         lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in told)]
-    return "\n".join(lines)
+    return "\n".join(filter(None, [*lines, _left(tries)]))
 
 
 def as_html(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
     """Return a trial as a page: cards beside each other as far as they fit, the recorded one first."""
     cards = [_card(recorded, safe(_shown(recorded.text)))]
-    cards += [_card(tried, _outcome(recorded, tried)) for tried in tries]
-    head = f"<strong>{safe(title)}</strong> {styled(FAINT, safe(_summary(tries)))}"
+    cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
+    head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
     return (
         f'<div style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
         f"{_asked(recorded, tries)}"
-        f'<div style="display:flex;flex-wrap:wrap;gap:8px;align-items:stretch">{"".join(cards)}</div></div>'
+        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_left(tries))}</div>'
     )
+
+
+def _left(tries: Sequence[Tried]) -> str:
+    return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
 
 
 def _summary(tries: Sequence[Tried]) -> str:

@@ -91,6 +91,7 @@ def test_a_step_is_tried_with_the_state_and_the_keys_that_it_is_given(looped):
     assert "a [-red-]{+white+} rose" in told
     changed = world.try_step(source.id, "draft", variables={"n": 7}, inputs={"what": "owls"})
     assert changed.tries[0].asked == "Line 7 about owls"
+    assert f"step draft, visit 2 of {source.id} with n = 7, inputs.what = owls: 1 try" in str(changed)
     assert changed.recorded.value == "two roses", "the last visit, where none is named"
 
 
@@ -311,9 +312,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])
     assert not CALLS, "tools answer from the log, and nothing else of the function runs"
-    with pytest.raises(
-        SetupError, match="write the prompt of the try into the line of its code that asks agent 'judge'"
-    ):
+    with pytest.raises(SetupError, match="into the line of its code that asks agent 'judge'"):
         other.keep(tmp_path / "kept.yaml")
     assert values(world.try_step(source.id, "rhymes"))[0] == ["four roses", "heavy"]
 
