@@ -98,14 +98,19 @@ def _beside(recorded: Tried, tried: Tried) -> str:
 
 
 def _differ(recorded: Tried, tries: Sequence[Tried]) -> bool:
-    return any(tried.asked != recorded.asked for tried in tries)
+    return any(_is_asked_otherwise(recorded, tried) for tried in tries)
+
+
+def _is_asked_otherwise(recorded: Tried, tried: Tried) -> bool:
+    """Return whether a try was asked something else; one that was stopped before it could ask was asked nothing."""
+    return bool(tried.asked) and tried.asked != recorded.asked
 
 
 def _prompts(recorded: Tried, tries: Sequence[Tried]) -> Iterator[tuple[str, str]]:
     """Yield what was asked otherwise than recorded, each once, and in which tries."""
     titles: dict[str, list[str]] = {}
     for tried in tries:
-        if tried.asked != recorded.asked:
+        if _is_asked_otherwise(recorded, tried):
             titles.setdefault(_shown(tried.asked), []).append(str(tried.number))
     for asked, numbers in titles.items():
         yield asked, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"

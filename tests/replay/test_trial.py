@@ -177,11 +177,15 @@ def test_the_tools_of_an_agent_answer_from_the_log_and_its_model_is_asked():
         assert [execution.state.ledger.llm_calls for execution in trial.executions] == [asked, asked]
 
 
-def test_what_a_try_may_spend_is_bounded(looped):
+def test_what_each_try_may_spend_is_bounded_beside_what_the_run_had_spent(looped):
     world, source = looped
-    trial = world.try_step(source.id, "draft", bounds={"max_llm_calls": 0, "on_exhausted": "fail"})
-    assert trial.tries[0].status in ("failed", "waiting")
-    assert trial.tries[0].cost in (None, 0)
+    for limit, status in ((0.1, "waiting"), (0.25, "completed")):
+        trial = world.try_step(source.id, "draft", bounds={"max_cost": limit}, times=2)
+        assert [tried.status for tried in trial.tries] == [status] * 2
+    trial = world.try_step(source.id, "draft", bounds={"max_cost": 0.1})
+    assert (trial.tries[0].asked, trial.tries[0].cost) == ("", None)
+    assert "max_cost is reached" in trial.tries[0].text
+    assert "asked, each time as recorded" in str(trial)
 
 
 def test_a_question_has_its_recorded_answer_and_another_one_waits():
