@@ -42,7 +42,8 @@ def test_a_cell_tries_a_step_with_other_keys_and_keeps_it_in_a_new_cell(cell, sh
         assert not replace
 
     monkeypatch.setattr(shell, "set_next_input", set_next_input)
-    assert "the cell below defines workflow 'roses'" in cell("_.keep()")[1]
+    shell.push({"trial": trial})
+    assert "the cell below defines workflow 'roses'" in cell("trial.keep()")[1]
     (text,) = written
     assert text.startswith("%%dive workflow roses\n")
     assert "replaced workflow 'roses' (2 steps)" in cell(text)[1]
