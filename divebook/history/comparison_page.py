@@ -18,7 +18,7 @@ from divebook.text.cuts import cut, one_line
 from divebook.text.differences import ADDED, NOTHING, REMOVED, pieces
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
-from divebook.text.shown import plural
+from divebook.text.shown import AS_TEXT, plural
 from divebook.text.times import local_time
 
 MOST = 60
@@ -30,9 +30,9 @@ MOST_PARTS, LONGEST, KEPT = 4, 4_000, 60
 def page_of(pair: Pair) -> str:
     """Return two runs beside each other."""
     head = f"{_run('A', pair.a)}{_run('B', pair.b)}{_figures(pair)}"
-    if pair.first is None:
-        return f'<div style="margin:4px 0">{head}<p>= No difference: {_count(len(pair.rows))} the same.</p></div>'
-    return f'<div style="margin:4px 0">{head}{_first(pair)}{_table(pair)}</div>'
+    none = f"<p>= No difference: {_count(len(pair.rows))} the same.</p>"
+    body = none if pair.first is None else f"{_first(pair)}{_table(pair)}"
+    return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{body}</div>'
 
 
 def _run(letter: str, side: Side) -> str:

@@ -37,7 +37,7 @@ from divebook.notebook.rows import (
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor, shared
-from divebook.text.shown import plural
+from divebook.text.shown import AS_TEXT, plural
 
 MAX_VALUE = 4000
 MAX_ASIDE = 300
@@ -240,7 +240,7 @@ def as_html(report: Report) -> str:
     parts += [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
     parts += [_details(report)]
     parts += [_asked(report), *([] if report.failed.failure else [_error(report), _hint(report)])]
-    return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
+    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
 def _turns(report: Report) -> str:

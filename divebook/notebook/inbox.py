@@ -16,7 +16,7 @@ from divebook.notebook.frontend import present_front_end
 from divebook.notebook.lasting import LastingOutput
 from divebook.notebook.listing import question_lines, questions, settled_text
 from divebook.text.cuts import one_line
-from divebook.text.shown import plural
+from divebook.text.shown import AS_TEXT, plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
 from divebook.widgets.intents import Handlers
 
@@ -91,7 +91,7 @@ def static_bundle(environment: Environment, store: str | None = None) -> dict[st
     head = f"<p style='{_LINE}'><strong>{plural(len(asked), 'open question')}</strong></p>"
     return {
         "text/plain": questions(environment, store),
-        "text/html": f"<div>{head}{''.join(map(_paragraph, asked))}</div>",
+        "text/html": f"<div class='{AS_TEXT}'>{head}{''.join(map(_paragraph, asked))}</div>",
     }
 
 
@@ -107,7 +107,8 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
     told = [_outcome(asked) for asked in shown]
     body = "".join(f"<p style='{_LINE}'><strong>{html.escape(q)}</strong><br>{html.escape(a)}</p>" for q, a in told)
     text = "\n".join(["no open questions", *(f"  {question}: {answer}" for question, answer in told)])
-    return {"text/plain": text, "text/html": f"<div><p style='{_LINE}'>No open questions</p>{body}</div>"}
+    head = f"<p style='{_LINE}'>No open questions</p>"
+    return {"text/plain": text, "text/html": f"<div class='{AS_TEXT}'>{head}{body}</div>"}
 
 
 def _outcome(asked: Asked) -> tuple[str, str]:

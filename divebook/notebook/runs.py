@@ -20,6 +20,7 @@ from divebook.notebook.many_runs import ManyRuns
 from divebook.notebook.run import Run
 from divebook.text.cuts import one_line
 from divebook.text.durations import seconds
+from divebook.text.shown import AS_TEXT
 from divebook.text.times import local_time
 from divebook.widgets.runs import EVERYTHING, RunsFeed
 
@@ -103,7 +104,7 @@ class Runs(ManyRuns):
         head = "".join(f"<th style='{_CELL}'>{title}</th>" for title in TITLES)
         body = "".join(f"<tr>{''.join(map(_table_cell, row))}</tr>" for row in rows)
         told = "".join(f"<p>{line}</p>" for line in more)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{told}"
+        return f"<table class='{AS_TEXT}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{told}"
 
     def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
         """Return the cells of the first lines, and what is said where there are more."""

@@ -13,7 +13,7 @@ from divebook.text.colours import LIGHT
 from divebook.text.cuts import one_line
 from divebook.text.durations import seconds
 from divebook.text.redaction import Redactor, shared
-from divebook.text.shown import branch_name, plural, price
+from divebook.text.shown import AS_TEXT, branch_name, plural, price
 
 MOST_PARTS, MOST_RETRIES, MOST_COSTS, WIDTH = 20, 10, 10, 60
 _CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
@@ -49,7 +49,7 @@ def as_html(found: Inspected) -> str:
             f'text-align:left;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
-    return f'<div style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
+    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
 
 def _cells(row: tuple[str, ...]) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from divebook.replay.traced import Traced
 from divebook.replay.why_text import MOST_LINES, Teller, lines
 from divebook.text.colours import LIGHT
+from divebook.text.shown import AS_TEXT
 
-OPEN = 2
-"""Lines are unfolded so far down."""
+OPEN, ALL_OPEN = 2, 30
+"""Lines are unfolded so far down, and all of them up to this many."""
 MOST_NODES = 80
 _LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT['rule']}"
 _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
@@ -19,10 +20,11 @@ _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")
 def html_of(why: Traced) -> str:
     """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
     found = [*lines(why, MOST_LINES * 4)]
-    return f'<div style="max-width:1000px;color:inherit;font-size:13px;line-height:1.5">{_part(found, 0)}</div>'
+    style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
+    return f'<div class="{AS_TEXT}" style="{style}">{_part(found, 0, OPEN if found[ALL_OPEN:] else len(found))}</div>'
 
 
-def _part(found: Sequence[tuple[int, str]], depth: int) -> str:
+def _part(found: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
     """Return the lines of one depth, each with those below it."""
     places = [place for place, (deep, _) in enumerate(found) if deep == depth]
     parts = []
@@ -30,9 +32,10 @@ def _part(found: Sequence[tuple[int, str]], depth: int) -> str:
         told = html.escape(found[place][1])
         below = found[place + 1 : end]
         if below:
-            state = " open" if depth < OPEN else ""
+            state = " open" if depth < unfolded else ""
             head = f'<summary style="cursor:pointer;display:list-item">{told}</summary>'
-            parts.append(f"<details{state}>{head}<div style='{_LINE}'>{_part(below, depth + 1)}</div></details>")
+            body = _part(below, depth + 1, unfolded)
+            parts.append(f"<details{state}>{head}<div style='{_LINE}'>{body}</div></details>")
         else:
             parts.append(f"<div>{told}</div>")
     return "".join(parts)

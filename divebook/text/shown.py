@@ -10,6 +10,9 @@ import re
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 _TEN_CENTS = 0.1
+AS_TEXT = "mathjax_ignore tex2jax_ignore"
+"""The class of HTML in which pages look for no formulas: else one begins and ends with an amount in dollars
+(`tests/notebook/test_looking.py`)."""
 UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 

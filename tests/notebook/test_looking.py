@@ -1,5 +1,6 @@
 """Magics that look into a run."""
 
+import re
 import runpy
 
 import pytest
@@ -49,6 +50,16 @@ def test_why_says_what_is_missing(cell, line, said):
 def test_why_without_any_run_says_how_to_start_one(cell):
     with pytest.raises(NotFoundError, match="there are no runs yet; %dive run NAME starts one"):
         cell("%dive why x")
+
+
+@pytest.mark.parametrize("line", ["why m", "inspect", "compare {0.id} {0.id}", "show {0.id}", "runs"])
+def test_what_lies_between_two_amounts_in_dollars_is_no_formula(cell, line):
+    """JupyterLab typesets what HTML has between two dollar signs, unless it is told to leave that alone."""
+    cell(SUM)
+    run, _ = cell("%dive run sum")
+    shown, _ = cell(f"shown = %dive {line.format(run)}\nshown")
+    tag = shown._repr_html_().partition(">")[0]
+    assert {"mathjax_ignore", "tex2jax_ignore"} <= {*re.findall(r"\w+", tag)}
 
 
 def test_inspect_says_what_the_newest_run_waited_for(cell):
