@@ -11,7 +11,7 @@ from divebook.text.cuts import cut
 from divebook.text.differences import REMOVED, marked, pieces
 from divebook.text.durations import seconds
 from divebook.text.redaction import shared
-from divebook.text.shown import plural, price
+from divebook.text.shown import AS_TEXT, plural, price
 
 LONGEST = 4_000
 """Characters of a text that are shown."""
@@ -43,7 +43,7 @@ def as_html(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
     cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
     head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
     return (
-        f'<div style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
+        f'<div class="{AS_TEXT}" style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
         f"{_asked(recorded, tries)}"
         f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_left(tries))}</div>'
     )

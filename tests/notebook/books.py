@@ -9,9 +9,11 @@ from nbclient import NotebookClient
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
-def executed_in(folder, name):
-    """Run a copy of a notebook in a folder of its own; return both."""
-    notebook = nbformat.read(shutil.copy(NOTEBOOKS / name, folder), as_version=4)
+def executed_in(folder, *names):
+    """Run a copy of a notebook, or of several one after the other in one kernel, in a folder; return both."""
+    notebook, *more = [nbformat.read(shutil.copy(NOTEBOOKS / name, folder), as_version=4) for name in names]
+    for other in more:
+        notebook.cells += other.cells
     NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(folder)}}).execute()
     return notebook, folder
 
