@@ -12,7 +12,7 @@ from divebook.errors import StartKeyTakenError
 from divebook.events import catalog
 from divebook.execution.definitions import require_definition
 from divebook.execution.execution import Execution
-from divebook.execution.forks import Prefix, fitting_answers, prefix_of
+from divebook.execution.forks import Prefix, fitting, prefix_of
 from divebook.executions import Executions
 from divebook.starting import StartOptions, forked_of, opening_of, started_before
 from divebook.store.durability import Durability
@@ -60,7 +60,7 @@ class Forks(Executions):
         """
         told = Change.of(change)
         prefix = prefix_of(self.store, self.store.resolve(execution_id), at, told)
-        told = fitting_answers(told, prefix.state, self._clock.now())
+        told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)
         require_definition(workflow)

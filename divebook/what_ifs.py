@@ -15,7 +15,7 @@ from divebook.events import catalog
 from divebook.execution.beyond import FindBeyond
 from divebook.execution.control import Control
 from divebook.execution.definitions import require_definition
-from divebook.execution.forks import fitting_answers, prefix_of
+from divebook.execution.forks import fitting, prefix_of
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
@@ -115,26 +115,33 @@ class WhatIfs(Executions):
         SetupError
             There is nothing of what is to be changed.
         """
+        count = 1 if repeat is None else repeat
+        if count < 1:
+            raise SetupError(f"a what-if is made once or more often, not {count} times; leave repeat out for once")
         wanted = self._proposed(execution_id, change, at, options)
         if plan:
             return planned(self._world, wanted)
         checked = self.verify(wanted.source)
         if checked.divergence is not None:
             raise UnfaithfulError(wanted.source, str(checked.divergence))
-        count = 1 if repeat is None else repeat
         started = [self._control.fork(wanted.source, wanted.forked.at, wanted.forked) for _ in range(count)]
         found = [result_of(self._handle(driver).wait(), wanted, checked.unchecked) for driver in started]
         return found[0] if repeat is None else found
 
     def _proposed(self, execution_id: str, change: GivenChange, at: int | None, options: WhatIfOptions) -> Proposal:
         """Return what is asked of an execution, checked against its log."""
+        known = WhatIfOptions.__annotations__
+        for name in options:
+            if name not in known:
+                advice = did_you_mean(name, known) or f"there are {', '.join(known)}"
+                raise SetupError(f"a what-if has no option {name!r} ({advice})")
         tools, own = options.get("tools", RECORDED), options.get("bounds")
         if tools not in TOOLS:
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
             raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
         source, told = self.execution(execution_id), Change.of(change)
         prefix = prefix_of(self.store, source.id, at, told, reaching_back=True)
-        told = fitting_answers(told, prefix.state, self._clock.now())
+        told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)
         require_definition(workflow)

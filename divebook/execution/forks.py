@@ -9,13 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from divebook.engine.change import Change
 from divebook.engine.evolve import fold
 from divebook.engine.lifecycle import TERMINAL
-from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, operation_name
+from divebook.engine.operations import (
+    ACTION_EXECUTION,
+    AGENT_RESPONSE,
+    CACHED_RESPONSE,
+    STEP_EXECUTION,
+    TOOL_CALL,
+    operation_name,
+)
+from divebook.engine.records import OpenStep
 from divebook.engine.state import ExecutionState
+from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.events.record import Record
@@ -137,14 +146,42 @@ def prefix_of(store: EventStore, source: str, at: int | None, change: Change, *,
     return Prefix(source, at, fold(source, shared), workflow_in(source, opening, shared), opened)
 
 
-def fitting_answers(change: Change, state: ExecutionState, now: int) -> Change:
-    """Return a change with its answers in full form; raises `InterruptError` for one that does not fit its question."""
+def fitting(change: Change, state: ExecutionState, now: int) -> Change:
+    """Return a change with its answers and results in full form.
+
+    Raises
+    ------
+    InterruptError
+        An answer does not fit its question.
+    SetupError
+        No model answers so.
+    """
     answers = {
         name: checked_answer(state.interrupts[name]._replace(status=PENDING, expires_us=None), response, FITTING, now)
         for name, response in change.answers.items()
         if name in state.interrupts
     }
-    return replace(change, answers={**change.answers, **answers})
+    types = {key: record.operation_type for found in _opened(state) for key, record in found.operations.items()}
+    results = {name: _as_recorded(types.get(name), name, given) for name, given in change.results.items()}
+    return replace(change, answers={**change.answers, **answers}, results=results)
+
+
+def _opened(state: ExecutionState) -> Iterator[OpenStep]:
+    yield from (path.open for path in state.paths.values() if path.open is not None)
+
+
+def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
+    """Return what a call returned in the form that its log has: what a model says is more than its text."""
+    if operation_type == TOOL_CALL and not (isinstance(given, Mapping) and "result" in given):
+        return {"result": given}
+    if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(given, Mapping) and "parts" in given):
+        return given
+    if isinstance(given, str):
+        return {"parts": [{"content": given, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
+    raise SetupError(
+        f"{name} is a call of a model: its result is a text, or a response as run.operations shows it, with 'parts', "
+        f"not {type(given).__name__}"
+    )
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:

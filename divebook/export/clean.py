@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +71,6 @@ def _hides_secret(value: Any, redactor: Redactor) -> bool:
         return False
     try:
         text = base64.b64decode(value, validate=True).decode("utf-8", "replace")
-    except binascii.Error:
-        return False  # a text of its own, which is cleaned as such
+    except ValueError:
+        return False  # a text of its own, perhaps beyond ASCII, which is cleaned as such
     return redactor.text(text) != text

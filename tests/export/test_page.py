@@ -2,10 +2,11 @@
 
 import json
 import random
+from dataclasses import dataclass
 
 import pytest
 
-from divebook import Environment, Step, Workflow
+from divebook import Environment, Step, Workflow, allow
 from divebook.errors import InvalidEventError, StoreError
 from divebook.export.page import page_of, write_page
 from divebook.replay.positions import Positions
@@ -39,6 +40,18 @@ def view_of(page):
     run = with_texts(carried.data(RUN), whole_texts(carried.data(TEXTS)))
     assert carried.fault == ""
     return checked_run(run), checked_recording(run["view"])
+
+
+@dataclass
+class Size:
+    name: str
+
+
+def test_values_of_classes_are_written_also_with_texts_beyond_ascii(environment, tmp_path):
+    allow(Size)
+    inputs = {"x": Size("größe" * 9)}
+    run = environment.start(Workflow("w", [Step("s", script="1")], inputs=["x"]), inputs).wait()
+    assert environment.open(run.to_html(tmp_path / "run.html")).inputs == inputs
 
 
 @pytest.mark.parametrize("make", [asking, failing, lambda: many(60, 90)], ids=["asking", "failing", "many"])

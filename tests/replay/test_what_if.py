@@ -151,6 +151,10 @@ def test_what_cannot_be_changed_is_refused():
             environment.what_if(source.id, at=4000)
         with pytest.raises(SetupError, match="nothing of that name"):
             environment.what_if(source.id, {"variables": {"nothing": 1}})
+        with pytest.raises(SetupError, match=r"no option 'tool' \(did you mean 'tools'\?\)"):
+            environment.what_if(source.id, tool="live")
+        with pytest.raises(SetupError, match="once or more often, not 0 times"):
+            environment.what_if(source.id, repeat=0)
 
 
 def test_a_plan_names_what_would_be_live_without_a_call():

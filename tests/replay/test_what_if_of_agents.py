@@ -4,6 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
+from divebook.errors import SetupError
 from divebook.store import MemoryStore
 from divebook.workflow.tools import tool
 
@@ -52,6 +53,27 @@ def told(execution):
     """Return what its tools returned to the model, as the log has it."""
     ends = (event.data for event in execution.history() if event.event_type == "operation_completed")
     return [data.result["result"] for data in ends if data.operation_type == "tool_call"]
+
+
+@pytest.mark.parametrize("result", ["a weighs 7", {"result": "a weighs 7"}], ids=["plain", "as-recorded"])
+def test_another_result_of_a_tool_is_what_it_would_have_returned(result):
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        operations = source.operations.set_index("type").operation_id
+        found = world.what_if(source.id, {"results": {operations["tool_call"]: result}})
+        assert (found.execution.status, told(found.execution), CALLS) == ("completed", [], [])
+        assert found.execution.history()[found.at].data.change["results"] == {
+            operations["tool_call"]: {"result": "a weighs 7"}
+        }
+
+
+def test_another_answer_of_a_model_is_a_text_or_a_whole_response():
+    with environment(call("weigh", "a"), "heavy") as world:
+        source = judged(world)
+        request = source.operations.query("type == 'agent_response'").operation_id.iloc[-1]
+        assert world.what_if(source.id, {"results": {request: "light"}}).outputs == {"said": "light"}
+        with pytest.raises(SetupError, match="is a call of a model: its result is a text"):
+            world.what_if(source.id, {"results": {request: 5}})
 
 
 def test_a_turn_without_a_change_is_the_same_without_a_call():
