@@ -527,10 +527,14 @@ class EditedError(ExecutionError):
         What can be done, and what comes of it, by the word that chooses it.
     begin
         Does what a word says, and returns the run.
+    default
+        The word that holds if nobody chooses; None where a person must.
     """
 
-    def __init__(self, told: str, choices: Mapping[str, str], begin: Callable[[str], Any]) -> None:
-        self.told, self.choices, self.begin = told, dict(choices), begin
+    def __init__(
+        self, told: str, choices: Mapping[str, str], begin: Callable[[str], Any], default: str | None = None
+    ) -> None:
+        self.told, self.choices, self.begin, self.default = told, dict(choices), begin, default
         ways = ", ".join(f"--changed {word} ({outcome})" for word, outcome in choices.items())
         super().__init__(f"{told} Add one of: {ways}")
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import html
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from divebook.errors import EditedError
-from divebook.notebook.edits import AGAIN, KEEP
+from divebook.notebook.edits import AGAIN, KEEP, REUSE
 from divebook.notebook.finishing import GREETING, TICK, greeted
 from divebook.notebook.lasting import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.notebook.printed import tell
@@ -23,7 +24,9 @@ from divebook.widgets.protocol.questions import Choice, Offer
 if TYPE_CHECKING:
     from divebook.notebook.run import Run
 
-LABELS = {AGAIN: "Run again", KEEP: "Keep the old run"}
+LABELS = {AGAIN: "Run again", KEEP: "Keep the old run", REUSE: "Reuse and run"}
+PATIENCE = 15.0
+"""Seconds after which a cell goes on without a choice, where it may: Run All is to come to its end."""
 
 
 class OfferOutput:
@@ -32,7 +35,8 @@ class OfferOutput:
     def __init__(self, error: EditedError) -> None:
         self.chosen = ""
         choices = [Choice(name=name, label=LABELS[name], told=told) for name, told in error.choices.items()]
-        self.view = OfferView(Offer(type="offer", view="", id="edited", text=error.told, choices=choices), self._choose)
+        offer = Offer(type="offer", view="", id="edited", text=_text(error), choices=choices)
+        self.view = OfferView(offer, self._choose)
         shown = {"version_major": 2, "version_minor": 0, "model_id": self.view.model_id}
         self._output = display_bundle({**static_bundle(error), WIDGET_VIEW: shown})
 
@@ -50,6 +54,11 @@ class OfferOutput:
         self.view.retire()
 
 
+def _text(error: EditedError) -> str:
+    after = "" if error.default is None else f" {LABELS[error.default]} begins by itself after {PATIENCE:.0f} seconds."
+    return f"{error.told}{after}"
+
+
 def static_bundle(error: EditedError) -> dict[str, str]:
     """Return what a page shows that has no kernel: the same as text, with the commands."""
     ways = "".join(
@@ -64,8 +73,9 @@ async def chosen_awaited(error: EditedError) -> Run:
     """Await what a person chooses, and return the run that comes of it."""
     with _offered(error) as output:
         if not await greeted(output):
-            raise error
-        while not output.chosen:  # noqa: ASYNC110 - an idle loop does not see interrupts
+            return _begun_unasked(error)
+        until = _end_of_patience(error)
+        while not output.chosen and time.monotonic() < until:  # noqa: ASYNC110 - an idle loop does not see interrupts
             await asyncio.sleep(TICK)
     return _begun(error, output)
 
@@ -74,8 +84,9 @@ def chosen_blocking(error: EditedError) -> Run:
     """Wait for what a person chooses, and return the run that comes of it."""
     with _offered(error) as output:
         if not output.view.greeted.wait(GREETING):
-            raise error
-        while not output.chosen:
+            return _begun_unasked(error)
+        until = _end_of_patience(error)
+        while not output.chosen and time.monotonic() < until:
             time.sleep(TICK)
     return _begun(error, output)
 
@@ -91,8 +102,22 @@ def _offered(error: EditedError) -> Iterator[OfferOutput]:
         output.leave()
 
 
+def _end_of_patience(error: EditedError) -> float:
+    return math.inf if error.default is None else time.monotonic() + PATIENCE
+
+
+def _begun_unasked(error: EditedError) -> Run:
+    """Begin what holds if nobody chooses; where a person must, raise."""
+    if error.default is None:
+        raise error
+    return _told(error.begin(error.default))
+
+
 def _begun(error: EditedError, output: OfferOutput) -> Run:
-    run: Run = error.begin(output.chosen)
+    return _told(error.begin(output.chosen or error.default or ""))
+
+
+def _told(run: Run) -> Run:
     if run.remark:
         tell(run.remark)
     return run

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from divebook.execution.execution import Execution
     from divebook.notebook.run import Run
 
-WhenEdited: TypeAlias = Literal["ask", "again", "keep"]
-"""What to do about it: let a person say, run again from the first call that it reaches, or keep the old run."""
+WhenEdited: TypeAlias = Literal["ask", "again", "keep", "reuse"]
+"""What to do about it: let a person say, run again from the first call that it reaches, keep the old run, or,
+where the definition was edited, reuse all that it would do as before."""
 AGAIN: Final = "again"
 KEEP: Final = "keep"
-CHOICES = (AGAIN, KEEP)
+REUSE: Final = "reuse"
+CHOICES = (AGAIN, KEEP, REUSE)
 
 
 @dataclass(frozen=True, slots=True)

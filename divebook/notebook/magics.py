@@ -105,9 +105,10 @@ class DiveMagics(TryingMagics):
         try:
             run: Run = called.method(self, arguments)
         except EditedError as error:
-            if not front_end.shows_widgets or arguments.has("background") or arguments.has("strict"):
+            is_asked = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
+            if not is_asked and error.default is None:
                 raise
-            return error
+            return error if is_asked else error.begin(error.default or "")
         return run
 
     # --- sub-commands: their docstrings are their help, and name their options ------------------------------------

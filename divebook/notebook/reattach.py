@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
-from divebook.errors import StoreError
+from divebook.errors import ExecutionError, StoreError
 from divebook.events.catalog import ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.execution.definitions import recorded_opening
@@ -185,3 +185,13 @@ def whose(earlier: Earlier) -> str:
 def elsewhere_note(execution_id: str) -> str:
     """Return what is said beside a run that another process drives."""
     return f"this cell's run {execution_id} goes on in another process, and is not run twice: %dive show {execution_id}"
+
+
+def changed_meanwhile(earlier: Earlier) -> ExecutionError:
+    """Return what is wrong where the run that a cell began has not ended, and is not what the cell says any more."""
+    execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
+    mended = f"%dive resume {execution_id} --definition new goes on with the new one; " * (changed == "definition")
+    return ExecutionError(
+        f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
+        f"%dive resume {execution_id} goes on with it as it was; {mended}--new starts a new run"
+    )

@@ -40,8 +40,10 @@ class RunMagics(Magics):
         --no-check     let the cell succeed although the run fails or is cancelled
         --strict       fail the cell also if the run has to wait for an answer or a signal
         --new          start a new run, even if this cell has begun one before
-        --changed again|keep   where functions were edited since: again runs from the first call that this can reach,
-                       and reuses what comes before it; keep shows the old run; without it the cell offers both
+        --changed again|keep|reuse  where functions were edited since: again runs from the first call that this can
+                       reach, and reuses what comes before it; keep shows the old run; without it the cell offers both.
+                       Where the definition was edited: reuse does only what it does otherwise, again (as without a
+                       choice) all of it; the cell says what would be reused, and offers both
         --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
         --note TEXT    a note to keep with the run
         --no-data      leave the data of the run out of the notebook; only text, table and picture are saved

@@ -22,19 +22,21 @@ from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Setup
 from divebook.events.catalog import COMPLETED
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.overview import Overview, newest_run
-from divebook.notebook.edits import KEEP, WhenEdited, edit_of
+from divebook.notebook.edits import KEEP, REUSE, WhenEdited, edit_of
 from divebook.notebook.line import open_line
 from divebook.notebook.printed import tell
 from divebook.notebook.reattach import (
     CellPlace,
     Earlier,
     Ordinals,
+    changed_meanwhile,
     earlier_run,
     elsewhere_note,
     note_of,
     start_key,
     whose,
 )
+from divebook.notebook.redefined import redefined
 from divebook.notebook.run import Run
 from divebook.starting import CELL, StartOptions
 from divebook.store import MemoryStore
@@ -190,9 +192,7 @@ class Session:
     ) -> Run:
         """Start a workflow: a `Workflow`, the name of one, or None for the one that was defined last."""
         environment = self.over(store)
-        found = self.workflow(workflow)
-        execution = environment.start(found, inputs, **options)
-        return Run(execution, environment, answers)
+        return Run(environment.start(self.workflow(workflow), inputs, **options), environment, answers)
 
     def start_at(
         self,
@@ -219,12 +219,21 @@ class Session:
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
         options |= {"identity": {CELL: place.to_dict()}, "cell": place.name, "notebook": place.cell["notebook"] or None}
         options["key"] = None if anew else start_key(environment, workflow, inputs, place, earlier)
-        if earlier is None or (earlier.changed and earlier.is_over):
+        renewed = redefined(environment, workflow, earlier)
+
+        def started(chosen: str) -> Run:
+            if renewed is not None and chosen == REUSE:
+                return renewed.run_again(environment, answers, options)
             run = self.start(workflow, inputs, store=store, answers=answers, **options)
-            run.remark = "" if run.execution.was_driven else elsewhere_note(run.id)
+            run.remark = (renewed.advice if renewed else "") if run.execution.was_driven else elsewhere_note(run.id)
             return run
+
+        if renewed is not None and edited == "ask":
+            raise renewed.offer(started)
+        if earlier is None or (earlier.changed and earlier.is_over) or (renewed and edited == REUSE):
+            return started(edited)
         if earlier.changed:
-            raise _changed_meanwhile(earlier)
+            raise changed_meanwhile(earlier)
         execution = environment.execution(earlier.record.execution_id)
         code = environment.code_of(workflow)
         edit = None if self._kept.get(execution.id) == code else edit_of(environment, execution)
@@ -343,14 +352,6 @@ class Session:
         """Cancel a run of this process, or one that no process drives any more."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
-
-
-def _changed_meanwhile(earlier: Earlier) -> ExecutionError:
-    execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
-    return ExecutionError(
-        f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
-        f"%dive resume {execution_id} goes on with it as it was; --new starts a new run"
-    )
 
 
 def _workflow_text(workflow: Workflow) -> str:

@@ -40,6 +40,7 @@ from divebook.workflow.definition import Workflow
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptResolved, catalog.InterruptExpired)
 _DONE_AGAIN = COMPUTED | {TIMER, TIME_ACCESS, RANDOM_GENERATION, VERSION_DECISION}
 """What may have a recorded end that nobody needs."""
+_COMPUTED_KINDS = {operation_kind(kind) for kind in _DONE_AGAIN}
 _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
@@ -84,6 +85,11 @@ class ResumePlan:
     """Calls that had begun and have no end: they may have taken effect, and would be made again."""
     edited: tuple[str, ...] = ()
     """Functions that are not those that the log was made with."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether anything would be reused that reaches outside, and not only what is computed."""
+        return not self.kinds.keys() <= _COMPUTED_KINDS
 
     def __str__(self) -> str:
         told = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
