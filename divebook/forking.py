@@ -8,11 +8,12 @@ from typing import Any, Unpack
 
 from divebook.engine.change import Change
 from divebook.engine.forked import require_reach
+from divebook.engine.state import COMPLETED
 from divebook.errors import StartKeyTakenError
 from divebook.events import catalog
 from divebook.execution.definitions import require_definition
 from divebook.execution.execution import Execution
-from divebook.execution.forks import Prefix, fitting, prefix_of
+from divebook.execution.forks import Prefix, fitting, fitting_inputs, prefix_of
 from divebook.executions import Executions
 from divebook.starting import StartOptions, forked_of, opening_of, started_before
 from divebook.store.durability import Durability
@@ -48,7 +49,8 @@ class Forks(Executions):
         ----------
         at
             The last event that it shares; what follows from one rule is not cut in half, and an end is not shared.
-            Without it: before what changes, else at the end.
+            Without it: before what changes, else at the end; of an execution that is done, the latest event from which
+            on the change has an effect.
         change
             What is otherwise from there on (`divebook.engine.change.Change`): ``{"variables": {"x": 1}}``, ``inputs``,
             ``results`` by operation, ``answers`` by question, ``prompts`` by step, ``model``, ``definition``.
@@ -57,12 +59,18 @@ class Forks(Executions):
         ------
         SetupError
             There is no such event, or nothing there that could be changed so.
+        InputError
+            An input is to be of another type than its workflow declares.
+        InterruptError
+            An answer does not fit its question.
         """
-        told = Change.of(change)
-        prefix = prefix_of(self.store, self.store.resolve(execution_id), at, told)
+        told, source = Change.of(change), self.store.resolve(execution_id)
+        is_done = self.store.record(source).status == COMPLETED
+        prefix = prefix_of(self.store, source, at, told, reaching_back=is_done and bool(told.named))
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)
+        told = fitting_inputs(told, workflow, coerce_text=options.get("coerce_text", False))
         require_definition(workflow)
         self._check(workflow)
         opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)

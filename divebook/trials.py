@@ -11,7 +11,7 @@ from divebook.engine.change import Change
 from divebook.errors import SetupError, did_you_mean
 from divebook.events import catalog
 from divebook.execution.definitions import require_definition
-from divebook.execution.forks import prefix_of
+from divebook.execution.forks import fitting_inputs, prefix_of
 from divebook.history.read_log import ReadLog
 from divebook.replay.recorded_answers import RECORDED, TOOLS
 from divebook.replay.trial import StepTrial
@@ -108,6 +108,7 @@ class Trials(WhatIfs):
         entry = call.entry if call else entry_of(events, source.workflow, step, visit, options.get("item"))
         prefix = prefix_of(self.store, source.id, entry.began - 1, change)
         require_known(entry, change, prefix.state)
+        change = fitting_inputs(change, prefix.workflow)
         workflow = _changed(call.workflow if call else prefix.workflow, step, changes)
         whole = change if call is None else replace(change, variables={**change.variables, ASKED: call.prompt})
         tried = alone(workflow, step)

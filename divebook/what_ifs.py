@@ -15,7 +15,7 @@ from divebook.events import catalog
 from divebook.execution.beyond import FindBeyond
 from divebook.execution.control import Control
 from divebook.execution.definitions import require_definition
-from divebook.execution.forks import fitting, prefix_of
+from divebook.execution.forks import fitting, fitting_inputs, prefix_of
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
@@ -144,6 +144,7 @@ class WhatIfs(Executions):
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)
+        told = fitting_inputs(told, workflow)
         require_definition(workflow)
         self._check(workflow, steps_ahead(workflow, prefix.state), ())
         limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}

@@ -37,6 +37,7 @@ from divebook.store.batches import Batch
 from divebook.store.durability import Durability
 from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
+from divebook.workflow.inputs import bind_changed
 from divebook.workflow.json_schemas import FITTING
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
@@ -182,6 +183,11 @@ def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
         f"{name} is a call of a model: its result is a text, or a response as run.operations shows it, with 'parts', "
         f"not {type(given).__name__}"
     )
+
+
+def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
+    """Return a change whose inputs fit what the workflow of the fork declares, as those of a start do."""
+    return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:

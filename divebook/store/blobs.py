@@ -126,6 +126,13 @@ def references(payload: bytes) -> list[bytes]:
     return [bytes.fromhex(found.decode()) for found in _REFERENCE.findall(payload)] if _MARK in payload else []
 
 
+def reached(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
+    """Yield the hashes that a stored payload refers to, directly or through the contents of others."""
+    for digest in references(payload):
+        yield digest
+        yield from reached(fetch(digest) or b"", fetch)
+
+
 def embed(payload: bytes, fetch: Fetch) -> bytes:
     """Put the contents back in place of their references.
 

@@ -18,7 +18,7 @@ from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, Execut
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.batches import Turn, note_questions, turn_after
-from divebook.store.blobs import embed, references
+from divebook.store.blobs import embed, reached
 from divebook.store.facts import width_of
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.upkeep import StoredLog, StoredRecord
@@ -130,11 +130,7 @@ class _Contents:
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
         """Return the size of every large value that a payload refers to, directly or not."""
-        sizes: dict[bytes, int] = {}
-        for digest in references(payload):
-            content = self.fetch(digest) or b""
-            sizes |= {digest: self.size(digest)} | self.reached(content)
-        return sizes
+        return {digest: self.size(digest) for digest in reached(payload, self.fetch)}
 
 
 def _check_execution(store: EventStore, execution_id: str, contents: _Contents, fold: Fold | None) -> CheckedExecution:
@@ -289,16 +285,16 @@ def _compared(name: str, by_record: object, by_events: object) -> Iterator[Findi
 
 
 def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    reached: dict[bytes, int] = {}
+    used: set[bytes] = set()
     own: dict[bytes, int] = {}
     for stored, payload in zip(log.records, opened, strict=True):
         found = contents.reached(payload)
-        reached |= found
+        used |= found.keys()
         own |= found if stored.sequence > log.shared else {}
-    for digest in reached.keys() - log.blobs - log.shared_blobs:
+    for digest in used - log.blobs - log.shared_blobs:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
     noted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
-    own |= {digest: contents.size(digest) for digest in log.blobs}  # an heir has those of its source as well
+    own |= {digest: contents.size(digest) for digest in log.blobs}  # of an heir of a log that could not be read, too
     size = sum(len(record.payload) for record in noted) + sum(own.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"

@@ -6,7 +6,7 @@ Payloads are kept encoded, as on disk, so that what is read is always a copy and
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch, no_place_to_fork
+from divebook.store.blobs import reached
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL
 from divebook.store.large_values import StoredBlob
@@ -89,7 +90,7 @@ class MemoryStore(EventStore):
         source = self._find(batch.source)
         if not source.ends_record(batch.expected_sequence):
             raise no_place_to_fork(batch)
-        return source.forked(batch.expected_sequence, begun)
+        return source.forked(batch.expected_sequence, begun, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
         log.checksums.extend(batch.checksums(log.checksums[-1] if log.checksums else 0))
@@ -120,6 +121,9 @@ class MemoryStore(EventStore):
             self._going[batch.execution_id] = log
         if batch.beginning is not None and batch.beginning.key is not None:
             self._keys[batch.beginning.key] = batch.execution_id
+
+    def _reached(self, payload: bytes) -> Iterator[bytes]:
+        return reached(self.sealing.open_packed(payload), self._content)
 
     def _refer(self, log: MemoryLog, digest: bytes, content: bytes) -> None:
         self._contents.setdefault(digest, content)

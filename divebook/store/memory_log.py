@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import TypeAlias
@@ -61,8 +62,12 @@ class MemoryLog:
         rows = zip(self.heads[wanted], self.payloads[wanted], self.checksums[wanted], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
-    def forked(self, at: int, like: MemoryLog) -> MemoryLog:
-        """Return a log like another new one that begins with the events of this one up to `at`."""
+    def forked(self, at: int, like: MemoryLog, used: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
+        """Return a log like another new one that begins with the events of this one up to `at`.
+
+        `used` says which large values a payload refers to.
+        """
+        known = self.shared_blobs.union(self.blobs)
         count = bisect_right(self.heads, at, key=itemgetter(0))
         heads, payloads, checksums = self.heads[:count], self.payloads[:count], self.checksums[:count]
         return replace(
@@ -73,7 +78,7 @@ class MemoryLog:
             ids=KnownIds(None),
             last_sequence=at,
             shared=at,
-            shared_blobs=frozenset(self.blobs | self.shared_blobs),
+            shared_blobs=frozenset(found for payload in payloads for found in used(payload)) if known else known,
         )
 
     def ends_record(self, sequence: int) -> bool:

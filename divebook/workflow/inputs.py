@@ -29,12 +29,24 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
     """
     if not isinstance(given, Mapping):
         raise InputError(f"inputs are a mapping of names to values, not {given!r:.60}; write {{'name': value}}")
+    declared = _declared(workflow, given)
+    return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
+
+
+def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
+    """Return new values of some inputs; raises `InputError` as `bind_inputs` does, but none for those not given."""
+    declared = _declared(workflow, changed)
+    return {name: _bound(workflow, declared[name], changed, coerce_text=coerce_text) for name in changed}
+
+
+def _declared(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, InputDefinition]:
+    """Return what a workflow declares, by name, if all that is given is among it."""
     declared = {definition.name: definition for definition in workflow.inputs}
     for name in given:
         if name not in declared:
             known = did_you_mean(name, declared) or f"declared: {', '.join(declared) or 'none'}"
             raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
-    return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
+    return declared
 
 
 def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], *, coerce_text: bool) -> Any:

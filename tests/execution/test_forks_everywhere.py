@@ -9,13 +9,14 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.engine.grammar import violations
-from divebook.errors import InterruptError
+from divebook.errors import InputError, InterruptError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store.check import check
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
+from divebook.workflow.definition import InputDefinition
 
 MADE = []
 MOST_BYTES = 1500
@@ -51,7 +52,7 @@ BRANCHES = Workflow(
         Step("ask", type="interrupt", ask={"question": "Fine?"}, store="fine", next=["child"]),
         Step("child", workflow="inner", inputs={"n": "$(inputs.n)"}, store="child", end=True),
     ],
-    inputs=["n"],
+    inputs=[InputDefinition("n", type="int")],
 )  # fmt: skip
 INNER = Workflow(
     "inner", [Step("one", action="everywhere_make", parameters={"n": "$(inputs.n)"}, store="one")], inputs=["n"]
@@ -249,3 +250,26 @@ def test_variables_inputs_and_prompts_are_changed(world):
     entered = next(event.sequence for event in source.history() if event.step == "left")
     fork, _ = answered(world, world.fork(source.id, entered, {"variables": {"a": {"n": 70}}}))
     assert fork.variables["left"] == 71
+
+
+@pytest.mark.parametrize("given", ["text", True, [1]], ids=repr)
+@pytest.mark.parametrize("how", ["fork", "what_if"])
+def test_a_changed_input_must_be_of_its_declared_type(world, how, given):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    before = world.store.ids()
+    with pytest.raises(InputError, match=r'input "n" must be of type int, got'):
+        getattr(world, how)(source.id, change={"inputs": {"n": given}})
+    assert world.store.ids() == before
+
+
+def test_a_text_from_a_shell_becomes_what_its_input_declares(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    fork, _ = answered(world, world.fork(source.id, 1, {"inputs": {"n": "9"}}, coerce_text=True))
+    assert (fork.inputs, fork.variables["a"]["n"]) == ({"n": 9}, 9)
+
+
+def test_a_change_of_a_run_that_is_done_has_an_effect_wherever_it_is_forked(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    assert source.status == "completed"
+    fork, _ = answered(world, world.fork(source.id, change={"inputs": {"n": 9}}))
+    assert (fork.status, fork.variables["a"]["n"]) == ("completed", 9)

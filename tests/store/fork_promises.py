@@ -4,6 +4,7 @@ import tempfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -150,6 +151,45 @@ class ForkPromises:
         store.delete(TWO)
         store.drop_blobs()
         assert store.blobs() == []
+
+    def test_large_values_behind_the_fork_go_with_their_source(self, store):
+        """Trap 16: an heir keeps what its events refer to, and nothing else."""
+        store.append(ONE, [*log(3), event(4, OperationCompleted("op_1", "x", 0, text(200_000, 1)))], 0)
+        store.append(ONE, [event(5, OperationCompleted("op_2", "x", 0, text(200_000, 2)))], 4)
+        kept = fork(store, ONE, 4, TWO)
+        early = fork(store, ONE, 3, execution_id(3))
+        store.delete(ONE)
+        assert (store.drop_blobs(), len(store.blobs())) == (1, 1)
+        assert (store.read(TWO), store.read(execution_id(3))) == (kept, early)
+        assert check(store).ok, check(store).all_damages()
+        store.delete(TWO)
+        assert (store.drop_blobs(), store.blobs()) == (1, [])
+        assert store.read(execution_id(3)) == early
+        assert check(store).ok, check(store).all_damages()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_of_random_forks_the_store_keeps_what_the_remaining_logs_need(self, store, seed):
+        """Trap 16: forks of forks, deleted in any order; texts are shared, and behind forks."""
+        chance = Random(seed)
+        texts = [text(70_000, number) for number in range(8)]
+        said = {number: OperationCompleted(f"op_{number}", "x", 0, texts[number]) for number in range(8)}
+        store.append(ONE, [*log(3), *(event(4 + n, said[n]) for n in range(4))], 0)
+        whole = {ONE: store.read(ONE)}
+        for number in range(10, 18):
+            source = chance.choice(list(whole))
+            name, at = execution_id(number), chance.randint(2, len(whole[source]))
+            own = [forked(source, at, name), *(event(at + n, said[chance.randrange(8)], name) for n in (2, 3))]
+            own = [replace(entry, id=step(20 * number + n).id) for n, entry in enumerate(own)]
+            assert store.append_all([batch(name, at, own, source=source)]) == [None]
+            whole[name] = [replace(entry, execution_id=name) for entry in whole[source][:at]] + own
+        for name in chance.sample(list(whole), len(whole)):
+            store.delete(name)
+            del whole[name]
+            store.drop_blobs()
+            held = {entry.data.result for events in whole.values() for entry in events if hasattr(entry.data, "result")}
+            assert len(store.blobs()) == len(held)
+            assert all(store.read(other) == events for other, events in whole.items())
+            assert check(store).ok, check(store).all_damages()
 
     def test_open_questions_of_the_source_are_not_those_of_the_fork(self, store):
         """Trap 13: an open question is asked once in each."""

@@ -15,10 +15,9 @@ _FIND = "SELECT number FROM blobs WHERE digest = ?"
 _INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
 _USE = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
 _INHERITED = """
-SELECT digest FROM blob_uses JOIN blobs ON number = blob
+SELECT number, digest FROM blob_uses JOIN blobs ON number = blob
 WHERE key = ? AND blob NOT IN (SELECT blob FROM blob_uses WHERE key = ?)
 """
-_INHERIT = "INSERT OR IGNORE INTO blob_uses (key, blob) SELECT ?, blob FROM blob_uses WHERE key = ?"
 _LIST = """
 SELECT digest, length(data), number IN (
   SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
@@ -38,12 +37,16 @@ def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes
     return grown
 
 
-def inherit(cursor: sqlite3.Cursor, source: int, heir: int) -> int:
-    """Note that an execution refers to what another one does; return by how much it has grown."""
+def inherit(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
+    """Note that an execution refers to what another one does, of that only what is `used`, None for all.
+
+    Return by how much it has grown.
+    """
     grown = 0
-    for (digest,) in cursor.execute(_INHERITED, (source, heir)).fetchall():
-        grown += len(load_blob(cursor, digest) or b"")
-    cursor.execute(_INHERIT, (heir, source))
+    for number, digest in cursor.execute(_INHERITED, (source, heir)).fetchall():
+        if used is None or digest in used:
+            grown += len(load_blob(cursor, digest) or b"")
+            cursor.execute(_USE, (heir, number))
     return grown
 
 
@@ -58,7 +61,7 @@ def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) ->
     return None if row is None else unpack(Packed(bool(row[0]), row[1]))
 
 
-def fetcher(connection: sqlite3.Connection, sealing: Sealing) -> Fetch:
+def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
     """Return a function that loads and verifies each content once."""
     loaded: dict[bytes, bytes | None] = {}
 

@@ -6,7 +6,9 @@ import sqlite3
 from contextlib import suppress
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import CorruptStoreError
+from divebook.errors import CorruptStoreError, SealedError
+from divebook.store.blobs import reached
+from divebook.store.codec import Sealing
 from divebook.store.leases import Moment
 from divebook.store.sqlite import blobs
 from divebook.store.sqlite.leases import load_lease
@@ -23,12 +25,13 @@ _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
 _HEIRS = "SELECT key, forked_at FROM executions WHERE source_key = ? ORDER BY forked_at DESC, key"
 _MOVE = "UPDATE events SET place = place + ? WHERE place BETWEEN ? AND ?"
 _LONG = "SELECT ifnull(sum(length(CAST(data AS BLOB))), 0) FROM events WHERE place BETWEEN ? AND ?"
+_PAYLOADS = "SELECT CAST(data AS BLOB) FROM events WHERE place BETWEEN ? AND ?"
 _INHERIT = "UPDATE executions SET source_key = ?, forked_at = ? WHERE key = ?"
 _FOLLOW = "UPDATE executions SET source_key = ? WHERE source_key = ?"
 _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
-def delete(cursor: sqlite3.Cursor, execution_id: str) -> list[str]:
+def delete(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing) -> list[str]:
     """Delete an execution; return which rows of others are other ones then, with its own id: none if there is none.
 
     What forks share of it goes to the one that shares most, its heir, and the other forks refer to that one then.
@@ -36,14 +39,14 @@ def delete(cursor: sqlite3.Cursor, execution_id: str) -> list[str]:
     log = find(cursor, execution_id)
     changed: list[str] = []
     if log is not None:
-        changed = [execution_id, *_hand_over(cursor, log)]
+        changed = [execution_id, *_hand_over(cursor, log, sealing)]
         cursor.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places_of(log.key))
         for table in ("executions", *TABLES):
             cursor.execute(f"DELETE FROM {table} WHERE key = ?", (log.key,))  # noqa: S608 - one of our own tables
     return changed
 
 
-def _hand_over(cursor: sqlite3.Cursor, log: Log) -> list[str]:
+def _hand_over(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
     """Give what forks share of a log to its heir; return the id of that one."""
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
@@ -55,13 +58,23 @@ def _hand_over(cursor: sqlite3.Cursor, log: Log) -> list[str]:
     cursor.execute(_MOVE, (place_of(heir - log.key, 0), first, last))
     cursor.execute(_INHERIT, (above, after or None, heir))
     cursor.execute(_FOLLOW, (heir, log.key))
-    grown += blobs.inherit(cursor, log.key, heir)
+    grown += blobs.inherit(cursor, log.key, heir, _used(cursor, heir, upto, sealing))
     row = cursor.execute(f"{RECORD} WHERE key = ?", (heir,)).fetchone()
     with suppress(CorruptStoreError):  # a row that is damaged stays so, and `check` says it
         line = load_line(row)
         line = line._replace(size=line.size + grown)
         cursor.execute(_GROW, (line.size, line.seal(), heir))
     return [row[0]]
+
+
+def _used(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
+    """Return the large values of what an heir was handed; None for all, where that cannot be read."""
+    fetch = blobs.fetcher(cursor, sealing)
+    rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
+    try:
+        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
+    except (CorruptStoreError, SealedError):
+        return None
 
 
 def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:

@@ -185,7 +185,7 @@ class SqliteStore(SqliteListing):
 
     def _delete(self, execution_id: str) -> None:
         with self._transaction() as cursor:
-            changed = deletion.delete(cursor, execution_id)
+            changed = deletion.delete(cursor, execution_id, self.sealing)
         if not changed:
             raise self._unknown(execution_id)
         self._logs.forget(changed)
@@ -193,7 +193,7 @@ class SqliteStore(SqliteListing):
     def _cleanup(self, before: int) -> list[str]:
         with self._transaction() as cursor:
             ended = deletion.ended_before(cursor, before)
-            changed = [name for execution_id in ended for name in deletion.delete(cursor, execution_id)]
+            changed = [name for execution_id in ended for name in deletion.delete(cursor, execution_id, self.sealing)]
         self._logs.forget(changed)
         return ended
 
@@ -317,7 +317,7 @@ class SqliteStore(SqliteListing):
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._transaction() as cursor:
             gone = [name for name in execution_ids if deletion.is_over(cursor, name, moment)]
-            changed = [name for execution_id in gone for name in deletion.delete(cursor, execution_id)]
+            changed = [name for execution_id in gone for name in deletion.delete(cursor, execution_id, self.sealing)]
         self._logs.forget(changed)
         return gone
 
