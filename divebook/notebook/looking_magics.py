@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from divebook.execution.definitions import recorded_opening
 from divebook.notebook.commands import command
 from divebook.notebook.run_magics import RunMagics
 
@@ -72,6 +71,8 @@ class LookingMagics(RunMagics):
 
         `v = %dive verify`, then `v.equal`, `v.divergence`, `v.unchecked`, `v.answered`.
         """
+        from divebook.execution.definitions import recorded_opening
+
         run = self._session.run_or_newest(
             arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
         )

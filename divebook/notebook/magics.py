@@ -18,7 +18,6 @@ from divebook.notebook.printed import tell
 from divebook.notebook.trying_magics import TryingMagics
 from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
-from divebook.store.carried import PAGE
 
 if TYPE_CHECKING:
     from divebook.history.comparison import Comparison
@@ -160,6 +159,7 @@ class DiveMagics(TryingMagics):
         `run = %dive open run.html`; `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
         """
         from divebook.notebook.saved import carries_log, open_notebook, open_page
+        from divebook.store.carried import PAGE
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, after it, at most the id of a run")

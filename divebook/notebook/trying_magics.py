@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from divebook.notebook.cards import short_errors
 from divebook.notebook.commands import command
 from divebook.notebook.looking_magics import LookingMagics
-from divebook.notebook.trying import try_step
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -45,6 +43,8 @@ class TryingMagics(LookingMagics):
         `t = %dive try draft --times 3`, then `t.tries[0].value`, `t.frame()`; `t.keep()` writes the workflow with the
         changed step into a new cell.
         """
+        from divebook.notebook.trying import try_step
+
         return try_step(self._session, arguments)
 
 
@@ -58,6 +58,8 @@ def try_cell(
     words
         Those of its first line after ``%%dive try``; `divebook.notebook.defining.take_cell` says what the rest is.
     """
+    from divebook.notebook.cards import short_errors
+    from divebook.notebook.trying import try_step
     from divebook.workflow.changed_step import with_keys
 
     with short_errors([""] * lines_above + text.splitlines()):

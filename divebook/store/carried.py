@@ -239,13 +239,16 @@ def _newer(name: str, form: int) -> str:
     return f"{name} has form {form}, this version of divebook knows forms up to {FORM}; upgrade divebook"
 
 
-def read_carried(path: Path) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
+def read_carried(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return the log that a page or a notebook carries, and what is wrong with the file; None if nothing is.
 
-    Where the file is damaged and the log is not, the log comes with what is wrong elsewhere.
+    Where the file is damaged and the log is not, the log comes with what is wrong elsewhere; if the whole file must be
+    sound, it comes empty, and nothing was decoded for it.
     """
     carried = carried_by(path)
     fault = InvalidEventError(carried.fault) if carried.fault else None
+    if fault is not None and whole:
+        return LogFile(str(path)), fault
     if LOG not in carried.parts:
         told = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
         return LogFile(str(path)), fault or InvalidEventError(told)

@@ -164,7 +164,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
     InvalidEventError, NewerStoreError
         Names the file, the line, and what is wrong there.
     """
-    log, damage = read_sound(file)
+    log, damage = _read(file, whole=True)
     if damage is not None:
         raise damage
     return log
@@ -172,9 +172,13 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     """Return a file as far as it is sound, and what is wrong with the line after that."""
+    return _read(file, whole=False)
+
+
+def _read(file: str | Path | BinaryIO, *, whole: bool) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
     if is_carrier(file):
         check_path(file)
-        return read_carried(Path(file))
+        return read_carried(Path(file), whole=whole)
     with _opened(file) as stream:
         return read_sound_lines(stream, _name(stream))
 
