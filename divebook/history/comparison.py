@@ -17,6 +17,7 @@ from divebook.text.shown import plural
 if TYPE_CHECKING:
     import pandas as pd
 
+MIME = "application/vnd.divebook.compared+json"
 SHOWN = 12
 """Differences that the text names."""
 
@@ -75,6 +76,10 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return "".join(map(page_of, self.pairs))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Return what has JupyterLab's extension lead through the HTML beside it (``widgets/src/lab/compared.ts``)."""
+        return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
 
 
 def summary_of(pair: Pair) -> str:

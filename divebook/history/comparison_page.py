@@ -134,7 +134,7 @@ def _line(row: Row) -> str:
     a, b = _texts(row, whole=False)
     lanes = "".join(f'<td style="{CELL}"><div style="{TEXT}">{text}</div></td>' for text in (a, b))
     return (
-        f'<tr style="border-top:{RULE}"><td style="{CELL}">{sign}{place}</td>{lanes}'
+        f'<tr class="divebook-difference" style="border-top:{RULE}"><td style="{CELL}">{sign}{place}</td>{lanes}'
         f'<td style="{CELL}">{_beside(row)}</td></tr>'
     )
 

@@ -46,7 +46,7 @@ def as_html(found: Inspected) -> str:
         rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
         parts.append(
             '<table style="border-collapse:collapse;margin:8px 0;color:inherit"><caption style="caption-side:top;'
-            f'text-align:left;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
+            f'text-align:left;white-space:nowrap;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
     return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'

@@ -270,3 +270,12 @@ def test_a_page_folds_the_same_and_opens_the_first_difference():
     assert "<del" in page
     assert "<ins" in page
     assert isinstance(world.run().compare(world.run()), Comparison)
+
+
+def test_a_page_can_lead_from_difference_to_difference():
+    world = World(3)
+    found = world.run().compare(world.run(is_changed=True))
+    (told,) = found._repr_mimebundle_().values()
+    assert told["runs"] == [found.pairs[0].a.id, found.pairs[0].b.id]
+    assert "divebook-difference" in found._repr_html_()
+    assert "<script" not in found._repr_html_()  # the page's extension does it

@@ -3,6 +3,7 @@
 import { goToLines } from "./go";
 import { highlight } from "./highlight";
 import { PLUGIN, tellOfQuestions } from "./asked";
+import { leadThrough } from "./compared";
 import { hostViews } from "./host";
 import type { App, CellActions, CellMaking, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette, PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker } from "./jupyterlab";
 import "./asked.css";
@@ -46,8 +47,11 @@ async function extension(): Promise<unknown> {
 async function views(): Promise<unknown> {
   const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
   const { Panel } = await shared<{ Panel: PanelClass }>("@lumino/widgets");
-  const activate = (_: unknown, tracker: Tracker): void => { hostViews(tracker, Panel); };
-  return { id: "divebook:views", description: "Shows live views, and what is saved of them once their kernel is gone.", autoStart: true, requires: [INotebookTracker], activate };
+  const activate = (_: unknown, tracker: Tracker): void => {
+    hostViews(tracker, Panel);
+    leadThrough(tracker, Panel);
+  };
+  return { id: "divebook:views", description: "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.", autoStart: true, requires: [INotebookTracker], activate };
 }
 
 async function questions(): Promise<unknown> {
