@@ -1,4 +1,4 @@
-"""What explains runs in a notebook: why, inspect, verify, two runs compared, a page opened; N and P lead through them."""
+"""What explains runs in a notebook: why, inspect, verify, two runs compared (N and P lead on), a page opened."""
 
 import pytest
 
