@@ -22,7 +22,8 @@ from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
 from divebook.replay.rehearsal import World
 from divebook.replay.reused_answers import EditedCalls, Grounds
 from divebook.replay.verify import Verification, verified
-from divebook.replay.what_if import Plan, Proposal, WhatIf, bounds_beside, planned, result_of
+from divebook.replay.what_if import Plan, Proposal, bounds_beside, planned, result_of
+from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
 from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
 from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
@@ -36,7 +37,8 @@ class WhatIfOptions(TypedDict, total=False):
 
     tools: str
     """What becomes of actions and tools without a recorded result: with ``recorded`` (the default) they are not
-    executed, and what called them is told so; with ``read-only`` those are that are declared so; with ``live`` all."""
+    executed, and what called them is told so; with ``read-only`` those are that are declared so; with ``live`` all.
+    Another workflow's outcome is taken whole from the log, or it is not executed."""
     bounds: Bounds | Mapping[str, Any] | None
     """What each may spend itself, beside what its source had spent before."""
 
@@ -64,7 +66,7 @@ class WhatIfs(Executions):
         *,
         repeat: int,
         **options: Unpack[WhatIfOptions],
-    ) -> list[WhatIf]: ...
+    ) -> RepeatedWhatIf: ...
 
     @overload
     def what_if(
@@ -86,7 +88,7 @@ class WhatIfs(Executions):
         repeat: int | None = None,
         plan: bool = False,
         **options: Unpack[WhatIfOptions],
-    ) -> WhatIf | list[WhatIf] | Plan:
+    ) -> WhatIf | RepeatedWhatIf | Plan:
         """Go through an execution once more with one change, answered from its log; return what it comes to.
 
         The execution itself stays as it is. Operations are answered with the change, with a recorded result of the same
@@ -115,17 +117,23 @@ class WhatIfs(Executions):
         SetupError
             There is nothing of what is to be changed.
         """
-        count = 1 if repeat is None else repeat
-        if count < 1:
-            raise SetupError(f"a what-if is made once or more often, not {count} times; leave repeat out for once")
+        count: object = 1 if repeat is None else repeat  # whatever a caller has
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise SetupError(f"a what-if is made once or more often, not {count!r} times; leave repeat out for once")
         wanted = self._proposed(execution_id, change, at, options)
         if plan:
             return planned(self._world, wanted)
         checked = self.verify(wanted.source)
         if checked.divergence is not None:
             raise UnfaithfulError(wanted.source, str(checked.divergence))
-        started = [self._control.fork(wanted.source, wanted.forked.at, wanted.forked) for _ in range(count)]
-        found = [result_of(self._handle(driver).wait(), wanted, checked.unchecked) for driver in started]
+        made = [self._handle(self._control.fork(wanted.source, wanted.forked.at, wanted.forked)) for _ in range(count)]
+        try:
+            found = RepeatedWhatIf(result_of(each.wait(), wanted, checked.unchecked) for each in made)
+        except KeyboardInterrupt:  # what nobody waits for any more is not to spend more
+            for each in made:
+                if each.is_live:
+                    each.pause()
+            raise
         return found[0] if repeat is None else found
 
     def _proposed(self, execution_id: str, change: GivenChange, at: int | None, options: WhatIfOptions) -> Proposal:

@@ -26,6 +26,7 @@ from divebook.cli import (
     schedule,
     trying,
     upkeep,
+    what_if,
 )
 from divebook.cli.refusal import Commands
 from divebook.cli.text import secrets
@@ -44,6 +45,7 @@ app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.ru
 app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(resuming.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
 app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(trying.try_step)
+app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(what_if.what_if)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
 app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)

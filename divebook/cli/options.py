@@ -41,6 +41,26 @@ ModelName = Annotated[
     str | None,
     typer.Option("--model", metavar="NAME", help="The model of all agents: provider:model, or scripted (offline)."),
 ]
+VariablesChanged = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A variable from there on, in YAML; may be repeated."),
+]
+InputsChanged = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input from there on, in YAML; may be repeated."),
+]
+AnswersChanged = Annotated[
+    list[str] | None,
+    typer.Option("--answer", metavar="QUESTION=VALUE", help="Another answer to a question, by its id."),
+]
+ResultsChanged = Annotated[
+    list[str] | None,
+    typer.Option("--result", metavar="OPERATION=VALUE", help="Another result of a call, by its id."),
+]
+PromptsChanged = Annotated[
+    list[str] | None,
+    typer.Option("--prompt", metavar="STEP=TEXT", help="Another prompt of a step; may be repeated."),
+]
 Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="TAG", help="A tag to find it by (divebook runs --tag); may be repeated."),

@@ -14,19 +14,24 @@ from divebook.cli.options import (
     Actions,
     Agents,
     Answer,
+    AnswersChanged,
     AnswersFile,
     BoundsText,
     By,
     Code,
     Durability,
     ExecutionId,
+    InputsChanged,
     Json,
     ModelName,
     Note,
+    PromptsChanged,
     Quiet,
+    ResultsChanged,
     Store,
     Strict,
     Tags,
+    VariablesChanged,
 )
 from divebook.cli.questions import command, ways_on
 from divebook.cli.screen import note
@@ -114,22 +119,11 @@ def fork(
         int | None,
         typer.Option("--at", metavar="N", help="The last event it shares; else all before what changes."),
     ] = None,
-    variables: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A variable from there on, in YAML; may be repeated."),
-    ] = None,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input from there on, in YAML; may be repeated."),
-    ] = None,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option("--answer", metavar="QUESTION=VALUE", help="Another answer to a question, by its id."),
-    ] = None,
-    result: Annotated[
-        list[str] | None,
-        typer.Option("--result", metavar="OPERATION=VALUE", help="Another result of a call, by its id."),
-    ] = None,
+    variables: VariablesChanged = None,
+    inputs: InputsChanged = None,
+    answer: AnswersChanged = None,
+    result: ResultsChanged = None,
+    prompt: PromptsChanged = None,
     code: Code = False,
     actions: Actions = None,
     store: Store = None,
@@ -147,7 +141,7 @@ def fork(
     from divebook.config.changed_words import change_from
 
     existing_store(store)
-    change = change_from(variables or (), inputs or (), answer or (), result or ())
+    change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
     secrets.learn(change.variables, change.inputs)
     with make_progress(quiet=quiet) as progress:
         environment = open_environment(store, actions or (), progress.print)

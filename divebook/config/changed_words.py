@@ -1,8 +1,8 @@
-"""What a fork is to have otherwise, as it is typed: ``x=1`` of variables, inputs, answers and results."""
+"""What a fork or a what-if is to have otherwise, as it is typed: ``x=1`` of variables, inputs, answers, results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from divebook.engine.change import Change
@@ -11,9 +11,15 @@ from divebook.workflow.yaml_value import value_typed
 
 
 def change_from(
-    variables: Iterable[str] = (), inputs: Iterable[str] = (), answers: Iterable[str] = (), results: Iterable[str] = ()
+    variables: Iterable[str] = (),
+    inputs: Iterable[str] = (),
+    answers: Iterable[str] = (),
+    results: Iterable[str] = (),
+    *,
+    prompts: Iterable[str] = (),
+    model: str | None = None,
 ) -> Change:
-    """Return a change whose parts are written as ``NAME=VALUE``, values in YAML.
+    """Return a change whose parts are written as ``NAME=VALUE``, values in YAML; prompts are texts as they stand.
 
     Raises
     ------
@@ -30,10 +36,14 @@ def change_from(
         inputs=_pairs("--input", inputs, "--input n=3"),
         answers=_pairs("--answer", answers, "--answer ask_1f0c=yes"),
         results=_pairs("--result", results, "--result op_5b1e=3"),
+        prompts=_pairs("--prompt", prompts, "--prompt draft='Shorter: ${state.text}'", str),
+        model=model,
     )
 
 
-def _pairs(option: str, written: Iterable[str], example: str) -> dict[str, Any]:
+def _pairs(
+    option: str, written: Iterable[str], example: str, read: Callable[[str], Any] = value_typed
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for text in written:
         name, equals, value = text.partition("=")
@@ -42,7 +52,7 @@ def _pairs(option: str, written: Iterable[str], example: str) -> dict[str, Any]:
         if name in found:
             raise InputError(f"{option} {name}=... is given twice; keep one", name)
         try:
-            found[name] = value_typed(value)
+            found[name] = read(value)
         except DefinitionError as error:
             problem = error.problems[0].message
             raise InputError(f"{option} {name}: {problem} in {value!r}; write the value in YAML", name) from error

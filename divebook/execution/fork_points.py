@@ -27,7 +27,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
     Raises
     ------
     SetupError
-        There is no such event, or with `reaching_back` nothing of what is to be changed.
+        There is no such event; with `reaching_back` also: there is nothing of what is to be changed, or a variable is
+        set again behind the event from which on the rest changes.
     """
     if at is not None:
         number: object = at  # whatever a caller has
@@ -38,6 +39,7 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
     points = list(ends.values())
     if reaching_back:
         points += _before_effects(events, change, ends.keys())
+        _require_one_point(events, change, min(points, default=1))
     return snapped(events, min(points, default=1 if reaching_back else len(events)))
 
 
@@ -70,6 +72,17 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
                 "name; look at its events"
             )
         yield last[kind, name]
+
+
+def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
+    """Raise `SetupError` for a variable that would be changed to no effect."""
+    for event in events[at:] if change.variables else ():
+        for kind, name in _named(event.data):
+            if kind == "variable" and name in change.variables:
+                raise SetupError(
+                    f"variable {name!r} is set at event {event.sequence}, behind event {at}, from which on the rest "
+                    "changes, so that its change would be lost; change one thing, or say with at= after which event"
+                )
 
 
 def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:

@@ -252,6 +252,7 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
     "show": _executions(*STATUSES),
     "resume": _executions(*RESUMABLE),
     "fork": _executions(*STATUSES),
+    "what-if": _executions(*STATUSES),
     "recover": _executions(*CANCELLABLE),
     "cancel": _executions(*CANCELLABLE),
     "answer": _answer,

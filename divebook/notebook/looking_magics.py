@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from divebook.notebook.commands import command
-from divebook.notebook.run_magics import RunMagics
+from divebook.notebook.run_magics import RunMagics, changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from divebook.replay.inspection import Inspection
     from divebook.replay.provenance import Provenance
     from divebook.replay.verify import Verification
+    from divebook.replay.what_if import Plan
+    from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
+    from divebook.what_ifs import WhatIfOptions
 
 
 class LookingMagics(RunMagics):
@@ -101,6 +104,44 @@ class LookingMagics(RunMagics):
             arguments.words[0] if arguments.words else None, store=arguments.options.get("store")
         )
         return run.to_test(arguments.options.get("to"), overwrite="force" in arguments.options)
+
+    @command("what-if [RUN]")
+    def what_if(self, arguments: Arguments) -> WhatIf | RepeatedWhatIf | Plan:
+        """Go through a run once more with one change, and show both beside each other.
+
+        Everything that its log has a result for is answered from there: the run itself stays as it is. Scripts are
+        computed, sleeps skipped, models asked; actions and tools without a recorded result are not executed.
+
+        RUN            the execution; the beginning of its id is enough; by default the newest
+        --at N         the last event that stays; without it, so that the change takes full effect
+        --set NAME=VALUE            a variable from there on, also several; values in YAML
+        --input NAME=VALUE          an input from there on, also several
+        --answer QUESTION=VALUE     another answer to a question, by its id, also several
+        --result OPERATION=VALUE    another result of a call, by its id, also several
+        --prompt STEP=TEXT          another prompt of a step, also several
+        --model NAME   the model of all its agents: provider:model, or scripted (offline)
+        --tools recorded|read-only|live   which actions and tools may be executed where no result is recorded
+        --bounds max_cost=0.50,...  what each may spend itself
+        --repeat N     how many to make: where models are asked, each comes to something of its own
+        --plan         only say what would be reused, and what would be live; no call is made
+        --store PATH   where the log of the run is
+
+        `w = %dive what-if --input city=Bonn`, then `w.outputs`, `w.served`, `w.live`, `w.blocked`, `w.unused`,
+        `w.cost`, `w.diff`; `w.comparison.frame()` has both runs place by place.
+        """
+        from divebook.config.answers import bounds_from
+
+        named = arguments.words[0] if arguments.words else None
+        at, repeat = _number(arguments, "at", "an event"), _number(arguments, "repeat", "what-ifs")
+        change = changed(arguments, arguments.options.get("model"))
+        run = self._session.run_or_newest(named, store=arguments.options.get("store"))
+        options: WhatIfOptions = {"bounds": bounds_from(arguments.options.get("bounds"))}
+        options |= {"tools": arguments.options.get("tools", "recorded")}
+        if arguments.has("plan"):
+            return run.environment.what_if(run.id, change, at, plan=True, **options)
+        if repeat is None:
+            return run.environment.what_if(run.id, change, at, **options)
+        return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
 
 
 def _number(arguments: Arguments, option: str, of: str) -> int | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from divebook.bounds import Bounds
 from divebook.config.many import Verb, handle_each
 from divebook.environment import Environment
+from divebook.starting import StartOptions
+from divebook.what_ifs import GivenChange, WhatIfOptions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +44,18 @@ class ManyRuns(ABC):
     def note(self, text: str) -> pd.DataFrame:
         """Write a note beside each of them."""
         return self.handle(lambda environment, name: environment.note(name, text))
+
+    def fork(
+        self, at: int | None = None, change: GivenChange = None, *, wait: bool = True, **options: Unpack[StartOptions]
+    ) -> pd.DataFrame:
+        """Start a run from each that shares its events up to one; see `divebook.Environment.fork`."""
+        return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
+
+    def what_if(
+        self, change: GivenChange = None, at: int | None = None, **options: Unpack[WhatIfOptions]
+    ) -> pd.DataFrame:
+        """Go through each once more with one change, one after the other; see `divebook.Environment.what_if`."""
+        return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
     def handle(self, verb: Verb, *, wait: bool = True) -> pd.DataFrame:
         """Do anything with each of them: `verb` gets the environment and an id."""

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from divebook.replay.going_on import ResumePlan
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
-    from divebook.replay.what_if import Plan, WhatIf
+    from divebook.replay.what_if import Plan
+    from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
     from divebook.trials import StepChanges, TrialOptions
     from divebook.what_ifs import GivenChange
     from divebook.widgets.live import LiveView
@@ -170,9 +171,9 @@ class Run(ReadExecution):
 
     def what_if(
         self, change: GivenChange = None, at: int | None = None, **options: Any
-    ) -> WhatIf | list[WhatIf] | Plan:
+    ) -> WhatIf | RepeatedWhatIf | Plan:
         """Go through it once more with one change, answered from its log; see `divebook.Environment.what_if`."""
-        found: WhatIf | list[WhatIf] | Plan = self._environment.what_if(self.id, change, at, **options)
+        found: WhatIf | RepeatedWhatIf | Plan = self._environment.what_if(self.id, change, at, **options)
         return found
 
     def try_step(

@@ -13,6 +13,7 @@ from divebook.notebook.frontend import present_front_end
 from divebook.notebook.printed import tell
 
 if TYPE_CHECKING:
+    from divebook.engine.change import Change
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.run import Run
     from divebook.notebook.session import Session
@@ -114,6 +115,7 @@ class RunMagics(Magics):
         --input NAME=VALUE          an input from there on, also several
         --answer QUESTION=VALUE     another answer to a question, by its id, also several
         --result OPERATION=VALUE    another result of a call, by its id, also several
+        --prompt STEP=TEXT          another prompt of a step, also several
         --model NAME   the model of all its agents: provider:model, or scripted (offline)
         -b, --background   return at once
         --no-check     let the cell succeed although the run fails or is cancelled
@@ -124,13 +126,11 @@ class RunMagics(Magics):
         `r = %dive fork ID --at 12 --set city=Bonn` keeps the new run. `%dive show ID` steps through the events of the
         other one, with their numbers and ids.
         """
-        from divebook.config.changed_words import change_from
-
         execution_id = arguments.only_word("execution id", "; %dive runs lists them")
         at = arguments.options.get("at")
         if at is not None and not at.isdecimal():
             raise UsageError(f"--at needs the number of an event, not {at!r}; %dive show {execution_id} has them")
-        change = change_from(*(arguments.several(name) for name in ("set", "input", "answer", "result")))
+        change = changed(arguments)
         source = self._session.run_of(execution_id, store=arguments.options.get("store"))
         return source.fork(None if at is None else int(at), change, model=arguments.options.get("model"))
 
@@ -193,6 +193,14 @@ class RunMagics(Magics):
         if run.remark:
             tell(run.remark)
         return run
+
+
+def changed(arguments: Arguments, model: str | None = None) -> Change:
+    """Return what a line says is to be otherwise in a fork or a what-if."""
+    from divebook.config.changed_words import change_from
+
+    told = (arguments.several(name) for name in ("set", "input", "answer", "result"))
+    return change_from(*told, prompts=arguments.several("prompt"), model=model)
 
 
 def spared(arguments: Arguments) -> dict[str, Any]:

@@ -154,13 +154,15 @@ class RecordedAnswers:
     def _may_run(self, wanted: Wanted) -> bool:
         """Return whether a call may be carried out of which the source has nothing."""
         kind, parameters = wanted.operation_type, wanted.parameters
+        if kind == CHILD_WORKFLOW:
+            return False  # it would be a plain run, whose calls nobody answers
         if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
             return True
         if kind == DYNAMIC_CONTENT:
             return "script" in parameters  # in the sandbox; else it is a program
         if kind == AGENT_STEP:
             return "operation" not in parameters  # the arguments of a call are checked
-        return self._tools == READ_ONLY and kind != CHILD_WORKFLOW and self._reads_only(wanted)
+        return self._tools == READ_ONLY and self._reads_only(wanted)
 
     # --- from the source -------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """An execution gone through again in memory: nothing outside is called, and nothing of it is kept.
 
 Whatever its source has no answer for is not carried out: the code rests there. So it shows whether the definition and
-the functions still do what the log says, and what a change would make anew (`tests/replay/test_rehearsal.py`).
+the functions still do what the log says, and what a change would make anew (`tests/replay/test_what_if.py`).
 """
 
 from __future__ import annotations

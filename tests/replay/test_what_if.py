@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -194,3 +195,60 @@ def test_the_log_says_where_each_result_is_from():
         told = [e.data.served for e in found.execution.history() if isinstance(e.data, catalog.OperationCompleted)]
         ends = [e.sequence for e in source.history() if isinstance(e.data, catalog.OperationCompleted)]
         assert told == [{"execution": source.id, "sequence": sequence} for sequence in ends]
+
+
+def test_a_what_if_is_told_in_words_and_as_a_page_with_both_lanes():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        found = environment.what_if(source.id, {"inputs": {"n": 3}})
+        first, second, *_ = str(found).splitlines()
+        assert first == (f"what-if {found.execution.id} of {source.id}, from event 2 on; changed: inputs; it is failed")
+        assert second == (
+            "0 served from the log, 0 live, 1 blocked, 3 recorded results unused, cost $0.00; "
+            "comparable: partly, since it was blocked"
+        )
+        assert "blocked: action double, step one" in str(found)
+        page = found._repr_html_()
+        assert page.index("what-if</span>") < page.index("First difference") < page.index("not in this run")
+        assert [(call.way, call.what, call.step) for call in found.calls] == [("blocked", "action double", "one")]
+        several = environment.what_if(source.id, {"inputs": {"n": 3}}, tools="live", repeat=2)
+        assert str(several).count('{"three": 6}') == several._repr_html_().count("{&quot;three&quot;: 6}") == 2
+
+
+def test_a_plan_says_what_would_be_blocked():
+    with world(LINE) as environment:
+        source, _ = ran(environment, LINE, {"n": 2})
+        plan = environment.what_if(source.id, {"inputs": {"n": 3}}, plan=True)
+        assert str(plan) == "0 operations reused, 0 live, 1 blocked"
+        for count in (0, True, "2"):
+            with pytest.raises(SetupError, match="once or more often"):
+                environment.what_if(source.id, repeat=count)
+
+
+def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_arguments():
+    """Trap 17: a what-if at other places takes the oldest equal call first; null is not absent, and 1 is 1.0."""
+    given = [{"x": 1, "y": None}, {"x": 1.0, "y": None}, {"x": 1}]
+    turned = [{"y": None, "x": 1.0}, {"y": None, "x": 1}, {"x": 1.0}]
+
+    def calling(parameters, prefix):
+        names = [f"{prefix}{place}" for place in range(3)]
+        steps = [
+            Step(name, action="told", parameters=told, store=f"v{place}", next=names[place + 1 : place + 2])
+            for place, (name, told) in enumerate(zip(names, parameters, strict=True))
+        ]
+        steps[-1] = replace(steps[-1], next=["end"])
+        return Workflow("calling", [*steps, Step("end", script="[state.v0, state.v1, state.v2]", store="all")])
+
+    made = []
+
+    async def told(x: object = 0, y: object = "none") -> list:
+        made.append(y)
+        return [len(made), y]
+
+    with Environment(store=MemoryStore(), actions=[Action("told", told)]) as environment:
+        source = environment.start(calling(given, "a")).wait(20)
+        found = environment.what_if(source.id, {"definition": calling(turned, "b")})
+        assert found.execution.variables["all"] == source.variables["all"] == [[1, None], [2, None], [3, "none"]]
+        assert (found.served, found.blocked, found.unused, len(made)) == (3, 0, 0, 3)
+        missing = environment.what_if(source.id, {"definition": calling([{"x": 1, "y": "none"}] * 3, "c")})
+        assert (missing.served, missing.blocked, len(made)) == (0, 1, 3)

@@ -130,3 +130,24 @@ def test_a_changed_result_of_a_tool_has_the_model_asked_again():
         (place,) = [data.operation_id for data in begun if data.operation_type == "tool_call"]
         found = world.what_if(source.id, {"results": {place: {"result": "a weighs a ton"}}})
         assert (found.execution.status, found.live, CALLS) == ("completed", 1, [])
+
+
+def test_its_bounds_are_its_own_and_what_its_source_spent_is_not_counted():  # trap 15
+    with environment(call("weigh", "a"), call("look", "a"), "heavy") as world:
+        source = judged(world)
+        spent = source.state.ledger.llm_calls
+        assert spent == 3
+        for limit, status in ((1, "waiting"), (3, "completed")):
+            found = world.what_if(
+                source.id, {"prompts": {"ask": "Anew: ${inputs.what}"}}, bounds={"max_llm_calls": limit}
+            )
+            assert (found.execution.status, found.live) == (status, limit)
+        again = {"results": {tool_calls(source)[-1]: {"result": "it is blue"}}}
+        found = world.what_if(source.id, again, bounds={"max_llm_calls": 1})
+        assert (found.execution.status, found.live) == ("completed", 1)
+        assert found.at > 5, "two requests of the source come before that"
+
+
+def tool_calls(execution):
+    begun = [e.data for e in execution.history() if e.event_type == "operation_started"]
+    return [data.operation_id for data in begun if data.operation_type == "tool_call"]

@@ -1,0 +1,101 @@
+"""How the operations of a what-if were answered, as its log says. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from divebook.engine.operations import (
+    ENCLOSING,
+    RANDOM_GENERATION,
+    SCRIPT_EXECUTION,
+    STAGE_ATTEMPT,
+    TIME_ACCESS,
+    TIMER,
+    VERDICT,
+    VERSION_DECISION,
+    operation_kind,
+    operation_name,
+)
+from divebook.events import catalog
+from divebook.events.event import Event
+from divebook.replay.pool import RecordedEnds
+
+_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDICT, STAGE_ATTEMPT, VERSION_DECISION})
+_MADE_ANEW = _COMPUTED | ENCLOSING | {TIMER}
+"""What is not served, so that a recorded result of it is not left over."""
+_CALLS = catalog.OperationCompleted | catalog.OperationFailed
+ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How the operations of a what-if were answered."""
+
+    served: int = 0
+    """From the log of the source, answers of people included."""
+    live: int = 0
+    """Executed: model calls, and what its `tools` allow."""
+    blocked: int = 0
+    """Not executed, since there is no recorded result."""
+    computed: int = 0
+    """Scripts, and readings of clock and chance at places that the source never came to."""
+    skipped: int = 0
+    """Sleeps."""
+    unused: int = 0
+    """Recorded results that nobody asked for."""
+
+
+def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally:
+    """Return how a what-if was answered, as its log says."""
+    begun = forked.data
+    assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
+    pool, counted = RecordedEnds(begun.source, source, begun.at), Counter[str]()
+    for event in own:
+        if event.sequence > forked.sequence and isinstance(event.data, ENDS):
+            told = event.data.served
+            counted[_way(event.data, told)] += 1
+            if told is not None and told.get("execution") == begun.source:
+                pool.use(told["sequence"])
+    left = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
+    return Tally(**{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=left)
+
+
+class Answered(NamedTuple):
+    """A call of a what-if that was not answered from the log of its source."""
+
+    sequence: int
+    """The event of the what-if that says how it ended."""
+    way: str
+    """``live``, or ``blocked``: not executed."""
+    what: str
+    """In words: ``action 'pay'``."""
+    step: str
+
+
+def not_served(own: Iterable[Event], forked: Event) -> Iterator[Answered]:
+    """Yield the calls that were made, and those that were not, in the order of their ends."""
+    begun: dict[str, str] = {}
+    for event in own:
+        if isinstance(event.data, catalog.OperationStarted):
+            data = event.data
+            name = data.name or operation_name(data.operation_type, data.parameters) or ""
+            begun[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
+        elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
+            way = _way(event.data, event.data.served)
+            if way in ("live", "blocked"):
+                yield Answered(event.sequence, way, begun[event.data.operation_id], event.step)
+
+
+def _way(data: Any, told: Mapping[str, Any] | None) -> str:
+    """Return how an operation was answered."""
+    kind = getattr(data, "operation_type", "")
+    if told is not None:
+        return "blocked" if "blocked" in told else "served"
+    if kind == TIMER:
+        return "skipped"
+    if kind in _COMPUTED:
+        return "computed"
+    return "live" if kind and kind not in ENCLOSING else "other"

@@ -1,0 +1,40 @@
+"""`divebook what-if`: what it prints, its exit codes, and what it says where it cannot be."""
+
+import pytest
+
+from divebook.store import open_store
+
+
+def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):
+    divebook("run", hello, "-v", "who=you")
+    (source,) = open_store().records()
+    plan = divebook("what-if", source.execution_id, "--input", "who=me", "--plan")
+    assert (plan.exit_code, len(open_store().records())) == (0, 1), plan.output
+    assert f"plan of a what-if of {source.execution_id}, from event 2 on: " in plan.stdout
+    found = divebook("what-if", source.execution_id, "--input", "who=me")
+    assert found.exit_code == 0, found.output
+    assert "comparable: full" in found.stdout
+    assert "output greeting: hello [-you-]{+me+} hello [-you-]{+me+}" in found.stdout
+    several = divebook("what-if", source.execution_id, "--input", "who=me", "--repeat", "2")
+    assert several.stdout.count("completed") == 2
+    listed = divebook("runs")
+    assert listed.stdout.count("(what-if)") == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--at", "900"], "after one of its events, 1 to "),
+        (["--input", "whom=me"], "there is no input 'whom' to change"),
+        (["--tools", "all"], "cannot treat actions and tools as 'all'"),
+        (["--repeat", "0"], "made once or more often, not 0 times"),
+        (["--set", "none=1"], "its log has nothing of that name"),
+    ],
+)
+def test_a_what_if_that_cannot_be_says_why_and_makes_nothing(divebook, hello, options, message):
+    divebook("run", hello, "-v", "who=you")
+    (source,) = open_store().records()
+    refused = divebook("what-if", source.execution_id, *options)
+    assert refused.exit_code == 2
+    assert message in refused.stderr.replace("\n", " ")
+    assert len(open_store().records()) == 1
