@@ -180,7 +180,7 @@ def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
     if isinstance(given, str):
         return {"parts": [{"content": given, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
     raise SetupError(
-        f"{name} is a call of a model: its result is a text, or a response as run.operations shows it, with 'parts', "
+        f"{name} is a call of a model: its result is a text, or a response as a frame shows it, with 'parts', "
         f"not {type(given).__name__}"
     )
 

@@ -99,6 +99,8 @@ LINES = [
     "try {}",
     "try draft --from {}",
     "fork exec_1 --at {}",
+    "what-if {}",
+    "what-if exec_1 --at {}",
     "keys {}",
     "list {}",
     "help {}",
