@@ -19,6 +19,9 @@ from divebook.starting import StartOptions, forked_of, opening_of, started_befor
 from divebook.store.durability import Durability
 from divebook.workflow.definition import Workflow
 
+_FROM_ANYWHERE = frozenset({"variables", "inputs", "prompts", "model", "definition"})
+"""The parts of a change that can be made at any event."""
+
 
 class Forks(Executions):
     """What can be done with executions that exist, and those that are made of them."""
@@ -65,8 +68,9 @@ class Forks(Executions):
             An answer does not fit its question.
         """
         told, source = Change.of(change), self.store.resolve(execution_id)
-        is_done = self.store.record(source).status == COMPLETED
-        prefix = prefix_of(self.store, source, at, told, reaching_back=is_done and bool(told.named))
+        is_done = self.store.record(source).status == COMPLETED  # at its end, nothing of these would have an effect
+        reaching_back = is_done and not _FROM_ANYWHERE.isdisjoint(told.named)
+        prefix = prefix_of(self.store, source, at, told, reaching_back=reaching_back)
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)
