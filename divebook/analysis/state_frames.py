@@ -26,7 +26,7 @@ VARIABLE_COLUMNS: Columns = {
 """Those before the columns of the variables."""
 
 
-class Standing(NamedTuple):
+class VariablesThen(NamedTuple):
     """How the variables of an execution stood after an event that changed one."""
 
     execution_id: str
@@ -34,17 +34,17 @@ class Standing(NamedTuple):
     variables: Mapping[str, Any]
 
 
-def standings(execution_id: str, events: Iterable[Event]) -> Iterator[Standing]:
+def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
     """Give how the variables stood after each event that changed one, oldest first."""
     state = ExecutionState(execution_id)
     for event in events:
         before, state = state.variables, fold(execution_id, (event,), state)
         if state.variables is not before:
-            yield Standing(execution_id, event, state.variables)
+            yield VariablesThen(execution_id, event, state.variables)
 
 
 @documented(VARIABLE_COLUMNS)
-def variables_frame(rows: Iterable[Standing]) -> pd.DataFrame:
+def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
     """Return one row per event that changed variables, with a column for each variable, as it stood then.
 
     The columns of variables are sorted and have the dtype ``object``; a variable that is called as one of the columns

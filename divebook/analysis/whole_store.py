@@ -48,15 +48,15 @@ class Logged:
 Make: TypeAlias = Callable[[Logged], pd.DataFrame]
 
 
-class Kind(NamedTuple):
+class TableKind(NamedTuple):
     """A kind of frame: its columns without the execution's id, and how it is made of one execution."""
 
     columns: Columns
     make: Make
 
 
-def _of_events(columns: Columns, make: Callable[[Any], pd.DataFrame]) -> Kind:
-    return Kind(columns, lambda logged: make(logged.events))
+def _of_events(columns: Columns, make: Callable[[Any], pd.DataFrame]) -> TableKind:
+    return TableKind(columns, lambda logged: make(logged.events))
 
 
 def _costs(events: Any, by: agent_frames.By) -> pd.DataFrame:
@@ -76,7 +76,7 @@ def _questions(logged: Logged) -> pd.DataFrame:
 
 _QUESTIONS = {name: column for name, column in listings.QUESTION_COLUMNS.items() if name != "execution_id"}
 _USAGE = {name: column for name, column in state_frames.USAGE_COLUMNS.items() if name != "execution_id"}
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, TableKind] = {
     EVENTS: _of_events(frames.EVENT_COLUMNS, frames.events_frame),
     "operations": _of_events(frames.OPERATION_COLUMNS, frames.operations_frame),
     "model_calls": _of_events(agent_frames.MODEL_CALL_COLUMNS, agent_frames.model_calls_frame),
@@ -84,9 +84,9 @@ KINDS: Mapping[str, Kind] = {
     "tool_calls": _of_events(agent_frames.TOOL_CALL_COLUMNS, agent_frames.tool_calls_frame),
     "steps": _of_events(frames.STEP_COLUMNS, frames.steps_frame),
     "items": _of_events(frames.ITEM_COLUMNS, frames.items_frame),
-    "paths": Kind(frames.PATH_COLUMNS, _paths),
-    "questions": Kind(_QUESTIONS, _questions),
-    USAGE: Kind(
+    "paths": TableKind(frames.PATH_COLUMNS, _paths),
+    "questions": TableKind(_QUESTIONS, _questions),
+    USAGE: TableKind(
         _USAGE,
         lambda one: state_frames.usage_frame([(one.record, one.events)]).drop(columns="execution_id"),
     ),
@@ -246,7 +246,7 @@ class Frames(Framed):
         by = next(by for by in get_args(agent_frames.By) if kind == f"costs by {by}")
         return self._together(kind, lambda one: _costs(one.events, by))
 
-    def _stood(self, logged: Logged) -> list[state_frames.Standing]:
+    def _stood(self, logged: Logged) -> list[state_frames.VariablesThen]:
         name = logged.record.execution_id
         return self._read(logged, lambda one: [*state_frames.standings(name, one.events)]) or []
 

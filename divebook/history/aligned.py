@@ -23,7 +23,7 @@ from divebook.events.readable import readable
 from divebook.history.placed import Placed, placed
 from divebook.history.read_log import ReadLog
 from divebook.text.cuts import one_line
-from divebook.text.differences import NOTHING, Part, alike, marked, parts
+from divebook.text.differences import NOTHING, Differing, alike, marked, parts
 from divebook.text.redaction import shared
 from divebook.text.shown import plural, price, visible
 
@@ -66,7 +66,7 @@ class Row:
         return side.ended if self.facet in ("answered", "status") else side.began
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[Differing]:
         """The smallest parts in which the two differ: of what was asked, else of what came of it."""
         if self.a is None or self.b is None or self.facet is None:
             return []

@@ -13,7 +13,7 @@ from divebook.errors import did_you_mean
 from divebook.notebook.arguments import parse, split
 from divebook.notebook.cards import problem_text
 from divebook.notebook.expressions import Names
-from divebook.notebook.session import Change
+from divebook.notebook.session import Defined
 from divebook.workflow.definition import Definitions
 from divebook.workflow.reader import Body, read_definitions
 
@@ -82,7 +82,7 @@ def scripted_agent(line: str) -> str | None:
     return names[0]
 
 
-def confirmation(change: Change) -> str:
+def confirmation(change: Defined) -> str:
     """Return a few lines that say what a cell did."""
     return "\n".join([*_told("defined", change.defined), *_told("replaced", change.replaced), *_warnings(change)])
 
@@ -92,5 +92,5 @@ def _told(verb: str, things: Iterable[str]) -> Iterable[str]:
     return [f"{verb} {listed}"] if listed else []
 
 
-def _warnings(change: Change) -> Iterable[str]:
+def _warnings(change: Defined) -> Iterable[str]:
     return [f"warning: {problem_text(problem)}" for problem in change.warnings]

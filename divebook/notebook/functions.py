@@ -14,7 +14,7 @@ from divebook.history.comparison import Comparison
 from divebook.history.framed import FramedLog
 from divebook.notebook.framed_runs import executions_of
 from divebook.notebook.run import Run
-from divebook.notebook.session import Change, Session, current_session
+from divebook.notebook.session import Defined, Session, current_session
 from divebook.starting import StartOptions
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.reader import read_definitions
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
-def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Change:
+def define(definitions: Definitions | str, *, dialect: Dialect = OWN) -> Defined:
     """Take definitions, or the text of some, into the session, as a ``%%dive`` cell does.
 
     Raises

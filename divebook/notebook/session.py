@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Defined:
     """What a cell or file did to the session."""
 
     defined: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class Session:
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
-    def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Change:
+    def define(self, definitions: Definitions | str, *, dialect: Dialect = OWN, folder: Path | None = None) -> Defined:
         """Take in definitions, or the text of some; what has the name of something old replaces it.
 
         Parameters
@@ -162,7 +162,7 @@ class Session:
         self.environment.add_agent(scripted, replace=True)
         return f"agent {agent!r} answers from this script"
 
-    def _take(self, definitions: Definitions) -> Change:
+    def _take(self, definitions: Definitions) -> Defined:
         environment = self.environment
         old = {("agent", name) for name in environment.agents} | {("workflow", n) for n in environment.workflows}
         environment.define(definitions)
@@ -170,7 +170,7 @@ class Session:
             self.last_workflow = definitions.workflows[-1].name
         described = [(("agent", a.name), self._agent_text(a.name)) for a in definitions.agents]
         described += [(("workflow", w.name), _workflow_text(w)) for w in definitions.workflows]
-        return Change(
+        return Defined(
             tuple(text for key, text in described if key not in old),
             tuple(text for key, text in described if key in old),
             (*definitions.warnings, *environment.not_yet(definitions)),

@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     text: str
 
 
-class Part(NamedTuple):
+class Differing(NamedTuple):
     """A part of two values in which they differ."""
 
     place: str
@@ -122,7 +122,7 @@ def _are_written_alike(one: Any, other: Any) -> bool:
         return False
 
 
-def parts(before: Any, after: Any, place: str = "") -> Iterator[Part]:
+def parts(before: Any, after: Any, place: str = "") -> Iterator[Differing]:
     """Give the smallest parts in which two values differ, in the order of the first.
 
     >>> [tuple(part) for part in parts({"a": [1, 2], "b": 3}, {"a": [1, 5], "c": 4})]
@@ -136,4 +136,4 @@ def parts(before: Any, after: Any, place: str = "") -> Iterator[Part]:
         for number, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from parts(old, new, f"{place}[{number}]")
     elif not alike(before, after):
-        yield Part(place, before, after)
+        yield Differing(place, before, after)

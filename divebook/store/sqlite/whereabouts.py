@@ -30,7 +30,7 @@ MOST = 0xFFFF_FFFF
 """The highest number that an event can have."""
 
 
-class Part(NamedTuple):
+class LogPart(NamedTuple):
     """Whose rows hold a part of a log: its own, or those of an execution that it was forked from."""
 
     key: int
@@ -47,7 +47,7 @@ class Log(NamedTuple):
     last_sequence: int
     checksum: int
     token: int
-    parts: tuple[Part, ...]
+    parts: tuple[LogPart, ...]
     """Oldest first; only a fork has several."""
 
     @property
@@ -69,7 +69,7 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
     if row is None:
         return None
     name, key, last, checksum, token, source, upto = typed("row of an execution", row, _LOG_TYPES)
-    parts = (Part(key, 0, MOST),) if source is None else _parts(connection, key, source, upto)
+    parts = (LogPart(key, 0, MOST),) if source is None else _parts(connection, key, source, upto)
     log = Log(name, key, last, checksum, token, parts)
     if log.execution_id != execution_id:
         raise CorruptStoreError(
@@ -79,11 +79,11 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
     return log
 
 
-def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[Part, ...]:
+def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[LogPart, ...]:
     """Return whose rows a fork's log is made of."""
     shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
     parts, after = [], 0
     for owner, end in reversed(shared):
-        parts.append(Part(owner, after, end))
+        parts.append(LogPart(owner, after, end))
         after = end
-    return (*parts, Part(key, after, MOST))
+    return (*parts, LogPart(key, after, MOST))
