@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -114,11 +114,15 @@ class Change:
         Raises
         ------
         SetupError
-            A prompt is to be changed where there is none.
+            A prompt is to be changed where there is none, or the definition is none.
         DefinitionError
             The definition makes no sense.
         """
-        changed = source if self.definition is None else Workflow.from_dict(self.definition)
+        if self.definition is not None and not _is_shaped(self.definition):
+            raise SetupError(
+                "definition must have a name and a list of steps, each plain data; write workflow.to_dict()"
+            )
+        changed = source if self.definition is None else replace(Workflow.from_dict(self.definition))
         if not self.prompts:
             return changed
         steps = {step.name: step for step in changed.steps}
@@ -129,6 +133,12 @@ class Change:
                 raise SetupError(f"workflow {changed.name!r} has no step {name!r} with a prompt ({advice})")
             steps[name] = replace(steps[name], prompt=text)
         return replace(changed, steps=tuple(steps.values()))
+
+
+def _is_shaped(definition: Mapping[str, Any]) -> bool:
+    """Whether it can be read as a workflow at all; its rules are checked where it is read."""
+    name, steps = definition.get("name"), definition.get("steps")
+    return isinstance(name, str) and isinstance(steps, Sequence) and all(isinstance(step, Mapping) for step in steps)
 
 
 def _checked(name: str, keys: str, given: Any) -> dict[str, Any]:

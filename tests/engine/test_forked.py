@@ -5,7 +5,7 @@ import pytest
 from divebook.engine.change import Change
 from divebook.engine.forked import opened_as, require_reach, snapped
 from divebook.engine.grammar import violations
-from divebook.errors import SetupError, UnstorableValueError
+from divebook.errors import DefinitionError, SetupError, UnstorableValueError
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
@@ -235,6 +235,18 @@ def test_a_changed_prompt_is_one_of_a_step_that_has_one():
     assert Change().workflow(workflow) is workflow
     with pytest.raises(SetupError, match=r"no step 'run' with a prompt \(those that do: ask\)"):
         Change(prompts={"run": "x"}).workflow(workflow)
+
+
+@pytest.mark.parametrize("definition", [{"steps": []}, {"name": "w", "steps": 7}, {"name": "w", "steps": [7]}], ids=str)
+def test_a_changed_definition_has_the_shape_of_one(definition):
+    with pytest.raises(SetupError, match="must have a name and a list of steps"):
+        Change(definition=definition).workflow(Workflow("w", [Step("s", script="1")]))
+
+
+@pytest.mark.parametrize("steps", [[], [{"name": "s"}], [{"nme": "s"}]], ids=str)
+def test_a_changed_definition_keeps_the_rules_of_one_that_is_written(steps):
+    with pytest.raises(DefinitionError):
+        Change(definition={"name": "w", "steps": steps}).workflow(Workflow("w", [Step("s", script="1")]))
 
 
 def test_a_changed_definition_is_read():
