@@ -20,7 +20,7 @@ AWAIT = "await"
 AWAITED = ("run", "resume", "fork", "answer", "signal")
 
 _CALL = "run_line_magic('dive', "
-_HELP = re.compile(r"^(\s*%dive\s+)([a-z]+)\s*\?{1,2}\s*$")
+_HELP = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
 _OVERVIEW = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
 _NO_WAY_IN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 

@@ -64,7 +64,7 @@ def test_two_models_differ_in_one_label_and_what_follows_from_it(executed):
 
 
 def test_bigger_vouchers_are_blocked_and_told_so(executed):
-    assert shown(executed, 'print(small.what_if({"inputs"') == "9 operations reused, 0 live\n"
+    assert shown(executed, 'print(small.what_if({"inputs"') == "9 operations reused, 0 live, 2 blocked\n"
     assert "9 served, 0 live, 2 blocked" in shown(executed, "bigger = ")
     assert "third of our customers is angry. partly" in shown(executed, "bigger = ")
 

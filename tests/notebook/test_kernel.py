@@ -89,7 +89,8 @@ def test_a_definition_that_changed_under_an_unfinished_run_is_told(kernel):
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     (error,) = [output for output in outputs if "traceback" in output]
     assert status == "error"
-    assert "its definition changed since" in error["traceback"][0]
+    assert "The definition of 'talker' changed since this cell's run" in error["traceback"][0]
+    assert "--changed reuse (1 operation reused, 0 live)" in error["traceback"][0]
     status, outputs = kernel.run("%dive run talker word=z seconds=0.7")
     assert status == "error"
 

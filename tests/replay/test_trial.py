@@ -232,7 +232,8 @@ def test_a_trial_is_a_frame_and_a_page(looped):
     assert "<b>2" not in page
 
 
-def test_a_trial_is_kept_as_a_file(looped, tmp_path):
+def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: None)  # other tests have a shell
     world, source = looped
     trial = world.try_step(source.id, "draft", {"Prompt": "Short line ${state.n}"})
     assert trial.keep(tmp_path / "loop.yaml") == tmp_path / "loop.yaml"
