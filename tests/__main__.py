@@ -27,8 +27,9 @@ ATTACKS = (
     "tests/store/test_damage.py",
     "tests/tools/test_mcp_processes.py",
 )
-ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in ATTACKS)
-"""What attacks the store and its processes, for minutes: the same on every Python."""
+TEXTS = ("tests/test_architecture.py", "tests/test_site.py")
+ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*ATTACKS, *TEXTS))
+"""What attacks the store and its processes, for minutes, or reads the project's own text: the same on every Python."""
 BIN = Path(sys.executable).parent
 
 
