@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from divebook._version import __version__
@@ -158,11 +158,17 @@ def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
     return given if isinstance(given, Bounds) else Bounds.read(given)
 
 
+def require_options(given: Iterable[str], known: Collection[str], refusal: str) -> None:
+    """Raise `SetupError` for an option that there is not, with the words of `refusal` before its name."""
+    for name in given:
+        if name not in known:
+            advice = did_you_mean(name, known) or f"there are {', '.join(known)}"
+            raise SetupError(f"{refusal} {name!r} ({advice})")
+
+
 def _check(options: StartOptions) -> None:
     named: Mapping[str, Any] = options
-    for name in named.keys() - KNOWN:
-        advice = did_you_mean(name, KNOWN) or f"there are {', '.join(sorted(KNOWN))}"
-        raise SetupError(f"an execution cannot be started with the option {name!r} ({advice})")
+    require_options(named, sorted(KNOWN), "an execution cannot be started with the option")
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
             raise SetupError(f"{name} must be a text, not {type(named[name]).__name__}; write {name}=str(...)")

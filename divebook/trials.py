@@ -19,7 +19,7 @@ from divebook.replay.trial_call import ASKED, call_of, is_call
 from divebook.replay.trial_entry import alone, entry_of, require_known
 from divebook.replay.tried import RECORDED_NUMBER, tried_in
 from divebook.replay.what_if import bounds_beside
-from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
+from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, require_options
 from divebook.what_ifs import WhatIfs
 from divebook.workflow.changed_step import with_keys
 from divebook.workflow.definition import Workflow
@@ -92,6 +92,7 @@ class Trials(WhatIfs):
         count: object = times  # whatever a caller has
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise SetupError(f"a step is tried once or more often, not {count!r} times; leave times out for once")
+        require_options(options, TrialOptions.__annotations__, "a trial has no option")
         tools = options.get("tools", RECORDED)
         if tools not in TOOLS:
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"

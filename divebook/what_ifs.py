@@ -24,7 +24,7 @@ from divebook.replay.reused_answers import EditedCalls, Grounds
 from divebook.replay.verify import Verification, verified
 from divebook.replay.what_if import Plan, Proposal, bounds_beside, planned, result_of
 from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
-from divebook.starting import StartOptions, as_bounds, forked_of, opening_of
+from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, require_options
 from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
 
@@ -138,11 +138,7 @@ class WhatIfs(Executions):
 
     def _proposed(self, execution_id: str, change: GivenChange, at: int | None, options: WhatIfOptions) -> Proposal:
         """Return what is asked of an execution, checked against its log."""
-        known = WhatIfOptions.__annotations__
-        for name in options:
-            if name not in known:
-                advice = did_you_mean(name, known) or f"there are {', '.join(known)}"
-                raise SetupError(f"a what-if has no option {name!r} ({advice})")
+        require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
         tools, own = options.get("tools", RECORDED), options.get("bounds")
         if tools not in TOOLS:
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"

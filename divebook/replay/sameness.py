@@ -12,7 +12,11 @@ from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
 from divebook.events.values import normalize
-from divebook.execution.divergence import changes_between, in_short, operation_text
+from divebook.execution.divergence import in_short, operation_text
+from divebook.history.aligned import as_text
+from divebook.text.cuts import one_line
+from divebook.text.differences import marked, parts
+from divebook.text.redaction import shared
 from divebook.text.secret_values import HIDDEN
 
 _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})
@@ -31,6 +35,8 @@ FREE: Mapping[str, frozenset[str]] = {
 They are taken as they are recorded (`tests/replay/test_verify.py`)."""
 _HASHES = ("parameters_hash", "setting_hash")
 """Fields that differ where others do, and say nothing to people."""
+_MOST = 400
+"""Characters of a part that differs."""
 _REPLACEABLE = frozenset({"model", "settings"})
 """Of what a request is made with: may be put right while a turn waits, and makes no other agent."""
 
@@ -110,10 +116,15 @@ def _compared(data: Payload) -> Any:
 
 
 def differing(recorded: Payload, data: Payload) -> Iterator[str]:
-    """Yield what differs between two payloads of one kind, in words."""
-    if type(recorded) is type(data):
-        before, now = ({**_compared(one), **dict.fromkeys(_HASHES)} for one in (recorded, data))
-        yield from changes_between(before, now)
+    """Yield what differs between two payloads of one kind, both texts in one: ``n: [-1-]{+3+}``."""
+    if type(recorded) is not type(data):
+        return
+    before, now = ({**_compared(one), **dict.fromkeys(_HASHES)} for one in (recorded, data))
+    clean = shared().text
+    for found in parts(before, now):
+        both = marked(clean(as_text(found.before)), clean(as_text(found.after)))
+        place = found.place.removeprefix("step_").removeprefix("parameters.").removeprefix("params.")
+        yield f"{place}: {one_line(both, _MOST)}"
 
 
 def told(data: Payload, step: str) -> str:

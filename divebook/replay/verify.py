@@ -31,8 +31,8 @@ from divebook.workflow.sketch import Sketch
 from divebook.workflow.step import Step
 
 EQUAL, DIFFERS, UNCHECKED = "equal", "differs", "not checked"
-_MOST = 400
-"""Characters of what was expected, and of what came."""
+_MOST, _PARTS = 400, 3
+"""Characters of what was expected, and of what came; parts that differ of which is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,16 @@ class FirstDifference:
     """What the log has, in words."""
     actual: str
     """What came instead, in words."""
+    changed: tuple[str, ...] = ()
+    """Where both are of one kind: the parts that differ, each with both texts in one."""
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (f"step {self.step!r}" if self.step else "", self.place)))
         event = f"event {self.sequence}" + (f" ({self.event_type})" if self.event_type else "")
-        return f"{event}{f', {where}' if where else ''}: expected {self.expected}; got {self.actual}"
+        told = "; ".join(self.changed[:_PARTS])
+        if more := len(self.changed[_PARTS:]):
+            told += f" (and {plural(more, 'more part')})"
+        return f"{event}{f', {where}' if where else ''}: {told or f'expected {self.expected}; got {self.actual}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +205,10 @@ def _divergence(noted: Noted, events: Sequence[Event], workflow: Workflow) -> Fi
     step = noted.step or ("" if event is None else event.step)
     expected = "nothing more" if event is None else told(event.data, event.step)
     actual = noted.actual if isinstance(noted.actual, str) else "nothing"
-    if not isinstance(noted.actual, str) and noted.actual is not None:
+    changed: tuple[str, ...] = ()
+    if isinstance(noted.actual, Payload):
         actual = told(noted.actual, noted.step)
-        changes = "" if event is None else "; ".join(differing(event.data, noted.actual))
-        actual += f" ({changes})" if changes else ""
+        changed = () if event is None else tuple(differing(event.data, noted.actual))
     clean = shared().text
     return FirstDifference(
         noted.sequence,
@@ -213,6 +218,7 @@ def _divergence(noted: Noted, events: Sequence[Event], workflow: Workflow) -> Fi
         _place(noted, workflow, step, None if event is None else event.data),
         one_line(clean(expected), _MOST),
         one_line(clean(actual), _MOST),
+        changed,
     )
 
 

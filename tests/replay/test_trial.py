@@ -258,12 +258,13 @@ def test_a_trial_is_kept_as_a_file(looped, tmp_path, monkeypatch):
         ("each", {"item": 3}, SetupError, "began items 0 to 2 there, and not item 3"),
         ("draft", {"variables": {"nn": 1}}, NotFoundError, "variable 'nn' cannot be set: step 'draft' was entered"),
         ("draft", {"inputs": {"wat": 1}}, NotFoundError, "input 'wat' cannot be set"),
+        ("draft", {"change": {}}, SetupError, "a trial has no option 'change'"),
         ("draft", {"tools": "some"}, SetupError, "a trial cannot treat actions and tools as 'some'"),
         ("draft", {"changes": {"Promt": "x"}}, DefinitionError, "unknown key 'Promt' (did you mean 'Prompt'?)"),
         ("draft", {"changes": "\nPrompt: [x]"}, DefinitionError, "changes:2:9: Prompt must be a text, not a list"),
         ("draft", {"changes": {"Name": "x"}}, DefinitionError, "a step keeps its name"),
     ],
-    ids=["step", "times", "visit", "no-each", "item", "variable", "input", "tools", "key", "line", "name"],
+    ids=["step", "times", "visit", "no-each", "item", "variable", "input", "option", "tools", "key", "line", "name"],
 )
 def test_a_trial_that_cannot_be_says_why_and_starts_nothing(looped, step, options, error, message):
     world, source = looped

@@ -126,6 +126,16 @@ MUTATIONS = {
 }
 
 
+def test_what_changed_is_told_once_with_both_texts_in_one():
+    made, execution = surveyed()
+    with made:
+        first = made.verify(execution.id, read(SURVEY.replace("How many after", "How much after"))).divergence
+        assert first.changed[0].startswith("question: How [-many-]{+much+} after")
+        assert str(first).endswith(f": {'; '.join(first.changed)}")
+        gone = made.verify(execution.id, read(SURVEY.replace("Attempts: 3", "Attempts: 1"))).divergence
+        assert (gone.changed, ": expected step_retried " in str(gone)) == ((), True)
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_changed_definition_differs_at_the_event_and_the_line_of_the_change(name):
     (old, new), changed_step, event_type, place = MUTATIONS[name]
