@@ -62,7 +62,7 @@ def test_each_history_is_equal_byte_for_byte_without_a_call(every, blocked):
     made, ids = every
     blocked()
     for name, execution_id in ids.items():
-        found = made.verify(execution_id)
+        found = made.verify(execution_id, any_code=True)  # digests of functions are those of one Python
         assert (found.divergence, found.calls) == (None, 0), f"{name}: {found}"
         assert UNCHECKED.get(name, "") in "".join(found.unchecked)
         assert found.equal is (name not in UNCHECKED), f"{name}: {found}"
