@@ -15,7 +15,7 @@ from divebook.events.values import normalize
 from divebook.execution.divergence import in_short, operation_text
 from divebook.history.aligned import as_text
 from divebook.text.cuts import one_line
-from divebook.text.differences import marked, parts
+from divebook.text.differences import NOTHING, marked, parts
 from divebook.text.redaction import shared
 from divebook.text.secret_values import HIDDEN
 
@@ -119,12 +119,18 @@ def differing(recorded: Payload, data: Payload) -> Iterator[str]:
     """Yield what differs between two payloads of one kind, both texts in one: ``n: [-1-]{+3+}``."""
     if type(recorded) is not type(data):
         return
-    before, now = ({**_compared(one), **dict.fromkeys(_HASHES)} for one in (recorded, data))
+    before, now = map(_in_parts, (recorded, data))
     clean = shared().text
     for found in parts(before, now):
         both = marked(clean(as_text(found.before)), clean(as_text(found.after)))
         place = found.place.removeprefix("step_").removeprefix("parameters.").removeprefix("params.")
         yield f"{place}: {one_line(both, _MOST)}"
+
+
+def _in_parts(data: Payload) -> Mapping[str, Any]:
+    if isinstance(data, catalog.StateMutated):
+        return {change.key: change.value if change.type == "set" else NOTHING for change in data.mutations}
+    return {**_compared(data), **dict.fromkeys(_HASHES)}
 
 
 def told(data: Payload, step: str) -> str:
