@@ -114,6 +114,7 @@ def main():
         help="drive a browser and build environments as well (always so with DIVEBOOK_REQUIRE=all)",
     )
     options, arguments = parser.parse_known_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes of the tests would compile all anew
     named = [argument for argument in arguments if (ROOT / argument.partition("::")[0]).exists()]
     for name, command in checks().items():
         run(name, command)
