@@ -1,12 +1,20 @@
 """A shell with the extension and a session of its own, and real kernels."""
 
 import contextlib
+import gc
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 from divebook.notebook.session import open_session, reset_session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _libraries_stay():
+    """Have the collector leave alone what tests have imported since the beginning: each reset of a shell collects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
