@@ -84,15 +84,18 @@ def _table(pair: Pair) -> str:
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
-    shown, left = [], len(telling)
+    shown, left, alone = [], len(telling), 0
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
-            shown.append(f"<tr>{line}</tr>")
+            shown.append(f'<tr class="divebook-same">{line}</tr>')
         elif len(shown) < 2 * MOST:
             shown.append(_line(row))
-            left -= count
-    more = f"<p>… and {plural(left, 'more difference')}; .frame() has all.</p>" if left else ""
+            left, alone = left - count, alone + 1
+    within = len(pair.differences) - left - alone
+    more = [f"… and {plural(left, 'more difference')}"] if left else []
+    more += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
+    more = f"<p>{'; '.join(more)}; .frame() has all.</p>" if more else ""
     body = "".join(shown[: 2 * MOST])
     return (
         '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
@@ -134,8 +137,8 @@ def _line(row: Row) -> str:
     a, b = _texts(row, whole=False)
     lanes = "".join(f'<td style="{CELL}"><div style="{TEXT}">{text}</div></td>' for text in (a, b))
     return (
-        f'<tr class="divebook-difference" style="border-top:{RULE}"><td style="{CELL}">{sign}{place}</td>{lanes}'
-        f'<td style="{CELL}">{_beside(row)}</td></tr>'
+        f'<tr class="divebook-difference divebook-{row.difference}" style="border-top:{RULE}">'
+        f'<td style="{CELL}">{sign}{place}</td>{lanes}<td style="{CELL}">{_beside(row)}</td></tr>'
     )
 
 

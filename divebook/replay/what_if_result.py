@@ -106,6 +106,10 @@ class WhatIf:
     def _repr_html_(self) -> str:
         return _as_html(self)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Return what has JupyterLab's extension lead through the differences, as in a comparison."""
+        return self.comparison._repr_mimebundle_()
+
 
 def _as_text(found: WhatIf) -> str:
     """Return what a what-if came to, in lines."""

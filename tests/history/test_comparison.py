@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import re
 from itertools import count
 
 import pytest
@@ -277,5 +278,10 @@ def test_a_page_can_lead_from_difference_to_difference():
     found = world.run().compare(world.run(is_changed=True))
     (told,) = found._repr_mimebundle_().values()
     assert told["runs"] == [found.pairs[0].a.id, found.pairs[0].b.id]
-    assert "divebook-difference" in found._repr_html_()
+    marked = re.findall(r'class="divebook-difference divebook-(\w+)"', found._repr_html_())
+    assert marked
+    assert {*marked} <= {"changed", "added", "removed"}
+    assert 'class="divebook-same"' in found._repr_html_()
+    within = len(found.pairs[0].differences) - len(marked)
+    assert f"not shown: {within} difference" in found._repr_html_()
     assert "<script" not in found._repr_html_()  # the page's extension does it

@@ -1,10 +1,13 @@
 """A log as a view steps through it: plain JSON of bounded size, and what messages get as answers."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from divebook import Pipeline, create_envelope
 from divebook.events import catalog
+from divebook.pipeline.compiled import ENVELOPE, STATE
 from divebook.replay.positions import Positions
 from divebook.widgets.positions import MAX_VALUES, SteppedLog, reply_of
 from tests.engine.history import begun, events, step
@@ -53,6 +56,18 @@ def test_large_values_are_cut_to_a_bounded_answer():
     assert len(json.dumps(state)) < 2 * MAX_VALUES
     assert state["inputs"]["text"].endswith("(4,980,000 more characters)")
     assert state["inputs"]["list"][-1].endswith("more)")
+
+
+def test_a_page_finds_the_envelope_of_a_pipeline_where_it_looks_for_it():
+    page = Path(__file__).parents[2] / "widgets" / "src" / "replay" / "envelope.ts"
+    assert f'const HOLDER = "{STATE}"' in page.read_text("utf-8")
+    pipeline = Pipeline({"name": "one", "agents": [{"name": "draft"}]}, services={"draft": lambda _: {"text": "done"}})
+    log = SteppedLog(Positions.of(pipeline.start(create_envelope("Write it", "ann", "s1")).wait().history()))
+    given, ended = log.state_at(1), log.state_at(log.total)
+    assert given["inputs"][ENVELOPE]["raw_input"] == "Write it"
+    assert "envelope_id" in given["inputs"][ENVELOPE]
+    assert ended["variables"][STATE][ENVELOPE]["outputs"] == {"draft": {"text": "done"}}
+    assert "envelope_id" in ended["variables"][STATE][ENVELOPE]
 
 
 def test_an_event_is_shown_whole():

@@ -1,12 +1,12 @@
-// Runs beside each other in a notebook: the page's own HTML of them, as far as it trusts that, with a way from one difference to the next.
+// Runs beside each other in a notebook: the page's own HTML of them, as far as it trusts that, with what leads through it.
 //
 // The HTML holds no script, so that it is the same where there is no extension; what is here needs no kernel.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
-import { h, setText } from "../shared/dom";
-import { button } from "../shared/element";
+import { h } from "../shared/dom";
 import { contain } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
+import { Differences } from "./differences";
 import "./compared.css";
 
 export const COMPARED = "application/vnd.divebook.compared+json";
@@ -38,27 +38,15 @@ function comparedClass(base: PanelClass, rendermime: RenderMime): new () => Rend
   };
 }
 
-/** Makes the way through the differences below an element; null where there is none. */
+/** Makes the way through the differences below an element, their map, and what chooses among them; null where there are none. */
 export function lead(shown: HTMLElement): HTMLElement | null {
-  const rows = [...shown.querySelectorAll<HTMLElement>(".divebook-difference")];
-  if (rows.length === 0) return null;
-  let at = -1;
-  const told = h("span", { role: "status" }, `${rows.length.toLocaleString("en")} here`);
-  const go = (by: 1 | -1): void => {
-    rows[at]?.classList.remove("db-at");
-    at = at < 0 ? (by > 0 ? 0 : rows.length - 1) : (at + by + rows.length) % rows.length;
-    const row = rows[at];
-    setText(told, `${at + 1} of ${rows.length}`);
-    if (row === undefined) return;
-    row.classList.add("db-at");
-    row.tabIndex = -1;
-    row.focus({ preventScroll: true });
-    row.scrollIntoView({ block: "center" });
-  };
-  const way = (name: string, key: string, by: 1 | -1): HTMLElement => button(name, () => { go(by); }, { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` });
-  const bar = h("div", { class: "divebook db-way" }, way("Difference before", "P", -1), way("Next difference", "N", 1), told);
+  const rows = [...shown.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
+  if (!rows.some((row) => row.matches(".divebook-difference"))) return null;
+  const root = shown.parentElement ?? shown;
+  const bar = h("div", { class: "divebook db-way" });
+  bar.append(...new Differences(rows, root).parts);
   onThemeChange(bar);
-  shown.parentElement?.classList.add("divebook-compared");
-  contain(shown.parentElement ?? shown);
+  root.classList.add("divebook-compared");
+  contain(root);
   return bar;
 }

@@ -8,6 +8,7 @@ import { oneLine } from "../shared/text";
 import { exactMoment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
 import { diff, type Row } from "./diff";
+import { besides, envelopes } from "./envelope";
 import { messages, type SaidThen } from "./said";
 
 const [MOST_ROWS, MOST_PARTS] = [100, 5];
@@ -18,6 +19,7 @@ const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed
 const REST = ["status", "pending", "usage", "error"] as const;
 const TABS = ["State and change", "Messages", "Event"] as const;
 type Cell = Node | string;
+type Values = Record<string, unknown>;
 
 /** Shows a state beside what stood before it, what the model saw then, and the event between. */
 export class StatePanel {
@@ -113,13 +115,15 @@ function stateParts(before: StateView | null, state: StateView): (Node | false)[
   const after = `After event ${state.sequence.toLocaleString("en")}`;
   const was = before === null ? "Before" : state.sequence - before.sequence === 1 ? `Before event ${state.sequence.toLocaleString("en")}` : `After event ${before.sequence.toLocaleString("en")}`;
   const rest = before === null ? [] : REST.flatMap((part) => diff(before[part], state[part], part));
-  const values = (part: "variables" | "outputs" | "inputs", name: string): HTMLElement => table(["", name, was, after], valueRows(before?.[part], state[part]));
+  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, was, after], valueRows(old, now));
+  const envelope = envelopes(before, state);
   return [
     h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${facts.join(" · ")}`),
     state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
     ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine([branchOf(path), step].filter((part) => part !== "").join(" › "), 100)})`)),
-    values("variables", "Variable"),
-    values("outputs", "Output"),
+    values("Envelope", envelope.was, envelope.now),
+    values("Variable", before === null ? undefined : besides(before.variables), besides(state.variables)),
+    values("Output", before?.outputs, state.outputs),
     table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
     table(["", "Also changed", was, after], rest.map(changeRow)),
     before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),

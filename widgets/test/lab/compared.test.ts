@@ -15,6 +15,11 @@ beforeEach(() => {
 });
 
 const at = (): string | undefined => document.querySelector(".db-at")?.textContent;
+const pressed = (bar: Element, name: string): HTMLElement => {
+  const found = [...bar.querySelectorAll<HTMLElement>("button")].find((button) => button.textContent === name);
+  if (found === undefined) throw new Error(`there is no button ${name}`);
+  return found;
+};
 const press = (key: string, target: Element | null = document.activeElement): void => { target?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })); };
 
 test("N and P go from difference to difference, round, and say which it is", () => {
@@ -24,7 +29,7 @@ test("N and P go from difference to difference, round, and say which it is", () 
   if (bar === null) throw new Error("there is no way");
   output.prepend(bar);
   expect(bar.querySelector("[role=status]")?.textContent).toBe("2 here");
-  bar.querySelectorAll("button")[1]?.click();
+  pressed(bar, "Next difference").click();
   expect([at(), document.activeElement?.textContent]).toEqual(["one", "one"]);
   press("n");
   expect([at(), bar.querySelector("[role=status]")?.textContent]).toEqual(["two", "2 of 2"]);
@@ -32,6 +37,61 @@ test("N and P go from difference to difference, round, and say which it is", () 
   expect(at()).toBe("one");
   press("p");
   expect(at()).toBe("two");
+});
+
+/** Five differences as `divebook/history/comparison_page.py` writes them, and what is the same between. */
+function mapped(): { bar: HTMLElement; inSight: () => string[]; marks: () => HTMLElement[]; told: () => string | null | undefined } {
+  const differs = (kind: string, place: string, text: string): HTMLElement =>
+    h("tr", { class: `divebook-difference divebook-${kind}` }, h("td", {}, h("strong", {}, `≠ ${kind}`), h("div", {}, place)), h("td", {}, text));
+  const same = (text: string): HTMLElement => h("tr", { class: "divebook-same" }, h("td", { colspan: 4 }, text));
+  const shown = h("div", {}, h("table", {}, differs("changed", "ask", "the parcel"), same("= 1,600 places the same"), differs("added", "look", "an order"), differs("changed", "say", "a refund"), same("= 1 place the same"), differs("changed", "end", "a parcel")));
+  output.append(shown);
+  const bar = lead(shown);
+  if (bar === null) throw new Error("there is no way");
+  output.prepend(bar);
+  return {
+    bar,
+    inSight: () => [...shown.querySelectorAll<HTMLElement>("tr")].filter((row) => !row.hidden).map((row) => row.firstElementChild?.lastElementChild?.textContent ?? row.textContent),
+    marks: () => [...bar.querySelectorAll<HTMLElement>(".map .mark")],
+    told: () => bar.querySelector("[role=status]")?.textContent,
+  };
+}
+
+test("the map has a mark for each difference, in order, and what is the same between, wider the more there is", () => {
+  const { bar, marks, told } = mapped();
+  expect(marks().map((mark) => mark.title)).toEqual(["≠ changed ask", "= 1,600 places the same", "≠ added look", "≠ changed say", "= 1 place the same", "≠ changed end"]);
+  expect([marks()[1]?.style.flexGrow, marks()[4]?.style.flexGrow]).toEqual(["12", "1"]);
+  marks()[3]?.click();
+  expect([at(), told(), marks()[3]?.getAttribute("aria-current")]).toEqual(["≠ changedsaya refund", "3 of 4", "true"]);
+  marks()[3]?.focus();
+  press("ArrowRight");
+  expect([at(), document.activeElement]).toEqual(["≠ changedenda parcel", marks()[5]]);
+  expect(bar.querySelectorAll(".map [tabindex='0'], .map [aria-current]")).toHaveLength(1);
+});
+
+test("kinds and a text choose which differences are in sight, and the way leads through those only", () => {
+  const { bar, inSight, told, marks } = mapped();
+  const search = bar.querySelector("input");
+  if (search === null) throw new Error("there is no search");
+  pressed(bar, "changed 3").click();
+  expect([inSight(), told()]).toEqual([["ask", "say", "end"], "3 here"]);
+  search.value = "PARCEL";
+  search.dispatchEvent(new Event("input"));
+  expect([inSight(), told()]).toEqual([["ask", "end"], "2 here"]);
+  pressed(bar, "Difference before").click();
+  expect([at(), told()]).toEqual(["≠ changedenda parcel", "2 of 2"]);
+  pressed(bar, "added 1").click();
+  expect([inSight(), told(), at()]).toEqual([[], "none of them fits", undefined]);
+  press("n", bar);
+  expect(at()).toBeUndefined();
+  marks()[2]?.click(); // what is chosen on the map comes into sight
+  expect([inSight().length, search.value, told()]).toEqual([6, "", "2 of 4"]);
+});
+
+test("the slash leads to the search", () => {
+  const { bar } = mapped();
+  press("/", bar);
+  expect(document.activeElement).toBe(bar.querySelector("input"));
 });
 
 test("keys stay in it", () => {
@@ -69,5 +129,5 @@ test("what is shown is the page's own HTML, trusted as far as the notebook is", 
   const renderer = made[0]?.();
   await renderer?.renderModel({ data: { [COMPARED]: {}, "text/html": "<table>" }, metadata: {}, trusted: false, setData: () => undefined });
   expect(seen).toMatchObject([{ data: { "text/html": "<table>" }, trusted: false }]);
-  expect(renderer?.node.querySelectorAll(".db-way button")).toHaveLength(2);
+  expect(pressed(renderer?.node ?? output, "Difference before")).toBeTruthy();
 });

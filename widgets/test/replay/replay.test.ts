@@ -418,3 +418,22 @@ test("playing stops at an error where somebody wants that", () => {
   expect(player.position).toBe(3);
   expect(player.seekBreakpoint(1)).toBe(false);
 });
+
+test("the envelope of a pipeline stands in a table of its own, from the input on, with what the event changed in it", async () => {
+  const given = { envelope_id: "env_1", raw_input: "Write it", current_stage: "start", errors: [], outputs: {}, iteration: 0 };
+  const at = (sequence: number): StateView => {
+    const held = { envelope: { ...given, current_stage: "draft", outputs: { draft: { text: "one" } } }, next: ["check"] };
+    return { ...state(sequence), inputs: { envelope: given }, variables: sequence < 2 ? {} : { pipeline: held } };
+  };
+  const replay = await shown(2, (sequence) => Promise.resolve(at(sequence)));
+  const rows = (head: string): string[] => [...replay.element.querySelectorAll("table")]
+    .filter((table) => table.querySelector("thead")?.textContent.includes(head))
+    .flatMap((table) => [...table.querySelectorAll("tbody tr")].map((row) => row.textContent));
+  press("ArrowRight");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(rows("Envelope")).toEqual(["current_stagesamestart", "envelope_idsameenv_1", "raw_inputsameWrite it"]);
+  press("ArrowRight");
+  await vi.advanceTimersByTimeAsync(0);
+  expect(rows("Envelope")).toEqual(["≠current_stagestartdraft", "envelope_idsameenv_1", '≠outputs{}{"draft":{"text":"one"}}', '+· draft{"text":"one"}', "raw_inputsameWrite it"]);
+  expect(rows("Variable")).toEqual(['+pipeline{"next":["check"]}']);
+});
