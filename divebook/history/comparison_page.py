@@ -93,9 +93,9 @@ def _table(pair: Pair) -> str:
             shown.append(_line(row))
             left, alone = left - count, alone + 1
     within = len(pair.differences) - left - alone
-    more = [f"… and {plural(left, 'more difference')}"] if left else []
-    more += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
-    more = f"<p>{'; '.join(more)}; .frame() has all.</p>" if more else ""
+    told = [f"… and {plural(left, 'more difference')}"] if left else []
+    told += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
+    more = f"<p>{'; '.join(told)}; .frame() has all.</p>" if told else ""
     body = "".join(shown[: 2 * MOST])
     return (
         '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
