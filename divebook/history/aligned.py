@@ -22,8 +22,10 @@ from divebook.events.by_hash import ByHash
 from divebook.events.readable import readable
 from divebook.history.placed import Placed, placed
 from divebook.history.read_log import ReadLog
+from divebook.history.served import SERVED
 from divebook.text.cuts import one_line
 from divebook.text.differences import NOTHING, Differing, alike, marked, parts
+from divebook.text.durations import seconds
 from divebook.text.redaction import shared
 from divebook.text.shown import plural, price, visible
 
@@ -98,7 +100,8 @@ class Side(NamedTuple):
     parent: str
     status: str
     began_us: int
-    last_us: int
+    took_us: int
+    """From its first event to its last, without the time between the fork of a fork and what it was forked from."""
     root: Placed
 
     @classmethod
@@ -118,7 +121,7 @@ class Side(NamedTuple):
             start.parent or "",
             end.status if end else root.status,
             began.recorded_at,
-            read[-1].recorded_at,
+            read[-1].recorded_at - began.recorded_at - _between(read),
             root,
         )
 
@@ -134,8 +137,8 @@ class Totals(NamedTuple):
     tokens: int
     cost: int | None
     """Nanodollars; None where no price is known."""
-    seconds: float
-    """From its first event to its last."""
+    seconds: float | None
+    """That it took; None of what was answered from a log, in no time."""
 
 
 class Pair:
@@ -175,8 +178,10 @@ class Pair:
 
     @property
     def totals(self) -> tuple[Totals, Totals]:
-        """What the calls of both come to."""
-        return _totals(self.a, [row.a for row in self.rows]), _totals(self.b, [row.b for row in self.rows])
+        """What the calls of both come to: what was answered from the other's log counts as it did there."""
+        ours = [row.a for row in self.rows if row.a is not None]
+        theirs = [row.b for row in self.rows if row.b is not None]
+        return _totals(self.a, ours, self.b, theirs), _totals(self.b, theirs, self.a, ours)
 
     @property
     def counts(self) -> dict[Difference, int]:
@@ -348,8 +353,21 @@ def money(nanodollars: int | None) -> str:
     return "unknown" if nanodollars is None else price(nanodollars / NANODOLLARS)
 
 
-def _totals(side: Side, found: Iterable[Placed | None]) -> Totals:
-    calls = [each for each in found if each is not None and each.kind == "operation"]
+def took(totals: Totals) -> str:
+    """Return the time that a run took as people read it."""
+    return "answered from the log" if totals.seconds is None else seconds(totals.seconds)
+
+
+def _totals(side: Side, found: Sequence[Placed], other: Side, its: Sequence[Placed]) -> Totals:
+    calls = [each for each in found if each.kind == "operation"]
+    served = {each.served["sequence"] for each in calls if each.served and each.served.get("execution") == other.id}
+    calls += [each for each in its if each.kind == "operation" and each.ended in served]
     costs = [each.cost for each in calls if each.cost is not None]
-    took = (side.last_us - side.began_us) / 1e6
+    took = None if any(each.way == SERVED for each in calls) else side.took_us / 1e6
     return Totals(sum(each.tokens or 0 for each in calls), sum(costs) if costs else None, took)
+
+
+def _between(log: Sequence[Event]) -> int:
+    """Return the microseconds between the last events that forks share with their sources, and the forks."""
+    forked = [event.sequence - 1 for event in log if isinstance(event.data, catalog.ExecutionForked)]
+    return sum(log[place].recorded_at - log[place - 1].recorded_at for place in forked)

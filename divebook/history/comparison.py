@@ -9,9 +9,8 @@ from divebook import extensions
 from divebook.errors import SetupError, UnrelatedError
 from divebook.events import Event
 from divebook.events.bulk import collector_resting
-from divebook.history.aligned import SIGNS, Divergence, Pair, Side, money, told
+from divebook.history.aligned import SIGNS, Divergence, Pair, Side, money, told, took
 from divebook.history.comparison_page import page_of
-from divebook.text.durations import seconds
 from divebook.text.shown import plural
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def summary_of(pair: Pair) -> str:
     told_totals = [
         f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
         f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
-        f"time {seconds(one.seconds)} → {seconds(other.seconds)}",
+        f"time {took(one)} → {took(other)}" if one.seconds is not None or other.seconds is not None else "",
     ]
     return "; ".join([", ".join(said), *filter(None, told_totals)])
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.events.event import to_datetime
-from divebook.history.aligned import MINUS, SIGNS, Difference, Pair, Row, Side, as_text, money
+from divebook.history.aligned import MINUS, SIGNS, Difference, Pair, Row, Side, as_text, money, took
 from divebook.history.marked_html import BADGE, CELL, FAINT, RULE, TEXT, piece_of, safe, styled
 from divebook.history.placed import Placed
+from divebook.history.served import BLOCKED, LIVE, SERVED
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import cut, one_line
 from divebook.text.differences import ADDED, NOTHING, REMOVED, pieces
@@ -49,14 +50,16 @@ def _figures(pair: Pair) -> str:
     if one.tokens or other.tokens:
         told.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
     if one.cost or other.cost:
-        told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost or 0, other.cost or 0)}")
-    told.append(f"Time {seconds(one.seconds)} → {seconds(other.seconds)}")
+        told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
+    if one.seconds is not None or other.seconds is not None:
+        told.append(f"Time {took(one)} → {took(other)}")
     parts = "".join(styled("margin-right:18px;display:inline-block", part) for part in told)
     return f'<div style="margin:6px 0">{parts}</div>'
 
 
-def _percent(before: float, after: float) -> str:
-    return f" ({(after - before) / before:+.0%})".replace("-", MINUS) if before and before != after else ""
+def _percent(before: float | None, after: float | None) -> str:
+    known = before and after is not None and before != after
+    return f" ({(after - before) / before:+.0%})".replace("-", MINUS) if known else ""
 
 
 def _first(pair: Pair) -> str:
@@ -151,7 +154,8 @@ def _beside(row: Row) -> str:
         told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
     if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
         told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
-    if row.a.duration_us is not None and row.b.duration_us is not None:
+    answered = SERVED in (row.a.way, row.b.way)  # in no time, which tells nothing
+    if not answered and row.a.duration_us is not None and row.b.duration_us is not None:
         more = row.b.duration_us - row.a.duration_us
         told.append(_signed(more, seconds(abs(more) / 1e6)))
     return "<br>".join(told)
@@ -166,13 +170,14 @@ def _signed(number: int, text: str) -> str:
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
     """Return what stands in each lane; without `whole` what stayed is shortened between differences."""
+    a, b = (_way(side) for side in (row.a, row.b))
     if row.a is None or row.b is None:
         lacking = styled(FAINT, "not in this run")
         alone = _alone(row.present)
-        return (lacking, alone) if row.a is None else (alone, lacking)
+        return (lacking, b + alone) if row.a is None else (a + alone, lacking)
     found = row.parts
     if not found:
-        return safe(row.a.status), safe(row.b.status)
+        return a + safe(row.a.status), b + safe(row.b.status)
     lanes: tuple[list[str], list[str]] = ([], [])
     for part in found[:MOST_PARTS]:
         name = styled(FAINT, f"{safe(one_line(part.place, 60))}: ") if part.place else ""
@@ -180,7 +185,12 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
             lane.append(name + text)
     if found[MOST_PARTS:]:
         lanes[0].append(f"… {plural(len(found) - MOST_PARTS, 'more part')} differ")
-    return "\n".join(lanes[0]), "\n".join(lanes[1])
+    return a + "\n".join(lanes[0]), b + "\n".join(lanes[1])
+
+
+def _way(side: Placed | None) -> str:
+    """Return how a call of a what-if was answered."""
+    return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
 
 
 def _alone(side: Placed) -> str:

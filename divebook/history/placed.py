@@ -24,6 +24,7 @@ from divebook.engine.operations import (
 from divebook.events import Event, catalog
 from divebook.events.codec import encode
 from divebook.history.read_log import ReadLog
+from divebook.history.served import way_of
 from divebook.history.span import Span
 from divebook.text.shown import branch_name
 
@@ -60,6 +61,10 @@ class Placed:
     inside: list[Placed] = field(default_factory=list)
     path: str = ""
     step: str = ""
+    way: str = ""
+    """Of an operation behind the fork of a what-if: how it was answered, as `divebook.history.served.way_of` says."""
+    served: Mapping[str, Any] | None = None
+    """What it was answered with: ``execution`` and ``sequence``."""
 
     @property
     def tells(self) -> Any:
@@ -126,6 +131,10 @@ class _Placing:
         self._variables: dict[str, Placed] = {}
         self._questions: dict[str, Placed] = {}
         self._counts: Counter[Any] = Counter()
+        self._ends: dict[int, Placed] = {}
+        """Operations by the event with which they ended."""
+        self._is_answered = False
+        """Whether what comes now is that of a what-if, or of what goes on with the results of another execution."""
         self._place_spans(log.spans)
         self._steps = {}
         for event in log:
@@ -175,6 +184,7 @@ class _Placing:
             made.kind, made.answered = "event", (span.parameters or {}).get("data")
         else:
             made.asked, made.answered = _asked(span), _answered(span)
+            self._ends[span.sequences[-1]] = made
         return _timed(made, span)
 
     # --- what takes none -------------------------------------------------------------------------------------------
@@ -225,7 +235,7 @@ class _Placing:
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
         """Take what is otherwise from here on, and drop the questions that are still open: the fork asks its own."""
-        change = data.change or {}
+        change, self._is_answered = data.change or {}, data.tools is not None
         for name, value in change.get("variables", {}).items():
             self._variables[name] = _variable(event, name, value)
         for given in self.root.inside:
@@ -236,6 +246,11 @@ class _Placing:
             self._counts[id(around), "question", ""] -= len(around.inside) - len(kept)
             around.inside = kept
         self._questions = {name: asked for name, asked in self._questions.items() if not _is_open_question(asked)}
+
+    def _operated(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
+        made = self._ends.get(event.sequence) if self._is_answered else None
+        if made is not None:
+            made.way, made.served = way_of(data), data.served
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
         """Note how it ended; of several ends the last one counts."""
@@ -257,6 +272,8 @@ class _Placing:
         catalog.InterruptExpired: _settled,
         catalog.StateMutated: _mutated,
         catalog.ExecutionForked: _forked,
+        catalog.OperationCompleted: _operated,
+        catalog.OperationFailed: _operated,
         catalog.ExecutionCompleted: _ended,
         catalog.ExecutionFailed: _ended,
         catalog.ExecutionCancelled: _ended,

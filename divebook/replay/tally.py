@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from divebook.engine.operations import (
-    ENCLOSING,
-    RANDOM_GENERATION,
-    SCRIPT_EXECUTION,
-    STAGE_ATTEMPT,
-    TIME_ACCESS,
-    TIMER,
-    VERDICT,
-    VERSION_DECISION,
-    operation_kind,
-    operation_name,
-)
+from divebook.engine.operations import ENCLOSING, TIMER, operation_kind, operation_name
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.history.served import BLOCKED, IS_COMPUTED, LIVE, way_of
 from divebook.replay.pool import RecordedEnds
 
-_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDICT, STAGE_ATTEMPT, VERSION_DECISION})
-_MADE_ANEW = _COMPUTED | ENCLOSING | {TIMER}
+_MADE_ANEW = IS_COMPUTED | ENCLOSING | {TIMER}
 """What is not served, so that a recorded result of it is not left over."""
 _CALLS = catalog.OperationCompleted | catalog.OperationFailed
 ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
@@ -56,7 +45,7 @@ def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally
     for event in own:
         if event.sequence > forked.sequence and isinstance(event.data, ENDS):
             told = event.data.served
-            counted[_way(event.data, told)] += 1
+            counted[way_of(event.data)] += 1
             if told is not None and told.get("execution") == begun.source:
                 pool.use(told["sequence"])
     left = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
@@ -84,18 +73,6 @@ def not_served(own: Iterable[Event], forked: Event) -> Iterator[Answered]:
             name = data.name or operation_name(data.operation_type, data.parameters) or ""
             begun[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
         elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
-            way = _way(event.data, event.data.served)
-            if way in ("live", "blocked"):
+            way = way_of(event.data)
+            if way in (LIVE, BLOCKED):
                 yield Answered(event.sequence, way, begun[event.data.operation_id], event.step)
-
-
-def _way(data: Any, told: Mapping[str, Any] | None) -> str:
-    """Return how an operation was answered."""
-    kind = getattr(data, "operation_type", "")
-    if told is not None:
-        return "blocked" if "blocked" in told else "served"
-    if kind == TIMER:
-        return "skipped"
-    if kind in _COMPUTED:
-        return "computed"
-    return "live" if kind and kind not in ENCLOSING else "other"

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import re
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -285,3 +286,48 @@ def test_a_page_can_lead_from_difference_to_difference():
     within = len(found.pairs[0].differences) - len(marked)
     assert f"not shown: {within} difference" in found._repr_html_()
     assert "<script" not in found._repr_html_()  # the page's extension does it
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """Return an environment, and a run of it that has asked a model twice at half a dollar each."""
+    poet = Agent("poet", model=ScriptedModel(["one", "two"], price=0.5, usage={"input_tokens": 3}))
+    steps = [Step("a", agent="poet", prompt="A", store="a"), Step("k", script="1", store="k")]
+    steps += [Step("b", agent="poet", prompt="B ${state.k}", store="b")]
+    steps += [Step("p", action="pay", parameters={"k": "$(state.k)"}, store="p")]
+    with Environment(store=MemoryStore(), agents=[poet], actions=[Action("pay", lambda k=0: k)]) as environment:
+        yield environment, environment.start(Workflow("asked", steps)).wait(20, check=True)
+
+
+def test_what_a_what_if_takes_from_the_log_counts_as_it_did_there_and_tells_nothing_of_time(asked):
+    environment, source = asked
+    whole = environment.what_if(source.id, at=1).comparison
+    assert whole.pairs[0].totals[0].cost == whole.pairs[0].totals[1].cost == 1_000_000_000
+    assert whole.pairs[0].totals[1].seconds is None
+    assert "tokens 6 → 6; cost $1.00 → $1.00; time " in whole.summary.replace(",", "")
+    assert whole.summary.endswith("→ answered from the log")
+    assert "%" not in whole._repr_html_()
+    turned = environment.compare(environment.execution(whole.pairs[0].b.id), source)
+    assert turned.pairs[0].totals == whole.pairs[0].totals[::-1]
+    alone = environment.compare(environment.what_if(source.id, at=1).execution.id, whole.pairs[0].b.id)
+    assert "cost" not in alone.summary, "neither has spent anything, and what they were answered from is not here"
+
+
+def test_the_lane_of_a_what_if_says_which_calls_were_answered_how(asked):
+    environment, source = asked
+    found = environment.what_if(source.id, {"variables": {"k": 2}}).comparison
+    ways = {row.place: row.b.way for row in found.pairs[0].rows if row.b is not None and row.b.way}
+    assert ways == {"b / model call poet": "live", "p / action pay": "blocked"}
+    page = found._repr_html_()
+    assert [page.count(f">{way}</span>") for way in ("live", "blocked", "served")] == [1, 1, 0]
+    first = environment.what_if(source.id, at=1).comparison.pairs[0]
+    assert [row.b.way for row in first.rows if row.place == "a / model call poet"] == ["served"]
+
+
+def test_the_time_between_a_run_and_its_fork_is_not_that_of_the_fork(asked):
+    environment, source = asked
+    fork = environment.fork(source.id, 5).wait(20)
+    later = [
+        replace(event, recorded_at=event.recorded_at + 3_600_000_000 * (event.sequence > 5)) for event in fork.history()
+    ]
+    assert Comparison([source.history(), later]).pairs[0].totals[1].seconds < 60

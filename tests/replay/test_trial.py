@@ -105,7 +105,7 @@ def test_each_try_ends_with_its_step_and_is_a_trial_that_counts_nowhere(looped):
         entered = [event.step for event in execution.history() if event.event_type == "step_started"]
         assert entered[-1] == "draft"
         assert not list(violations(execution.history()))
-        assert world.verify(execution.id).divergence is None
+        assert world.verify(execution.id).equal
     assert world.recoverable() == []
     assert world.store.record(source.id) == totals
     import divebook
@@ -314,6 +314,7 @@ def test_what_a_workflow_function_asked_an_agent_is_asked_again(rhymed, tmp_path
     assert (trial.recorded.asked, trial.tries[0].asked) == ("Line about 4 roses", "A short one: Line about 4 roses")
     assert (trial.recorded.tokens, trial.tries[0].tokens) == (7, 7)
     assert "call 1 of agent poet" in str(trial)
+    assert [str(world.verify(made.id)) for made in trial.executions if not world.verify(made.id).equal] == []
     other = world.try_step(source.id, "judge")
     assert other.tries[0].asked == other.recorded.asked == "Weigh ${state.this}, which is no template"
     assert values(other) == ("heavy", ["heavy"])
