@@ -54,11 +54,11 @@ class Doubt(NamedTuple):
 def warn_of(function: Callable[..., Any]) -> None:
     """Warn of each line of a function, and of those it uses, that may come to something else."""
     for found, problem in doubts_of(function):
-        place, line = _shown_place(found, problem.line)
+        place, line = shown_place(found, problem.line)
         warnings.warn_explicit(f"{problem.message}; {problem.hint}", DeterminismWarning, place, line)
 
 
-def _shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
+def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
     """Return the cell, or the file, and the line there."""
     file = inspect.unwrap(function).__code__.co_filename
     cell = extensions.extension(extensions.CELL_OF_CODE)(file) if "IPython" in sys.modules else None

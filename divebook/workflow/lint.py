@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
-from divebook.errors import Problem
-from divebook.workflow.determinism import doubts_of
+from divebook.errors import Problem, position_in
+from divebook.workflow.determinism import Doubt, doubts_of, shown_place
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 
-def lint(workflow: Any) -> list[Problem]:
+class Doubts(list[Problem]):
+    """The problems of a function, in the order of its lines; as the last value of a cell a line for each."""
+
+    def __init__(self, found: Iterable[Doubt]) -> None:
+        doubts = list(found)
+        super().__init__(doubt.problem for doubt in doubts)
+        self._places = [shown_place(doubt.function, doubt.problem.line) for doubt in doubts]
+
+    def __str__(self) -> str:
+        told = zip(self._places, self, strict=True)
+        lines = [
+            f"{position_in(place, line, each.column)}: {each.message}; {each.hint}" for (place, line), each in told
+        ]
+        return "\n".join(lines) or "nothing that may come to something else when it runs again"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def lint(workflow: Any) -> Doubts:
     """Return what may make a workflow function come to something else when it runs again, in the order of its lines.
 
     Parameters
@@ -29,4 +49,4 @@ def lint(workflow: Any) -> list[Problem]:
     known = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     if known is not None and known.workflow == workflow:
         workflow = known.function
-    return [doubt.problem for doubt in doubts_of(workflow)] if inspect.isfunction(workflow) else []
+    return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())
