@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, ModelName, Store
+from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, Json, ModelName, Store
 from divebook.cli.screen import note, write
-from divebook.cli.text import secrets
+from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.catalog import COMPLETED
 
 if TYPE_CHECKING:
+    from divebook.replay.trial import StepTrial
     from divebook.trials import TrialOptions
     from divebook.workflow.definition import Workflow
 
@@ -52,6 +54,7 @@ def try_step(
     store: Store = None,
     model: ModelName = None,
     bounds: BoundsText = None,
+    json: Json = False,
 ) -> None:
     """Try one step of an execution again, and compare.
 
@@ -87,8 +90,15 @@ def try_step(
             "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
         )
         raise SetupError(f"{error}. {told}") from error
-    write(secrets.text(str(trial)))
+    write(as_json(_facts(trial), indent=2) if json else secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)
         note(f"wrote {keep}")
     raise typer.Exit(0 if all(tried.status == COMPLETED for tried in trial.tries) else 1)
+
+
+def _facts(trial: StepTrial) -> dict[str, Any]:
+    """Return what ``--json`` prints of a trial."""
+    entry = trial.entry._asdict()
+    recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
+    return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

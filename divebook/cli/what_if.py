@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,7 @@ from divebook.cli.options import (
     Code,
     ExecutionId,
     InputsChanged,
+    Json,
     ModelName,
     PromptsChanged,
     ResultsChanged,
@@ -22,10 +24,12 @@ from divebook.cli.options import (
 )
 from divebook.cli.result import EXIT_CODES
 from divebook.cli.screen import note, write
-from divebook.cli.text import secrets
+from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 
 if TYPE_CHECKING:
+    from divebook.replay.what_if import Plan
+    from divebook.replay.what_if_result import WhatIf
     from divebook.what_ifs import WhatIfOptions
 
 
@@ -55,11 +59,13 @@ def what_if(
     code: Code = False,
     actions: Actions = None,
     store: Store = None,
+    json: Json = False,
 ) -> None:
     """Go through an execution again with one change.
 
     Everything that its log has a result for is answered from there, and models are asked; the execution stays as it is.
-    Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it.
+    Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
+    an object, with --repeat above 1 a list of them.
     """
     from divebook.cli.project import existing_store, open_environment, take_in
     from divebook.config.answers import bounds_from
@@ -74,7 +80,8 @@ def what_if(
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
     try:
         if plan:
-            write(secrets.text(repr(environment.what_if(execution_id, change, at, plan=True, **options))))
+            planned = environment.what_if(execution_id, change, at, plan=True, **options)
+            write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
             return
         found = environment.what_if(execution_id, change, at, repeat=repeat, **options)
     except (DefinitionError, NotFoundError) as error:
@@ -85,6 +92,37 @@ def what_if(
         )
         raise SetupError(f"{error}. {told}") from error
     secrets.learn(*(each.execution.state.variables for each in found))
-    write(secrets.text(str(found[0] if len(found) == 1 else found)))
+    if json:
+        facts = [_facts(each) for each in found]
+        write(as_json(facts if repeat > 1 else facts[0], indent=2))
+    else:
+        write(secrets.text(str(found if repeat > 1 else found[0])))
     codes = (EXIT_CODES.get(each.execution.status, 1) for each in found)
     raise typer.Exit(next(filter(None, codes), 0))
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    """Return what ``--json`` prints of a plan."""
+    told = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
+    return {**told, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
+
+
+def _facts(found: WhatIf) -> dict[str, Any]:
+    """Return what ``--json`` prints of a what-if."""
+    execution, first = found.execution, found.diff
+    return {
+        "id": execution.id,
+        "source": found.source,
+        "at": found.at,
+        "change": found.change.to_data(),
+        "status": execution.status,
+        "error": execution.error,
+        "outputs": found.outputs,
+        **asdict(found.tally),
+        "cost": found.cost,
+        "comparable": found.comparable,
+        "calls": [call._asdict() for call in found.calls],
+        "first_difference": None if first is None else {"event": first.event, "step": first.step, "text": first.text},
+        "differences": found.comparison.pairs[0].counts,
+        "unchecked": found.unchecked,
+    }

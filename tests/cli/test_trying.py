@@ -1,5 +1,7 @@
 """`divebook try`: what it prints, what it keeps, and what it says of a trial that cannot be."""
 
+import json
+
 from divebook.store import open_store
 from divebook.workflow.reader import read_definitions
 from tests.cli.conftest import write
@@ -24,6 +26,8 @@ def test_a_step_is_tried_and_kept_in_a_file(divebook, folder):
     (kept,) = read_definitions((folder / "kept.yaml").read_text()).workflows
     assert kept.step("draft").prompt == "${state.n} white roses"
     assert [record.origin for record in open_store().records()] == ["trial", "trial", "run"]
+    facts = json.loads(divebook("try", source, "draft", file, "--set", "n=4", "--json").stdout)
+    assert (facts["step"], facts["recorded"]["asked"], facts["tries"][0]["asked"]) == ("draft", "3 roses", "4 roses")
     again = divebook("try", source, "draft", file, "--keep", "kept.yaml")
     assert again.exit_code == 2
     assert "kept.yaml exists already" in again.stderr

@@ -1,5 +1,7 @@
 """`divebook what-if`: what it prints, its exit codes, and what it says where it cannot be."""
 
+import json
+
 import pytest
 
 from divebook.store import open_store
@@ -17,8 +19,14 @@ def test_a_run_is_gone_through_again_in_a_shell(divebook, hello):
     assert "output greeting: hello [-you-]{+me+} hello [-you-]{+me+}" in found.stdout
     several = divebook("what-if", source.execution_id, "--input", "who=me", "--repeat", "2")
     assert several.stdout.count("completed") == 2
+    facts = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--json").stdout)
+    assert (facts["source"], facts["status"], facts["live"]) == (source.execution_id, "completed", 0)
+    assert (facts["change"], facts["outputs"]) == ({"inputs": {"who": "me"}}, {"greeting": "hello me hello me "})
+    assert facts["first_difference"] == {"event": 1, "step": "", "text": "input who: [-you-]{+me+}"}
+    plan = json.loads(divebook("what-if", source.execution_id, "--input", "who=me", "--plan", "--json").stdout)
+    assert (plan["at"], plan["live"], plan["blocked"]) == (1, [], 0)
     listed = divebook("runs")
-    assert listed.stdout.count("(what-if)") == 3
+    assert listed.stdout.count("(what-if)") == 4
 
 
 @pytest.mark.parametrize(
