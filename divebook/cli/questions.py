@@ -26,6 +26,7 @@ _WHOLE = ("script", "wait", "interrupt")
 def inbox(store: Store = None, *, json: Json = False) -> None:
     """List what waits for a person: questions, and signals."""
     from divebook.cli.project import existing_environment
+    from divebook.execution.overview import badge_of
 
     environment = existing_environment(store)
     waiting = list(_readable(environment))
@@ -37,7 +38,8 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
     again = [] if store is None else ["--store", store]
     told = False
     for execution in waiting:
-        for line in [line for question in execution.interrupts for line in _described(execution.id, question)]:
+        who = f"{badge_of(environment.store.record(execution.id))} {execution.id}".lstrip()
+        for line in [line for question in execution.interrupts for line in _described(who, question)]:
             say(line)
         for awaited in awaited_signals_of(execution):
             say(f"{awaited}  {execution.id}, step {awaited.step}")
@@ -74,9 +76,8 @@ def _facts(execution_id: str, question: Question) -> dict[str, Any]:
     return {**names, **question._asdict()}
 
 
-def _described(execution_id: str, question: Question) -> Iterator[str]:
-
-    yield f"{question.id}  {question.kind}  {execution_id}, step {one_line(question.step, 60)}"
+def _described(who: str, question: Question) -> Iterator[str]:
+    yield f"{question.id}  {question.kind}  {who}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
         yield f"  {one_line(question.message, 400)}"

@@ -281,7 +281,7 @@ def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:
 
 def _cells(line: RunLine) -> tuple[Text | str, ...]:
     record, worked = line.record, _worked(line)
-    name = " ".join(filter(None, [one_line(record.workflow_name, 40), line.badge and f"({line.badge})"]))
+    name = line.named(40)
     about = ", ".join(filter(None, [line.stand, line.about]))
     told = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
     extent = str(record.last_sequence), size(record.size)

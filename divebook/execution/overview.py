@@ -20,6 +20,7 @@ from divebook.events.event import to_datetime
 from divebook.history.summary import Summary, Summing
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.summaries import StoredSummary
+from divebook.text.cuts import one_line
 from divebook.text.shown import plural, price
 from divebook.text.times import local_time
 
@@ -37,6 +38,20 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
     return next((record for record in records if record.origin not in LEFT_ALONE), None)
+
+
+def badge_of(record: ExecutionRecord) -> str:
+    """Return what an execution is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
+    return record.origin if record.origin in _BADGED else ""
+
+
+def badged(name: str, badge: str) -> str:
+    """Return the name of a workflow with a badge beside it, if there is one.
+
+    >>> badged("roses", "trial"), badged("roses", "")
+    ('roses (trial)', 'roses')
+    """
+    return f"{name} ({badge})" if badge else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +74,11 @@ class RunLine:
     @property
     def badge(self) -> str:
         """What it is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
-        return self.record.origin if self.record.origin in _BADGED else ""
+        return badge_of(self.record)
+
+    def named(self, width: int) -> str:
+        """Return the name of its workflow, cut to a width, with its badge."""
+        return badged(one_line(self.record.workflow_name, width), self.badge)
 
     @property
     def is_counted(self) -> bool:

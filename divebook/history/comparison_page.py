@@ -58,8 +58,9 @@ def _figures(pair: Pair) -> str:
 
 
 def _percent(before: float | None, after: float | None) -> str:
-    known = before and after is not None and before != after
-    return f" ({(after - before) / before:+.0%})".replace("-", MINUS) if known else ""
+    if not before or after is None or before == after:
+        return ""
+    return f" ({(after - before) / before:+.0%})".replace("-", MINUS)
 
 
 def _first(pair: Pair) -> str:

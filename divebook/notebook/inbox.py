@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.environment import Environment
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.lasting import LastingOutput
-from divebook.notebook.listing import question_lines, questions, settled_text
+from divebook.notebook.listing import open_questions, questions, settled_text
 from divebook.text.cuts import one_line
 from divebook.text.shown import AS_TEXT, plural
 from divebook.widgets.inbox import InboxFeed, inbox_publisher_of
@@ -87,7 +87,7 @@ def inbox_view(environment: Environment, output: InboxOutput | None = None) -> I
 
 def static_bundle(environment: Environment, store: str | None = None) -> dict[str, Any]:
     """Return the open questions, and how to answer them, as text and as HTML with inline styles only."""
-    asked = [list(question_lines(*found, store)) for found in environment.interrupts()]
+    asked = open_questions(environment, store)
     head = f"<p style='{_LINE}'><strong>{plural(len(asked), 'open question')}</strong></p>"
     return {
         "text/plain": questions(environment, store),

@@ -9,6 +9,7 @@ from divebook.engine.waiting import AwaitedSignal, awaited_signals, waits_for
 from divebook.environment import Environment
 from divebook.events.event import to_datetime
 from divebook.execution.execution import Execution
+from divebook.execution.overview import badge_of
 from divebook.questions import Question
 from divebook.questions.wording import address_of, example_answer, wanted_in_full
 from divebook.steps.rules import rule_in_words
@@ -33,8 +34,14 @@ def contents(environment: Environment) -> str:
 
 def questions(environment: Environment, store: str | None = None) -> str:
     """Return the questions that wait for an answer, and how to give it in a session that names this store."""
-    asked = ["\n    ".join(question_lines(*found, store)) for found in environment.interrupts()]
+    asked = ["\n    ".join(lines) for lines in open_questions(environment, store)]
     return "\n".join(_section("questions", asked or ["none"]))
+
+
+def open_questions(environment: Environment, store: str | None = None) -> list[list[str]]:
+    """Return the lines of each question that waits for an answer, newest execution first."""
+    asked = [(environment.store.record(found), found, question) for found, question in environment.interrupts()]
+    return [list(question_lines(found, question, store, badge_of(record))) for record, found, question in asked]
 
 
 def rules(environment: Environment, revoked: str | None = None) -> str:
@@ -45,9 +52,10 @@ def rules(environment: Environment, revoked: str | None = None) -> str:
     return "\n".join(_section("rules", [one_line(shared().text(line), 400) for line in held] or ["none"]))
 
 
-def question_lines(execution_id: str, question: Question, store: str | None = None) -> Iterable[str]:
+def question_lines(execution_id: str, question: Question, store: str | None = None, badge: str = "") -> Iterable[str]:
     """Yield the lines of one question: who asks, what, what fits, until when, and what to type."""
-    yield f"{question.id}  {question.kind}  ({execution_id}, step {one_line(question.step, 40)})"
+    who = f"{badge} {execution_id}".lstrip()
+    yield f"{question.id}  {question.kind}  ({who}, step {one_line(question.step, 40)})"
     yield one_line(shared().text(question.question), 200)
     if question.message:
         yield one_line(shared().text(question.message), 200)

@@ -177,7 +177,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
     about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
     return (
         line.id,
-        " ".join(filter(None, [one_line(line.record.workflow_name, 40), line.badge and f"({line.badge})"])),
+        line.named(40),
         one_line(status, 60),
         local_time(line.record.started_at),
         "" if worked is None else seconds(worked / 1e6),

@@ -23,6 +23,7 @@ from divebook.events.catalog import (
     InterruptResolved,
 )
 from divebook.execution.execution import Execution
+from divebook.execution.overview import badge_of, badged
 from divebook.questions.kinds import CANCELLED, PENDING, InterruptStatus
 from divebook.questions.wording import address_of, became
 from divebook.starting import CELL
@@ -129,7 +130,8 @@ class InboxFeed:
                 self._known[name] = Asked(**{**asked, "question": withdrawn})
 
     def _take(self, execution: Execution) -> None:
-        workflow = one_line(execution.workflow.name, 120)
+        badge = badge_of(self.environment.store.record(execution.id))
+        workflow = badged(one_line(execution.workflow.name, 120), badge)
         for asked in execution.asked.values():
             address = address_of(execution.id, asked)  # copies of an execution ask under the same ids
             if not asked.is_open and address not in self._known:

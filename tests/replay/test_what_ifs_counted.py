@@ -6,8 +6,11 @@ import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.runs import _cells
 from divebook.execution.overview import Overview
+from divebook.notebook.inbox import static_bundle
+from divebook.notebook.listing import questions
 from divebook.notebook.runs import Runs
 from divebook.store import MemoryStore
+from divebook.widgets.inbox import InboxFeed
 from divebook.widgets.runs import EVERYTHING, RunsFeed
 
 PRICE = 0.25
@@ -81,3 +84,20 @@ def test_a_what_if_whose_process_ended_is_taken_up_by_name_alone(world):
         assert [record.status for record in other.executions(origin="what-if")] == ["running"]
         assert (other.recoverable(), other.store.orphans()) == ([], [])
         assert other.resume(found.id).wait(20).status == "completed"
+
+
+def test_a_question_of_a_what_if_says_in_every_inbox_whose_it_is():
+    flow = Workflow("survey", [Step("ask", ask="Which?", store="which")])
+    with Environment(store=MemoryStore(), workflows=[flow]) as world:
+        source = world.start("survey").wait(20)
+        made = world.what_if(source.id).execution
+        found = questions(world)
+        assert f"(what-if {made.id}, step ask)" in found
+        assert f"({source.id}, step ask)" in found
+        assert f"(what-if {made.id}, step ask)" in static_bundle(world)["text/html"]
+        feed = InboxFeed(world)
+        feed.frame()
+        assert {asked["execution_id"]: asked["workflow"] for asked in feed.shown} == {
+            source.id: "survey",
+            made.id: "survey (what-if)",
+        }
