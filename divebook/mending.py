@@ -9,9 +9,11 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, Unpack, overload
 
 from divebook.bounds import Bounds
 from divebook.engine.change import Change
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import FAILED
 from divebook.errors import ExecutionError, NotFoundError, SetupError, did_you_mean
 from divebook.events import catalog
+from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
 from divebook.execution.definitions import recorded_opening, require_definition
 from divebook.execution.execution import Execution
@@ -20,7 +22,7 @@ from divebook.execution.leases import HANDS
 from divebook.execution.refusals import refuse_final
 from divebook.forking import Forks
 from divebook.replay.going_on import Kept, ResumePlan, kept_by, planned_to_go_on, point_before
-from divebook.starting import StartOptions, forked_of, opening_of, said_of
+from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, said_of
 from divebook.steps.actions import Action
 from divebook.steps.code import changed_since
 from divebook.what_ifs import WhatIfs
@@ -98,7 +100,8 @@ class Mending(Forks, WhatIfs):
         With a `definition` a new execution goes on, of origin ``resume``: it shares all events up to the first thing
         that the definition does otherwise, and what was done after that is not done again either where the same is
         asked for. What completed counts, also if its function was edited since. The old one stays as it is; if it had
-        not ended, it is cancelled first.
+        not ended, it is cancelled first. As long as one goes on so, the same call finds that one: two that ask for it
+        at once, and one that asks again after a crash, begin no second one.
 
         Parameters
         ----------
@@ -144,6 +147,7 @@ class Mending(Forks, WhatIfs):
         if bounds is not None:
             options["bounds"] = bounds
         workflow = self._corrected(source, definition)
+        options["key"] = self._resumption_key(source, workflow, options)
         mended = self._mended(source, workflow, options, catalog.REUSE)
         same = workflow.fingerprint == source.state.fingerprint and self.code_of(workflow) == dict(source.state.code)
         if mended.kept.first is None and same:
@@ -151,7 +155,10 @@ class Mending(Forks, WhatIfs):
                 f"the definition of {workflow.name!r} does nothing otherwise than execution {source.id} has recorded; "
                 "correct it first, or resume without a definition to make what failed again"
             )
-        return planned_to_go_on(self._world, source, workflow, mended.kept, mended.forked) if plan else self._on(mended)
+        if plan:
+            return planned_to_go_on(self._world, source, workflow, mended.kept, mended.forked)
+        begun = self._on(mended)
+        return begun if begun.was_driven or begun.state.is_over else super().resume(begun.id)
 
     @overload
     def run_again(self, execution_id: str, **options: Unpack[StartOptions]) -> Execution: ...
@@ -284,6 +291,15 @@ class Mending(Forks, WhatIfs):
         return {operation for _, operation in reached(events, labels_edited(self, workflow, events))}
 
     # --- going on --------------------------------------------------------------------------------------------------
+
+    def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
+        """Return what is unique to the next execution that goes on so; those that did so before belong to it."""
+        earlier = self.store.records(parent=source.id, origin=catalog.RESUME)
+        bounds = options.get("bounds")
+        told: dict[str, Any] = {"source": source.id, "definition": workflow.fingerprint, "code": self.code_of(workflow)}
+        told["bounds"] = None if bounds is None else as_bounds(bounds).to_dict()
+        told["after"] = sorted(record.execution_id for record in earlier if record.status in TERMINAL)
+        return f"resume {canonical_hash(told, 'start key')}"
 
     def _on(self, mended: _Mended) -> Execution:
         source = mended.source

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from divebook.errors import ExecutionError, LeaseHeldError
-from divebook.events.catalog import COMPLETED
+from divebook.errors import ExecutionError
 from divebook.widgets.commands import awaited_from_outside
 from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import Publisher, publisher_of
@@ -15,6 +14,7 @@ from divebook.widgets.publisher import Publisher, publisher_of
 if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
+    from divebook.mending import GivenDefinition
     from divebook.widgets.feed import Feed
     from divebook.widgets.live import LiveView
 
@@ -32,8 +32,8 @@ class Steered(Protocol):
     def pause(self) -> Any:
         """Let nothing more begin."""
 
-    def resume(self) -> Any:
-        """Take it up again."""
+    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
+        """Take it up again, or be a new run from now on that goes on with another definition."""
 
     def cancel(self) -> Any:
         """Stop it."""
@@ -62,27 +62,21 @@ def follow_run(run: Steered) -> Publisher[Feed]:
 
 
 def _handlers(run: Steered, moved: Callable[[], None]) -> Handlers:
+    from divebook.notebook.ways import go_on, plan_of
+
     def again() -> None:
         run.again()
         moved()
+
+    def fix() -> None:
+        before = run.execution
+        go_on(run)
+        if run.execution.id != before.id:
+            moved()
 
     def resume() -> None:
         if waits := awaited_from_outside(run.execution):
             raise ExecutionError(waits)
         run.resume()
 
-    return Handlers(run.answer, run.pause, resume, run.cancel, fix=partial(_go_on, run), again=again)
-
-
-def _go_on(run: Steered) -> None:
-    """Take up a run that has failed, which somebody else may do at the same time: it is run once."""
-    try:
-        run.resume()
-    except LeaseHeldError as held:
-        who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
-        raise ExecutionError(
-            f"It goes on in {who} already, and is not run twice. Run the cell again to see it"
-        ) from held
-    except ExecutionError:
-        if run.execution.refresh().status != COMPLETED:  # another kernel has brought it to its end
-            raise
+    return Handlers(run.answer, run.pause, resume, run.cancel, plan=partial(plan_of, run), fix=fix, again=again)

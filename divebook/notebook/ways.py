@@ -1,13 +1,17 @@
-"""What can be done about a run that has failed, what each way takes from the log, and what it is likely to cost."""
+"""What can be done about a run that has failed, and what that comes to.
+
+Where something is defined otherwise by now, it goes on as ``resume(definition="new")`` does: as a new run, after a plan
+that a person confirms. Else the run itself is taken up again (`tests/notebook/test_ways.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from divebook.errors import StoreError
-from divebook.events.catalog import FAILED
-from divebook.text.shown import plural
+from divebook.errors import ExecutionError, LeaseHeldError, StoreError
+from divebook.events.catalog import COMPLETED, FAILED
+from divebook.mending import NEW
 from divebook.widgets.protocol.failures import Way
 from divebook.widgets.protocol.run import Header
 
@@ -15,15 +19,13 @@ if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.history.failures import Failure
+    from divebook.notebook.view import Steered
 
 FIX, AGAIN, REPLAY = "Fix and continue from here", "Run again", "Open replay here"
 
 
 class Ways:
-    """The ways on from the failure of one run; its failure is read once for each end.
-
-    Functions are compared with those that the run used last, so that an edit is seen as soon as its cell has run.
-    """
+    """The ways on from the failure of one run; its failure is read once for each end."""
 
     def __init__(self, environment: Environment, execution: Callable[[], Execution]) -> None:
         self._environment, self._execution = environment, execution
@@ -35,7 +37,7 @@ class Ways:
         if execution.is_live or execution.status != FAILED:
             return []
         failure = self._failure(execution)
-        return [self._fix(execution, failure, header, kept), _again(header), _replay()]
+        return [self._fix(execution, failure, kept), _again(header), _replay()]
 
     def _failure(self, execution: Execution) -> Failure | None:
         last = execution.state.last_sequence
@@ -46,40 +48,52 @@ class Ways:
                 self._known = last, None
         return self._known[1]
 
-    def _fix(self, execution: Execution, failure: Failure | None, header: Header, kept: str) -> Way:
-        changed = _changed(execution.state.code, self._environment.code_of(execution.workflow))
-        told, ready = _advice(failure, changed)
-        left = [(one["failed"], one["total"] - one["done"], one["done"], one["left_us"]) for one in header["progress"]]
-        failed, remaining, done, left_us = next((one for one in left if one[1] > 0), (0, 0, 0, None))
-        live = _live(failure, failed, remaining)
-        cost = header["cost"] * remaining / done if header["cost"] is not None and done else None
-        return Way(name="fix", label=FIX, told=told, reused=kept, live=live, cost=cost, took_us=left_us, ready=ready)
+    def _fix(self, execution: Execution, failure: Failure | None, kept: str) -> Way:
+        told, ready = _advice(failure, redefined_of(self._environment, execution))
+        return Way(name="fix", label=FIX, told=told, reused=kept, live="", cost=None, took_us=None, ready=ready)
 
 
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the functions that are others now, by kind and name."""
-    return sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
+def redefined_of(environment: Environment, execution: Execution) -> list[str]:
+    """Return what of an execution is defined otherwise than when it ran last: its definition, and functions.
+
+    It is seen as soon as the cell with the edit has run.
+    """
+    state, found = execution.state, environment.workflows.get(execution.state.workflow_name, execution.workflow)
+    before, now = state.code, environment.code_of(found)
+    labels = sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
+    return [*(["the definition"] if found.fingerprint != state.fingerprint else []), *labels]
+
+
+def plan_of(run: Steered) -> str:
+    """Return what continuing would reuse and do; nothing where that is the run itself, which needs no confirmation."""
+    if not redefined_of(run.environment, run.execution):
+        return ""
+    return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
+
+
+def go_on(run: Steered) -> None:
+    """Continue a run that has failed, which somebody else may do at the same time: it is done once."""
+    try:
+        run.resume(definition=NEW if redefined_of(run.environment, run.execution) else None)
+    except LeaseHeldError as held:
+        who = f"{held.name or 'another process'} (process {held.pid} on {held.host})"
+        raise ExecutionError(
+            f"It goes on in {who} already, and is not run twice. Run the cell again to see it"
+        ) from held
+    except ExecutionError:
+        if run.execution.refresh().status != COMPLETED:  # another kernel has brought it to its end
+            raise
 
 
 def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
     """Return what continuing does, and whether it can do any good by now."""
     if changed:
-        return f"Continuing uses {', '.join(changed)} as now defined.", True
-    if failure is None or not failure.place:
+        return f"Continuing uses {', '.join(changed)} as now defined, and says first what that comes to.", True
+    is_computed = failure is not None and (failure.traceback or not failure.called)
+    if failure is None or not failure.place or not is_computed:
         return "Continuing makes what failed again.", True
-    if not failure.traceback:
-        return f"The run keeps the definition it began with: mend {failure.place}, then run it again.", False
     called = failure.called or failure.step
     return f"{called} is as it was, and would fail again: edit {failure.place}, and run that cell first.", False
-
-
-def _live(failure: Failure | None, failed: int, remaining: int) -> str:
-    """Return what is made again or begun."""
-    what = (failure.called or failure.step) if failure is not None else "what failed"
-    if not remaining:
-        return f"{what}, then what follows"
-    new = remaining - failed
-    return f"{what} of {plural(max(failed, 1), 'item')}" + (f", then {plural(new, 'item')}" if new > 0 else "")
 
 
 def _again(header: Header) -> Way:

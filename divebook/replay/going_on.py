@@ -8,8 +8,8 @@ code rests where something would really be called (`tests/replay/test_going_on.p
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from divebook.engine.forked import snapped
@@ -30,7 +30,15 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.control import Control
 from divebook.execution.execution import Execution
-from divebook.replay.planned_calls import Planned, likely_cost, likely_turns, planned_call
+from divebook.execution.forks import made_again
+from divebook.replay.planned_calls import (
+    Planned,
+    items_to_come,
+    likely_cost,
+    likely_items,
+    likely_turns,
+    planned_call,
+)
 from divebook.replay.recorded_answers import COMPUTED
 from divebook.replay.rehearsal import World, rehearsed
 from divebook.replay.verify import FirstDifference, verified
@@ -85,6 +93,8 @@ class ResumePlan:
     """Calls that had begun and have no end: they may have taken effect, and would be made again."""
     edited: tuple[str, ...] = ()
     """Functions that are not those that the log was made with."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """How many items would begin later, by step of `Each`: more than run at once."""
 
     @property
     def saves(self) -> bool:
@@ -99,7 +109,8 @@ class ResumePlan:
             told += f", about {price(self.cost)}"
         if self.asked:
             told += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
-        return told + (f", then {_listed(self.behind)}" if self.behind else "")
+        then = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
+        return told + (f", then {_listed(then)}" if then else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -109,7 +120,7 @@ class ResumePlan:
         told += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
         told += [f"first difference: {self.first}"] if self.first is not None else []
         told += [f"live: {_listed([str(call) for call in self.live])}"] if self.live else []
-        if self.behind and self.at_hand:
+        if (self.behind or self.items) and self.at_hand:
             told += [
                 f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
             ]
@@ -167,10 +178,11 @@ def planned_to_go_on(
     came = rehearsed(world, events, forked)
     own = came.events
     left = (end for end in came.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
-    kinds = _reused(own, at)
+    kinds = _reused(own, at, made_again(events))
     asked = tuple(dict.fromkeys(q.step for q in came.state.interrupts.values() if q.is_open))
     behind = came.behind(workflow)
-    costs = likely_cost(events, came.unanswered), likely_turns(events, workflow, behind)
+    items = items_to_come(own, came.state)
+    costs = likely_cost(events, came.unanswered), likely_items(events, items), likely_turns(events, workflow, behind)
     then = None if forked.code is None else dict(forked.code)
     edited = () if then is None else tuple(sorted(_edited(source.state.code, then)))
     return ResumePlan(
@@ -187,15 +199,21 @@ def planned_to_go_on(
         None if None in costs else sum(cost or 0 for cost in costs),
         tuple(_unsure(source.state, events)),
         edited,
+        items,
     )
 
 
-def _reused(own: Sequence[Event], at: int) -> Counter[str]:
-    """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it."""
+def _reused(own: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
+    """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it.
+
+    What ended the source is made `again`.
+    """
     found: Counter[str] = Counter()
     for event in own:
         data = event.data
-        if isinstance(data, _ENDS) and (event.sequence <= at or (data.served and "sequence" in data.served)):
+        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in again:
+            continue
+        if event.sequence <= at or (data.served and "sequence" in data.served):
             found[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
     return found
 

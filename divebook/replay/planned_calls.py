@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import operation_kind, operation_name
+from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.wanted import Wanted
@@ -40,6 +42,38 @@ def likely_cost(events: Iterable[Event], wanted: Sequence[Wanted]) -> float | No
     asked = [operation_name(each.operation_type, each.parameters) for each in wanted]
     asked = [agent for each, agent in zip(wanted, asked, strict=True) if each.operation_type in REQUESTS]
     return None if any(agent not in spent for agent in asked) else sum(spent[agent] for agent in asked) / NANODOLLARS
+
+
+def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
+    """Return how many items have not begun of the steps that are open, by step."""
+    begun: defaultdict[str, set[int]] = defaultdict(set)
+    totals: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.data, catalog.StepStarted):
+            begun[event.path], totals[event.path] = set(), 0
+        elif isinstance(event.data, catalog.IterationStarted):
+            begun[event.path].add(event.data.iteration_index)
+            totals[event.path] = max(totals[event.path], event.data.total or 0)
+    found: Counter[str] = Counter()
+    for path in state.active_paths():
+        found[path.current_step] += max(0, totals[path.id] - len(begun[path.id]))
+    return {step: count for step, count in found.items() if count}
+
+
+def likely_items(events: Sequence[Event], left: Mapping[str, int]) -> float | None:
+    """Return about what items that have not begun cost in dollars, as the items of the same steps in a log did.
+
+    None where no item of one of the steps is done whose requests were paid for.
+    """
+    done = Counter(event.step for event in events if isinstance(event.data, catalog.IterationCompleted))
+    spent: Counter[str] = Counter()
+    for event in events:
+        data = event.data
+        if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
+            spent[event.step] += data.usage.get("cost", 0)
+    if any(spent[step] and not done[step] for step in left):
+        return None
+    return sum(count * spent[step] / done[step] for step, count in left.items() if spent[step]) / NANODOLLARS
 
 
 def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from divebook.errors import DivebookError, KeptError, SetupError
 from divebook.widgets.protocol.questions import AnswerGiven
@@ -25,7 +25,7 @@ REMEMBERED = 1000
 Intent: TypeAlias = AnswerGiven | Steering | RunsWish
 
 
-def _refuse() -> None:
+def _refuse() -> NoReturn:
     raise SetupError("this view takes answers only")
 
 
@@ -42,8 +42,10 @@ class Handlers:
     pause: Callable[[], object] = _refuse
     resume: Callable[[], object] = _refuse
     cancel: Callable[[], object] = _refuse
+    plan: Callable[[], str] = field(default=_refuse, kw_only=True)
+    """Says what `fix` would do, where a person is to confirm that; makes no call."""
     fix: Callable[[], object] = field(default=_refuse, kw_only=True)
-    """Goes on after a failure, with the functions as they are now."""
+    """Goes on after a failure, with what is defined now."""
     again: Callable[[], object] = field(default=_refuse, kw_only=True)
     """Begins a new run like one that has failed."""
     wish: Callable[[RunsWish], object] = field(default=_refuse_wish, kw_only=True)
@@ -78,22 +80,25 @@ class Intents:
 
     def _carry_out(self, intent: Intent) -> None:
         try:
-            self._call(intent)
+            said = self._call(intent)
         except KeptError as kept:
             outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(kept))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
             told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
             outcome = Ack(type="ack", id=intent["id"], accepted=False, text=told)
         else:
-            outcome = Ack(type="ack", id=intent["id"], accepted=True, text="")
+            outcome = Ack(type="ack", id=intent["id"], accepted=True, text=said)
         self._remember(intent["id"], outcome)
         self._acknowledge(outcome)
 
-    def _call(self, intent: Intent) -> None:
+    def _call(self, intent: Intent) -> str:
+        """Do it; return what is to be said of it."""
         if intent["type"] == "answer":
             self._handlers.answer(intent["interrupt_id"], intent["response"])
-            return
-        if intent["type"] == "wish":
+        elif intent["type"] == "wish":
             self._handlers.wish(intent)
-            return
-        getattr(self._handlers, intent["command"])()
+        elif intent["command"] == "plan":
+            return self._handlers.plan()
+        else:
+            getattr(self._handlers, intent["command"])()
+        return ""

@@ -9,6 +9,7 @@ from divebook.errors import ExecutionFailedError
 from divebook.notebook.run import Run
 from divebook.notebook.session import Session
 from divebook.notebook.view import _handlers, follow_run, view_of
+from divebook.notebook.ways import plan_of, redefined_of
 from divebook.steps.actions import Action
 from divebook.widgets import following, live
 from divebook.widgets.intents import Intents
@@ -51,7 +52,7 @@ def ways(run):
 
 def test_before_the_edit_continuing_would_fail_again_and_names_the_line_to_edit(failed):
     fix = ways(failed)["fix"]
-    assert (fix["ready"], fix["reused"], fix["live"]) == (False, "1 call", "parse, then what follows")
+    assert (fix["ready"], fix["reused"]) == (False, "1 call")
     assert fix["told"] == (
         f"parse is as it was, and would fail again: edit {failed.execution.failure.place}, and run that cell first."
     )
@@ -63,24 +64,41 @@ def test_after_the_edit_continuing_is_ready_and_says_what_it_uses(failed, shell)
     publisher = follow_run(failed)
     publisher.feed.look_again()
     fix = next(way for way in publisher.feed.frame()["header"]["ways"] if way["name"] == "fix")
-    assert (fix["ready"], fix["told"]) == (True, "Continuing uses step parse as now defined.")
+    told = "Continuing uses step parse as now defined, and says first what that comes to."
+    assert (fix["ready"], fix["told"]) == (True, told)
 
 
-def test_of_a_definition_the_run_keeps_the_one_it_began_with(session):
+def test_a_definition_is_to_be_mended_first_and_then_used(session):
     session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 0}]}]")
-    fix = ways(session.start("w").wait(PATIENCE))["fix"]
-    assert not fix["ready"]
-    assert fix["told"].startswith("The run keeps the definition it began with: mend text:1:")
-
-
-def test_what_is_left_of_many_items_has_a_price_by_those_that_are_done(session):
-    session.define(
-        "Workflows: [{Name: w, Inputs: [{Name: rows}], Steps: [{Name: s, Script: 1 // row, "
-        "Each: {Items: $(inputs.rows), As: row}}]}]"
-    )
-    run = session.start("w", {"rows": [1, 2, 0, 4, 5]}).wait(PATIENCE)
+    run = session.start("w").wait(PATIENCE)
     fix = ways(run)["fix"]
-    assert (fix["reused"], fix["live"]) == ("2 items and 2 calls", "s of 1 item, then 2 items")
+    assert not fix["ready"]
+    assert fix["told"].startswith("s is as it was, and would fail again: edit ")
+    session.define("Workflows: [{Name: w, Steps: [{Name: s, Script: 1 // 1}]}]")
+    assert redefined_of(run.environment, run.execution) == ["the definition"]
+    fix = ways(run)["fix"]
+    assert (fix["ready"], fix["told"].partition(" as now")[0]) == (True, "Continuing uses the definition")
+
+
+def test_what_a_model_failed_at_may_be_made_again_as_it_is(session):
+    session.define(
+        "Agents: [{Name: a, Model: scripted}]\nWorkflows: [{Name: w, Steps: [{Name: s, Agent: a, Prompt: Hi}]}]"
+    )
+    session.follow_script("a", {"error": "the network is down"})
+    fix = ways(session.start("w").wait(PATIENCE))["fix"]
+    assert (fix["ready"], fix["told"]) == (True, "Continuing makes what failed again.")
+
+
+def test_the_plan_says_what_is_left_of_many_items(session):
+    step = "{Name: s, Action: part, Parameters: {n: $(%s)}, Each: {Items: $(inputs.rows), As: row}}"
+    items = f"Workflows: [{{Name: w, Inputs: [{{Name: rows}}], Steps: [{step}]}}]"
+    session.environment._own_actions["part"] = Action("part", lambda n: 1 // n)
+    session.define(items % "row")
+    run = session.start("w", {"rows": [1, 2, 0, 4, 5]}).wait(PATIENCE)
+    assert ways(run)["fix"]["reused"] == "2 items and 2 calls"
+    assert plan_of(run) == ""
+    session.define(items % "row or 1")
+    assert "2 operations reused, 1 live, then 2 items of s" in plan_of(run)
 
 
 def test_a_run_that_has_not_failed_has_none(session):
@@ -120,15 +138,38 @@ def page(failed, monkeypatch):
     pages[0].view.close()
 
 
-def test_continuing_makes_what_failed_again_and_nothing_else(failed, page, shell):
+def test_continuing_is_planned_first_and_makes_what_failed_again_and_nothing_else(failed, page, shell):
     edit(shell)
-    before = failed.id
+    before = failed.execution
+    page.says(type="control", id="i0", command="plan")
+    plan = page.until(lambda message: message["type"] == "ack")
+    assert (plan["accepted"], plan["text"].splitlines()[0]) == (
+        True,
+        f"to go on with {before.id} of 'flow': 1 operation reused, 1 live",
+    )
+    assert shell.user_ns["MADE"] == ["fetch", "parse"]
     page.says(type="control", id="i1", command="fix")
-    assert page.until(lambda message: message["type"] == "ack")["accepted"]
+    assert page.until(lambda message: message.get("id") == "i1")["accepted"]
+    page.until(lambda m: m["type"] == "welcome" and m["header"]["execution_id"] == failed.id)
     failed.wait(PATIENCE)
-    assert (failed.id, failed.status, failed.outputs["result"]) == (before, "completed", 7)
+    record = failed.environment.store.record(failed.id)
+    assert (record.parent, record.origin, failed.status, failed.outputs["result"]) == (
+        before.id,
+        "resume",
+        "completed",
+        7,
+    )
     assert shell.user_ns["MADE"] == ["fetch", "parse", "parse"]
-    assert failed.execution.failure is None
+    assert (failed.execution.failure, before.refresh().status) == (None, "failed")
+
+
+def test_what_was_not_edited_is_taken_up_itself_and_needs_no_consent(failed, page, shell):
+    before = failed.id
+    page.says(type="control", id="i0", command="plan")
+    assert page.until(lambda message: message["type"] == "ack")["text"] == ""
+    page.says(type="control", id="i1", command="fix")
+    assert page.until(lambda message: message.get("id") == "i1")["accepted"]
+    assert (failed.wait(PATIENCE).id, shell.user_ns["MADE"]) == (before, ["fetch", "parse", "parse"])
 
 
 def test_running_again_is_a_new_run_that_the_same_view_shows(failed, page, shell):
@@ -227,3 +268,22 @@ def test_of_two_kernels_one_continues_and_the_other_is_told_who_and_later_shows_
     (late,) = press(loser)
     assert (late["accepted"], loser.status, loser.variables, action.calls) == (True, "completed", {"n": "b"}, 2)
     assert follow_run(loser).feed.frame()["header"]["status"] == "completed"
+
+
+def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp_path):
+    action = Broken()
+    first, second = (kernel(tmp_path / "s.db", action) for _ in range(2))
+    run = first.start("w").wait(PATIENCE)
+    same = Run(first.environment.execution(run.id), first.environment)
+    other = Run(second.environment.execution(run.id), second.environment)
+    action.is_mended = True
+    for session in (first, second):
+        session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: c}, Store: n}]}]")
+    told = press(run, same, other)
+    assert sorted(ack["accepted"] for ack in told) in ([False, True, True], [True, True, True])
+    action.goes_on.set()
+    for one in (run, same, other):
+        one.wait(PATIENCE)
+    records = first.environment.store.records(origin="resume")
+    assert [(record.status, record.workflow_name) for record in records] == [("completed", "w")]
+    assert action.calls == 2

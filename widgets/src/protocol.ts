@@ -99,7 +99,7 @@ export interface Way {
   /** ``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure. */
   name: "fix" | "again" | "replay";
   label: string;
-  /** What it does, or why it cannot do that yet. */
+  /** What it does, or why it cannot do that yet; of a fix, ``plan`` says what exactly. */
   told: string;
   /** What is taken from the log: ``1,401 calls``; empty for nothing. */
   reused: string;
@@ -842,7 +842,8 @@ export interface VariableQuery {
 /** Microseconds since 1970. */
 export type Micros = number;
 
-export type Command = "pause" | "resume" | "cancel" | "fix" | "again";
+/** ``plan`` does nothing: its acknowledgement says what ``fix`` would do, or nothing where that needs no consent. */
+export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
 /** A part of the front end that only some runs need. */
 export type BundleName = "failure" | "graph" | "stepping" | "timeline" | "turn" | "variables";

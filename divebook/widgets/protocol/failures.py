@@ -14,7 +14,7 @@ class Way(TypedDict):
     """``fix`` and ``again`` are commands as well; ``replay`` opens the replay at the failure."""
     label: str
     told: str
-    """What it does, or why it cannot do that yet."""
+    """What it does, or why it cannot do that yet; of a fix, ``plan`` says what exactly."""
     reused: str
     """What is taken from the log: ``1,401 calls``; empty for nothing."""
     live: str

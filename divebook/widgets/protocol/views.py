@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias, TypedDict
 
 Micros: TypeAlias = int
 """Microseconds since 1970."""
-Command: TypeAlias = Literal["pause", "resume", "cancel", "fix", "again"]
+Command: TypeAlias = Literal["pause", "resume", "cancel", "plan", "fix", "again"]
+"""``plan`` does nothing: its acknowledgement says what ``fix`` would do, or nothing where that needs no consent."""
 BundleName: TypeAlias = Literal["failure", "graph", "stepping", "timeline", "turn", "variables"]
 """A part of the front end that only some runs need."""
 

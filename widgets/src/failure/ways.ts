@@ -1,6 +1,6 @@
 // What can be done about a failure, each way with what it reuses, what it makes live, and what that is likely to cost.
 
-import type { FailureView, Way } from "../protocol";
+import type { Ack, FailureView, Way } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration } from "../shared/format";
@@ -12,7 +12,14 @@ import { canGo, goTo } from "../shared/place";
 export function ways(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {
   const rows = h("div", { class: "ways" });
   const notice = h("p", { class: "notice", role: "status", hidden: true });
-  const element = h("div", { class: "todo" }, rows, notice);
+  const told = h("p", { class: "told" });
+  const goOn = button("Continue", () => { fold(); send("fix"); }, { class: "primary" });
+  const sure = h(
+    "div",
+    { class: "sure", role: "group", "aria-label": "Continue with this plan?", hidden: true, onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape") fold(); } },
+    told, h("div", { class: "choice" }, goOn, button("Not now", fold)),
+  );
+  const element = h("div", { class: "todo" }, rows, sure, notice);
   let drawn = "";
 
   function say(text: string): void {
@@ -27,7 +34,26 @@ export function ways(model: Model, host: Host, failureNow: () => FailureView | u
       return;
     }
     say(`${way.label} …`);
-    void host.control(way.name).then((ack) => { say(ack.accepted ? "" : ack.text); });
+    if (way.name === "again") send("again");
+    else void host.control("plan").then((ack) => { if (ack.accepted && ack.text === "") send("fix"); else heard(ack); });
+  }
+
+  /** Shows a plan, which a person may agree to, or why there is none. */
+  function heard({ accepted, text }: Ack): void {
+    say(accepted ? "" : text);
+    if (!accepted) return;
+    setText(told, text);
+    sure.hidden = false;
+    goOn.focus();
+  }
+
+  function fold(): void {
+    if (sure.contains(document.activeElement)) rows.querySelector("button")?.focus();
+    sure.hidden = true;
+  }
+
+  function send(command: "fix" | "again"): void {
+    void host.control(command).then((ack) => { say(ack.accepted ? "" : ack.text); });
   }
 
   function row(way: Way, isFirst: boolean): HTMLElement {
@@ -46,6 +72,7 @@ export function ways(model: Model, host: Host, failureNow: () => FailureView | u
     const key = JSON.stringify([offered, model.connected, failureNow()?.sequence]);
     if (key === drawn) return;
     drawn = key;
+    fold(); // it may be another one by now
     const held = rows.contains(document.activeElement) ? [...rows.querySelectorAll("button")].findIndex((one) => one === document.activeElement) : -1;
     rows.replaceChildren(...offered.map((way, place) => row(way, place === 0)));
     rows.querySelectorAll("button")[held]?.focus();

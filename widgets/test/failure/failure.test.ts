@@ -14,8 +14,8 @@ import { buttonOf } from "../prompt/questions";
 
 const ROWS: Row[] = [{ id: 0, start: 0, status: "failed", end: 9 }, { id: 1, start: 0, status: "failed", end: 5 }, { id: 2, start: 0, status: "failed", end: 6 }];
 const WAYS: Way[] = [
-  { name: "fix", label: "Fix and continue from here", told: "Continuing uses parse as it is now.", reused: "1,401 calls", live: "602 items", cost: 0.84, took_us: 27_000_000, ready: true },
-  { name: "again", label: "Run again", told: "", reused: "", live: "everything", cost: null, took_us: null, ready: true },
+  { name: "fix", label: "Fix and continue from here", told: "Continuing uses parse as it is now.", reused: "1,401 calls", live: "", cost: null, took_us: null, ready: true },
+  { name: "again", label: "Run again", told: "", reused: "", live: "everything", cost: 0.84, took_us: 27_000_000, ready: true },
   { name: "replay", label: "Open replay here", told: "", reused: "", live: "", cost: null, took_us: null, ready: true },
 ];
 
@@ -74,14 +74,45 @@ test("a failure says class, message, place, arguments, line and what is kept", (
 test("each way says what is reused and live, and what that costs, before it is pressed", async () => {
   begin({ shown: [failure()] });
   const rows = [...root.querySelectorAll(".ways .row")].map((row) => row.textContent);
-  expect(rows[0]).toBe("Fix and continue from hereContinuing uses parse as it is now. Reused: 1,401 calls. Live: 602 items, about $0.84 and 27.0 s.");
-  expect(rows[1]).toBe("Run again Live: everything.");
+  expect(rows[0]).toBe("Fix and continue from hereContinuing uses parse as it is now. Reused: 1,401 calls.");
+  expect(rows[1]).toBe("Run again Live: everything, about $0.84 and 27.0 s.");
   expect(root.querySelectorAll(".ways .primary")).toHaveLength(1);
-  buttonOf(root, "Fix and continue from here").click();
-  expect(host.control).toHaveBeenCalledWith("fix");
+  buttonOf(root, "Run again").click();
+  expect(host.control).toHaveBeenCalledWith("again");
   await vi.waitFor(() => { expect(shown(".notice")).toBe("it goes on already"); });
   buttonOf(root, "Open replay here").click();
   expect(host.replay).toHaveBeenCalledWith(12);
+});
+
+test("continuing shows its plan first, and goes on once somebody agrees", async () => {
+  const plan = "to go on with exec_1 of 'w': 12 operations reused, 3 live, about $0.04\nlive: action parse (step parse)";
+  const control = vi.fn((command: string) => Promise.resolve({ type: "ack", id: "", accepted: true, text: command === "plan" ? plan : "" } as const));
+  host = { ...host, control };
+  begin({ shown: [failure()] });
+  expect(find(".sure").hidden).toBe(true);
+  buttonOf(root, "Fix and continue from here").click();
+  await vi.waitFor(() => { expect(shown(".sure .told")).toBe(plan); });
+  expect(document.activeElement).toBe(buttonOf(root, "Continue"));
+  buttonOf(root, "Not now").click();
+  expect(find(".sure").hidden).toBe(true);
+  expect(control.mock.calls).toEqual([["plan"]]);
+  buttonOf(root, "Fix and continue from here").click();
+  await vi.waitFor(() => { expect(find(".sure").hidden).toBe(false); });
+  buttonOf(root, "Continue").click();
+  await vi.waitFor(() => { expect(control.mock.calls.at(-1)).toEqual(["fix"]); });
+  expect(find(".sure").hidden).toBe(true);
+});
+
+test("what needs no plan goes on at once, and why there is none is said", async () => {
+  const acks = [{ accepted: true, text: "" }, { accepted: true, text: "" }, { accepted: false, text: "it has other inputs" }];
+  const control = vi.fn(() => Promise.resolve({ type: "ack", id: "", ...acks.shift() ?? expect.fail("one too many") } as const));
+  host = { ...host, control };
+  begin({ shown: [failure()] });
+  buttonOf(root, "Fix and continue from here").click();
+  await vi.waitFor(() => { expect(control.mock.calls).toEqual([["plan"], ["fix"]]); });
+  buttonOf(root, "Fix and continue from here").click();
+  await vi.waitFor(() => { expect(shown(".notice")).toBe("it has other inputs"); });
+  expect(find(".sure").hidden).toBe(true);
 });
 
 test("N and P go from failure to failure and choose its bar; a bar that is chosen shows its failure", () => {
