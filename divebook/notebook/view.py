@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from divebook.errors import ExecutionError
 from divebook.widgets.commands import awaited_from_outside
@@ -12,38 +12,9 @@ from divebook.widgets.intents import Handlers
 from divebook.widgets.publisher import Publisher, publisher_of
 
 if TYPE_CHECKING:
-    from divebook.environment import Environment
-    from divebook.execution.execution import Execution
-    from divebook.mending import GivenDefinition
+    from divebook.notebook.ways import Steered
     from divebook.widgets.feed import Feed
     from divebook.widgets.live import LiveView
-
-
-class Steered(Protocol):
-    """What a view asks of a run."""
-
-    @property
-    def execution(self) -> Execution:
-        """The execution itself."""
-
-    def answer(self, interrupt_id: str, response: Any) -> Any:
-        """Answer one of its questions."""
-
-    def pause(self) -> Any:
-        """Let nothing more begin."""
-
-    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
-        """Take it up again, or be a new run from now on that goes on with another definition."""
-
-    def cancel(self) -> Any:
-        """Stop it."""
-
-    def again(self) -> Any:
-        """Be a new run from now on."""
-
-    @property
-    def environment(self) -> Environment:
-        """Where it runs."""
 
 
 def view_of(run: Steered) -> LiveView:

@@ -7,7 +7,7 @@ that a person confirms. Else the run itself is taken up again (`tests/notebook/t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
 from divebook.events.catalog import COMPLETED, FAILED
@@ -19,9 +19,36 @@ if TYPE_CHECKING:
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.history.failures import Failure
-    from divebook.notebook.view import Steered
+    from divebook.mending import GivenDefinition
 
 FIX, AGAIN, REPLAY = "Fix and continue from here", "Run again", "Open replay here"
+
+
+class Steered(Protocol):
+    """What a view asks of a run."""
+
+    @property
+    def execution(self) -> Execution:
+        """The execution itself."""
+
+    def answer(self, interrupt_id: str, response: Any) -> Any:
+        """Answer one of its questions."""
+
+    def pause(self) -> Any:
+        """Let nothing more begin."""
+
+    def resume(self, *, definition: GivenDefinition | None = None) -> Any:
+        """Take it up again, or be a new run from now on that goes on with another definition."""
+
+    def cancel(self) -> Any:
+        """Stop it."""
+
+    def again(self) -> Any:
+        """Be a new run from now on."""
+
+    @property
+    def environment(self) -> Environment:
+        """Where it runs."""
 
 
 class Ways:
