@@ -157,7 +157,8 @@ class Control:
         ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
         execution_id = ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
-        with nullcontext() if ENGINE.is_current() else self._resuming:  # of two with one key the second finds it live
+        alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
+        with alone, HANDS.about_to_drive(execution_id):
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
             if refusal is not None:
                 raise refusal

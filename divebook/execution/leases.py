@@ -76,17 +76,24 @@ class Hands:
     @contextmanager
     def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
         """Acquire an execution for the block, which has it driven; where the block raises it is given back."""
+        lease: Lease | None = None
+        with self.about_to_drive(execution_id):
+            try:
+                lease = self.take(store, execution_id, by_force=by_force)
+                yield lease
+            except BaseException:
+                if lease is not None and not self._drives(lease):
+                    with suppress(DivebookError):  # it expires, or is taken from this process's hands
+                        store.release(lease)
+                raise
+
+    @contextmanager
+    def about_to_drive(self, execution_id: str) -> Iterator[None]:
+        """Note that this thread has an execution driven in the block, so that its lease is not taken for one left."""
         me = threading.get_ident()
         self._taking.setdefault(execution_id, me)
-        lease: Lease | None = None
         try:
-            lease = self.take(store, execution_id, by_force=by_force)
-            yield lease
-        except BaseException:
-            if lease is not None and not self._drives(lease):
-                with suppress(DivebookError):  # it expires, or is taken from this process's hands
-                    store.release(lease)
-            raise
+            yield
         finally:
             if self._taking.get(execution_id) == me:
                 self._taking.pop(execution_id, None)

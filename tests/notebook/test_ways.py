@@ -280,7 +280,8 @@ def test_of_two_pages_that_continue_at_once_with_an_edit_one_new_run_goes_on(tmp
     for session in (first, second):
         session.define("Workflows: [{Name: w, Steps: [{Name: a, Action: note, Parameters: {value: c}, Store: n}]}]")
     told = press(run, same, other)
-    assert sorted(ack["accepted"] for ack in told) in ([False, True, True], [True, True, True])
+    assert any(ack["accepted"] for ack in told)
+    assert all("already, and is not run twice" in ack["text"] for ack in told if not ack["accepted"])
     action.goes_on.set()
     for one in (run, same, other):
         one.wait(PATIENCE)
