@@ -60,6 +60,9 @@ app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml
 app.command("signal", epilog='Example: divebook signal exec_01k8 approved \'{"by": "ann"}\' audit.yaml')(run.signal)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
 app.command("tag", epilog="Example: divebook tag exec_01k8 baseline")(runs.tag)
+app.command("annotate", epilog="Example: divebook annotate exec_01k8 --note 'read twice' --label quality=good")(
+    runs.annotate
+)
 app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
 app.command("check", epilog="Example: divebook check")(upkeep.check)
 app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)

@@ -25,6 +25,7 @@ from divebook.text.times import json_time, local_time
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from divebook.config.many import Handled
     from divebook.environment import Environment
     from divebook.execution.execution import Execution
     from divebook.execution.overview import RunLine
@@ -204,17 +205,33 @@ def cancel(
     from divebook.cli.project import existing_environment
     from divebook.config.many import handle_each
 
-    environment, chosen = existing_environment(store), execution_ids or []
-    if bool(chosen) == bool(status or workflow or tagged):
-        raise typer.BadParameter("name executions, or say which with --status, --workflow or --tag")
-    if not chosen:
-        records = environment.store.records(status, workflow, 0, tag=tagged)
-        chosen = [record.execution_id for record in records if record.status not in TERMINAL]
+    environment = existing_environment(store)
+    records = _chosen(environment, execution_ids, status, workflow, tagged, tag_option="--tag")
+    chosen = execution_ids or [record.execution_id for record in records if record.status not in TERMINAL]
     if len(chosen) == 1 and execution_ids and not dry_run:
         execution = _cancelled(environment, chosen[0])
         say(status_text(execution.status), execution.id)
         return
-    rows = handle_each(environment, chosen, _cancelled, dry_run=dry_run)
+    _tell_each(handle_each(environment, chosen, _cancelled, dry_run=dry_run))
+
+
+def _chosen(
+    environment: Environment,
+    execution_ids: Sequence[str] | None,
+    status: str | None,
+    workflow: str | None,
+    tagged: str | None,
+    *,
+    tag_option: str,
+) -> list[ExecutionRecord]:
+    """Return the executions that options leave, where none is named."""
+    if bool(execution_ids) == bool(status or workflow or tagged):
+        raise typer.BadParameter(f"name executions, or say which with --status, --workflow or {tag_option}")
+    return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
+
+
+def _tell_each(rows: Sequence[Handled]) -> None:
+    """Say what became of each; exit code 1 where something failed."""
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
     if any(row.error is not None for row in rows):
@@ -252,6 +269,45 @@ def tag(
     if tags or remove:
         record = environment.annotate(record.execution_id, tags=tags or (), untag=remove or ())
     say(", ".join(record.tags) or "no tags", record.execution_id)
+
+
+def annotate(
+    execution_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="Executions; the beginning of an id is enough.")
+    ] = None,
+    store: Store = None,
+    *,
+    text: Annotated[
+        str | None, typer.Option("--note", "-n", metavar="TEXT", help="The note; '' takes it away.")
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--label", "-l", metavar="NAME=VALUE", help="A label, value in YAML; null removes it; also several."
+        ),
+    ] = None,
+    tags: Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Give it; also several.")] = None,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", "-u", metavar="TAG", help="Take it away; also several.")
+    ] = None,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
+    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
+    tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All with this tag.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+) -> None:
+    """Say something of executions: a note, labels, tags.
+
+    They are named one by one, or all are meant which the options leave. It is an event of each log, also after its end.
+    What cannot be said of one is told, and the others have it.
+    """
+    from divebook.cli.project import existing_environment
+    from divebook.config.many import annotating, handle_each
+
+    environment = existing_environment(store)
+    verb = annotating(note=text, labels=labels or (), tags=tags or (), untag=untag or ())
+    records = _chosen(environment, execution_ids, status, workflow, tagged, tag_option="--tagged")
+    chosen = execution_ids or [record.execution_id for record in records]
+    _tell_each(handle_each(environment, chosen, verb, dry_run=dry_run))
 
 
 def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:

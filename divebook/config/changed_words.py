@@ -32,18 +32,19 @@ def change_from(
     {'variables': {'city': 'Bonn'}, 'inputs': {'n': 3}}
     """
     return Change(
-        variables=_pairs("--set", variables, "--set city=Bonn"),
-        inputs=_pairs("--input", inputs, "--input n=3"),
-        answers=_pairs("--answer", answers, "--answer ask_1f0c=yes"),
-        results=_pairs("--result", results, "--result op_5b1e=3"),
-        prompts=_pairs("--prompt", prompts, "--prompt draft='Shorter: ${state.text}'", str),
+        variables=pairs("--set", variables, "--set city=Bonn"),
+        inputs=pairs("--input", inputs, "--input n=3"),
+        answers=pairs("--answer", answers, "--answer ask_1f0c=yes"),
+        results=pairs("--result", results, "--result op_5b1e=3"),
+        prompts=pairs("--prompt", prompts, "--prompt draft='Shorter: ${state.text}'", str),
         model=model,
     )
 
 
-def _pairs(
+def pairs(
     option: str, written: Iterable[str], example: str, read: Callable[[str], Any] = value_typed
 ) -> dict[str, Any]:
+    """Return what an option says that is written as ``NAME=VALUE``, several times; values in YAML."""
     found: dict[str, Any] = {}
     for text in written:
         name, equals, value = text.partition("=")

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from divebook.config.changed_words import pairs
 from divebook.environment import Environment
 from divebook.errors import DivebookError
+from divebook.execution.annotating import annotation
 from divebook.execution.execution import Execution
 
 Verb: TypeAlias = Callable[[Environment, str], object]
@@ -27,6 +29,15 @@ class Handled:
     """The execution that came of it, where that is another one."""
     error: DivebookError | None = None
     """Why nothing was done."""
+
+
+def annotating(
+    *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
+) -> Verb:
+    """Return what says something of each; raises where that can be said of none. Labels are written NAME=VALUE."""
+    told = pairs("--label", labels, "--label quality=good")
+    annotation(tags=tags, untagged=untag, note=note, labels=told)
+    return lambda environment, name: environment.annotate(name, note=note, labels=told, tags=tags, untag=untag)
 
 
 def handle_each(

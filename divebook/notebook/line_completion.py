@@ -254,6 +254,7 @@ _WORDS: Mapping[str, Callable[[Arguments, KnownNames], Iterator[Candidate]]] = {
     "fork": _executions(*STATUSES),
     "what-if": _executions(*STATUSES),
     "recover": _executions(*CANCELLABLE),
+    "annotate": _executions(*STATUSES),
     "cancel": _executions(*CANCELLABLE),
     "answer": _answer,
     "try": _try,

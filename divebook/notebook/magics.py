@@ -20,6 +20,8 @@ from divebook.notebook.variables import own_variables
 from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from divebook.history.comparison import Comparison
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.expressions import Names
@@ -321,6 +323,30 @@ class DiveMagics(TryingMagics):
         if len(arguments.words) > 1:
             return runs(of=arguments.words, store=arguments.options.get("store")).cancel()
         return self._session.cancel(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
+
+    @command("annotate ID ...")
+    def annotate(self, arguments: Arguments) -> pd.DataFrame:
+        """Say something of one execution or several: a note, labels, tags.
+
+        A frame says what became of each. It is an event of each log, also after its end.
+
+        ID             an execution; the beginning of its id is enough
+        --note TEXT    the note; "" takes it away
+        --label NAME=VALUE    a label, also several; values in YAML, null takes it away
+        --tag TAG      a tag to find it by, also several
+        --untag TAG    take a tag away, also several
+        --store PATH   where its log is
+        """
+        from divebook.config.many import annotating
+        from divebook.notebook.functions import runs
+
+        if not arguments.words:
+            raise UsageError(f"%dive annotate needs the id of an execution{LISTED}")
+        said = {option: arguments.several(option) for option in ("tag", "untag", "label")}
+        verb = annotating(
+            note=arguments.options.get("note"), tags=said["tag"], untag=said["untag"], labels=said["label"]
+        )
+        return runs(of=arguments.words, store=arguments.options.get("store")).handle(verb)
 
     @command("list")
     def list(self, _arguments: Arguments) -> None:

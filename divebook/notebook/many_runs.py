@@ -45,6 +45,10 @@ class ManyRuns(ABC):
         """Write a note beside each of them."""
         return self.handle(lambda environment, name: environment.note(name, text))
 
+    def label(self, **labels: Any) -> pd.DataFrame:
+        """Give each of them labels; None takes one away."""
+        return self.handle(lambda environment, name: environment.label(name, **labels))
+
     def fork(
         self, at: int | None = None, change: GivenChange = None, *, wait: bool = True, **options: Unpack[StartOptions]
     ) -> pd.DataFrame:

@@ -295,3 +295,22 @@ def test_cancel_takes_several_and_those_that_options_leave(divebook, folder):
     assert divebook("cancel", "--status", "waiting").exit_code == 0
     assert {record.status for record in open_store().records()} == {"cancelled"}
     assert divebook("cancel").exit_code == 2
+
+
+def test_a_note_labels_and_tags_are_said_of_several(divebook, history):
+    hello, bad = history
+    done = divebook("annotate", hello, bad, "--note", "read twice", "--label", "quality=good", "--tag", "seen")
+    assert done.exit_code == 0, done.output
+    assert [(record.note, record.tags) for record in open_store().records()] == [("read twice", ("seen",))] * 2
+    assert dict(Environment().execution(hello).state.labels) == {"quality": "good"}
+    divebook("annotate", "--tagged", "seen", "--status", "failed", "--untag", "seen", "--note", "")
+    assert {record.execution_id: record.tags for record in open_store().records()} == {hello: ("seen",), bad: ()}
+
+
+def test_what_cannot_be_said_of_any_is_said_of_none(divebook, history):
+    assert "nothing is said" in divebook("annotate", *history).stderr
+    assert "--label 'good' changes nothing" in divebook("annotate", *history, "--label", "good", "--tag", "t").stderr
+    assert divebook("annotate", "--note", "x").exit_code == 2
+    partly = divebook("annotate", history[0], "exec_none", "--note", "x")
+    assert (partly.exit_code, "exec_none" in partly.stdout) == (1, True)
+    assert [record.note for record in open_store().records() if record.note] == ["x"]

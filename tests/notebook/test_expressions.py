@@ -88,6 +88,7 @@ LINES = [
     "signal {} go",
     "signal exec_1 {}",
     "signal exec_1 go {}",
+    "annotate {} --note read",
     "cancel {}",
     "why {}",
     "why n {}",

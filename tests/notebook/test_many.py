@@ -61,3 +61,13 @@ def test_those_named_one_by_one_are_a_list_and_take_no_filters(three):
 def test_a_line_cancels_several(three, cell):
     frame, _ = cell(f"%dive cancel {three[0].id} {three[2].id}")
     assert list(frame["status"]) == ["cancelled", "cancelled"]
+
+
+def test_a_line_says_something_of_several(three, cell):
+    frame, _ = cell(f'%dive annotate {three[0].id} {three[2].id} --note "read twice" --label quality=3 --tag seen')
+    assert list(frame["error"].isna()) == [True, True]
+    records = [run.environment.store.record(run.id) for run in three]
+    assert [record.note for record in records] == ["read twice", None, "read twice"]
+    assert (dict(three[0].refresh().state.labels), three[0].tags) == ({"quality": 3}, ("seen",))
+    with pytest.raises(SetupError, match="nothing is said"):
+        cell(f"%dive annotate {three[0].id}")
