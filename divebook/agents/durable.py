@@ -150,11 +150,11 @@ async def resolved(agent: Agent) -> Model:
     if not isinstance(model, str):
         return telling(model)
     if model.startswith(RECORDED):
-        return unasked()
+        return _played()
     return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
 
 
-def unasked() -> Model:
+def _played() -> Model:
     """Return what stands for the model of an agent whose answers come from a run."""
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:

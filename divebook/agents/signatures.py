@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from pydantic.errors import PydanticUserError
 from pydantic_ai import Tool
 from pydantic_ai.exceptions import UserError
+from pydantic_core import SchemaValidator, core_schema
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
@@ -37,7 +38,11 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         return await call(tool, arguments)
 
     if tool.schema is not None:
-        return Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
+        said = Tool.from_schema(called, tool.name, tool.description, dict(tool.schema), takes_ctx=False)
+        if tool.result_schema is not None:
+            said.function_schema.return_schema = dict(tool.result_schema)
+            said.function_schema.validator = _filling(tool.schema)
+        return said
     _take_on(called, tool.function)
     code, shape = getattr(inspect.unwrap(tool.function), "__code__", None), _shape(called)
     made_of, known = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
@@ -57,6 +62,16 @@ _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary(
 """What pydantic-ai makes of a function, with all that it is made of: to make it takes longer than a request's record.
 
 By the function's code, which those that are made anew for each turn have in common, and kept no longer than that."""
+
+
+def _filling(schema: Mapping[str, Any]) -> SchemaValidator:
+    """Return what puts the defaults of a schema where a model leaves an argument out."""
+    known = schema.get("properties", {}).items()
+    defaults = {name: said["default"] for name, said in known if "default" in said}
+    filled = core_schema.no_info_after_validator_function(
+        lambda given: {**defaults, **given}, core_schema.dict_schema()
+    )
+    return SchemaValidator(filled)
 
 
 def _shape(called: Any) -> Hashable:

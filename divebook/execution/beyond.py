@@ -67,6 +67,10 @@ class Beyond(Protocol):
     def writes(self) -> bool:
         """Whether what is said in books outside its log, of talks and of rules, is written."""
 
+    @property
+    def asks_models(self) -> bool:
+        """Whether a request that has no answer may go to its model, which needs its key and library then."""
+
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""
 

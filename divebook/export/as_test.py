@@ -1,8 +1,8 @@
 """A run as a test: a pytest file with the run's log and definition beside it, which needs neither key nor network.
 
 The test drives the definition against the log, and fails at the first thing that is done otherwise. All calls are
-answered from the log, so that actions are not needed; functions made with ``@workflow``, and agents made in Python, are
-imported from their modules. Secrets are left out, as in every export.
+answered from the log, so that actions and tools are not needed; functions made with ``@workflow``, and agents made in
+Python, are imported from their modules. Secrets are left out, as in every export.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from divebook.agents import Agent
+from divebook.agents.signatures import library_tool
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE
 from divebook.environment import Environment
@@ -27,7 +28,7 @@ from divebook.errors import NotFoundError, SetupError
 from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict, short_hash
 from divebook.execution.execution import Execution
-from divebook.export.checked_log import read_from, verified_against
+from divebook.export.checked_log import Options, answered_from_the_log, read_from, verified_against
 from divebook.export.clean import clean_log
 from divebook.questions.kinds import CONFIRMATION
 from divebook.store.jsonl import new_file, read
@@ -36,12 +37,16 @@ from divebook.text.redaction import Redactor, shared
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.tools import ToolFunction
 from divebook.workflow.writer import definitions_to_text
 
 NOWHERE = frozenset({"__main__", "__mp_main__"})
 """Modules that a test cannot import: those of notebooks and scripts."""
 _OPTIONS = ("approval", "idempotent", "timeout")
-"""What an action says of itself that decides what is recorded, besides its retries."""
+"""What an action or a tool says of itself that decides what is recorded, besides its retries."""
+_OF_TOOLS = ("most", "limit", "concurrency", "confirmation")
+"""What a tool says besides these."""
+_USUAL = {option: field.default for option, field in ToolFunction.__dataclass_fields__.items()}
 _TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 
 
@@ -86,7 +91,8 @@ def write_test(
         )
     modules = {*_modules_of(environment, execution)}
     redactor = shared().fresh([*known_secrets])
-    log, options = _log_of(execution, redactor), _options_of(environment, execution)
+    log, actions = _log_of(execution, redactor), _actions_of(environment, execution)
+    tools = {name: redactor.without_certain(said) for name, said in _tools_of(environment).items()}
     text, named = "", None if definitions is None else read_from(definitions)
     beside = "" if definitions is None else os.path.relpath(definitions, path.parent)
     if definitions is None:
@@ -94,14 +100,15 @@ def write_test(
         named = read_definitions(text, dialect=execution.workflow.dialect) if text else None
         beside = path.with_suffix(".yaml").name if text else ""
     held = [value for module in modules for value in vars(module).values()]
-    found = verified_against(read(io.BytesIO(log)), named, held, options)
+    found = verified_against(read(io.BytesIO(log)), named, held, actions, tools)
     if not found.equal:
         raise SetupError(
-            f"the test would fail already, with the log as exports have it, without secrets: {found}. Mend the "
-            "definition, or write the test of a run of it as it is now"
+            f"the test, which has the log without its secrets, would fail already: {found}. Mend the definition, or "
+            "write the test of a run of it as it is now"
         )
     written = {path.with_suffix(".jsonl"): log, **({path.with_suffix(".yaml"): text.encode()} if text else {})}
-    written[path] = _test(execution, path, beside, sorted(_named(module, path) for module in modules), options).encode()
+    found_in = sorted(_named(module, path) for module in modules)
+    written[path] = _test(execution, path, beside, found_in, {"actions": actions, "tools": tools}).encode()
     for target, content in written.items():
         with new_file(target, overwrite=overwrite) as stream:
             stream.write(content)
@@ -113,12 +120,16 @@ def _name(workflow: Workflow) -> str:
 
 
 def _test(
-    execution: Execution, path: Path, beside: str, modules: Sequence[str], options: Mapping[str, Mapping[str, Any]]
+    execution: Execution,
+    path: Path,
+    beside: str,
+    modules: Sequence[str],
+    stand_ins: Mapping[str, Options],
 ) -> str:
     given = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
     given += [f"definitions=HERE / {_quoted(beside)}"] if beside else []
     given += [f"modules=[{', '.join(modules)}]"] if modules else []
-    given += [f"actions={_literal({name: _literal(said) for name, said in options.items()})}"] if options else []
+    given += [f"{kind}={_literal(options)}" for kind, options in stand_ins.items() if options]
     lines = "".join(f"        {part},\n" for part in given)
     return (
         f'"""Run {execution.id} is driven again from its log, without key or network; divebook to-test wrote this."""\n'
@@ -131,11 +142,19 @@ def _test(
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
 
 
-def _literal(mapping: Mapping[str, Any]) -> str:
-    return "{" + ", ".join(f"{_quoted(name)}: {value}" for name, value in mapping.items()) + "}"
+def _literal(value: Any) -> str:
+    """Return plain data as Python has it, texts in the quotes of its style."""
+    match value:
+        case str():
+            return _quoted(value)
+        case Mapping():
+            return "{" + ", ".join(f"{_quoted(name)}: {_literal(said)}" for name, said in value.items()) + "}"
+        case list():
+            return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)
 
 
 # --- what the test needs ---------------------------------------------------------------------------------------------
@@ -162,7 +181,7 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
     return clean
 
 
-def _options_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
+def _actions_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
     """Return what must be said of each action that is not built in, for another one to stand in its place."""
     actions = {step.name: step.action for step in execution.workflow.steps if step.action}
     raised = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
@@ -175,6 +194,31 @@ def _options_of(environment: Environment, execution: Execution) -> dict[str, dic
             said["approval"] = said["approval"] or name in approved  # a shell may do without the action
             found[name] = {option: value for option, value in said.items() if value}
     return found
+
+
+def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
+    """Return what must be said of each tool of declared agents that is not built in, for another one in its place."""
+    found = {}
+    for agent in environment.agents.values():
+        for tool in environment.tools_for(agent.definition) if _is_declared(agent) else ():
+            if _is_own(tool) and not _is_importable(tool):
+                seen = library_tool(tool, answered_from_the_log).tool_def
+                said = {option: getattr(tool, option) for option in (*_OPTIONS, *_OF_TOOLS)}
+                said = {option: value for option, value in said.items() if value != _USUAL[option]}
+                said |= {"description": seen.description, "schema": seen.parameters_json_schema}
+                said |= {"result_schema": seen.return_schema or {}}
+                found[tool.name] = {**said, "hints": tool.hints.to_dict()}
+    return found
+
+
+def _is_own(tool: ToolFunction) -> bool:
+    """Whether it is a person's, and none that comes with divebook."""
+    return not tool.function.__module__.startswith("divebook.")
+
+
+def _is_importable(tool: ToolFunction) -> bool:
+    """Whether a tool is there as soon as its module is imported."""
+    return "<locals>" not in tool.function.__qualname__ and _has_file(sys.modules.get(tool.function.__module__))
 
 
 def _text_of(environment: Environment, execution: Execution) -> str:
@@ -202,6 +246,9 @@ def _modules_of(environment: Environment, execution: Execution) -> Iterator[Modu
         agent = environment.agent(name)
         if not _is_declared(agent):
             yield _importable(_holder_of(environment, agent), f"agent {name!r}")
+            continue
+        own = (tool for tool in environment.tools_for(agent.definition) if _is_own(tool) and _is_importable(tool))
+        yield from (sys.modules[tool.function.__module__] for tool in own)
 
 
 def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
@@ -214,8 +261,12 @@ def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
     return None
 
 
+def _has_file(module: ModuleType | None) -> bool:
+    return module is not None and module.__name__ not in NOWHERE and bool(getattr(module, "__file__", None))
+
+
 def _importable(module: ModuleType | None, what: str) -> ModuleType:
-    if module is None or module.__name__ in NOWHERE or not getattr(module, "__file__", None):
+    if module is None or not _has_file(module):
         raise SetupError(
             f"{what} was made in a notebook or script, and a test cannot import that; move it into a module, such as "
             "flows.py, import it from there, and write the test of a run of that"

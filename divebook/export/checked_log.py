@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from divebook.agents.unasked import unasked
 from divebook.config import load, with_documents
 from divebook.config.modules import import_actions, take_in_held
 from divebook.documents import FileDocuments
@@ -17,13 +16,18 @@ from divebook.store import MemoryStore
 from divebook.store.jsonl import import_, read
 from divebook.store.lines import LogFile
 from divebook.workflow.definition import Definitions
+from divebook.workflow.tools import ToolFunction, ToolHints
+
+Options: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By name, what is said of actions or tools."""
 
 
 def verified_log(
     log: str | Path,
     definitions: str | Path | None = None,
     modules: Sequence[str | Path] = (),
-    actions: Mapping[str, Mapping[str, Any]] | None = None,
+    actions: Options | None = None,
+    tools: Options | None = None,
 ) -> Verification:
     """Drive a definition against the log in a file; nothing is called, and no key or network is needed.
 
@@ -35,8 +39,9 @@ def verified_log(
         A file or folder with the workflow and its agents; by default the workflow is that of the log.
     modules
         Modules, or files of Python, that hold workflow functions and agents.
-    actions
-        By name, the options of the actions that steps call. They themselves are answered from the log, and not needed.
+    actions, tools
+        By name, the options of the actions that steps call, and of the tools that agents name: for tools also what
+        their models see, `description` and `schema`. They themselves are answered from the log, and not needed.
 
     Raises
     ------
@@ -44,7 +49,8 @@ def verified_log(
         A module cannot be imported here.
     """
     held = [value for module in modules for value in vars(import_actions(str(module), "the tested module")).values()]
-    return verified_against(read(log), None if definitions is None else read_from(definitions), held, actions or {})
+    named = None if definitions is None else read_from(definitions)
+    return verified_against(read(log), named, held, actions or {}, tools or {})
 
 
 def read_from(path: str | Path) -> Definitions:
@@ -54,20 +60,24 @@ def read_from(path: str | Path) -> Definitions:
 
 
 def verified_against(
-    log: LogFile, definitions: Definitions | None, held: Iterable[Any], actions: Mapping[str, Mapping[str, Any]]
+    log: LogFile, definitions: Definitions | None, held: Iterable[Any], actions: Options, tools: Options
 ) -> Verification:
     """Drive a definition against a log, with the agents and workflow functions among the things that modules hold."""
-    answered = [Action(name, _answered_from_the_log, **options) for name, options in actions.items()]
-    with Environment(store=MemoryStore(), actions=answered) as environment:
+    answered = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
+    seen = [_tool(name, **options) for name, options in tools.items()]
+    with Environment(store=MemoryStore(), actions=answered, tools=seen) as environment:
         take_in_held(environment, [*held])
         if definitions is not None:
             environment.define(definitions)
-        for agent in environment.agents.values():
-            environment.add_agent(unasked(agent), replace=True)
         execution = environment.execution(import_(log, environment.store))
         own = {flow.name: flow for flow in environment.own_workflows}.get(execution.workflow.name)
         return environment.verify(execution.id, own, any_code=True)
 
 
-async def _answered_from_the_log(**_: Any) -> NoReturn:
-    raise AssertionError("an action was called while a log was driven again")
+def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
+    return ToolFunction(name, answered_from_the_log, hints=ToolHints(**hints), **options)
+
+
+async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
+    """Stand for an action or a tool, which is not called where the log has its results."""
+    raise AssertionError("an action or a tool was called while a log was driven again")

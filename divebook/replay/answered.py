@@ -121,6 +121,11 @@ class NothingBeyond:
         """Return False."""
         return False
 
+    @property
+    def asks_models(self) -> bool:
+        """Return False."""
+        return False
+
     def answer(self, wanted: Wanted, beside: Beside) -> Unserved:
         """Let code rest there."""
         del wanted, beside

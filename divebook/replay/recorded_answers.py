@@ -107,6 +107,11 @@ class RecordedAnswers:
         """Whether what is said in books outside its log is written: a what-if does not."""
         return False
 
+    @property
+    def asks_models(self) -> bool:
+        """Whether requests that have no answer go to their models: not in a rehearsal."""
+        return not self._rests
+
     # --- answering -------------------------------------------------------------------------------------------------
 
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:

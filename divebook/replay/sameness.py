@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.operations import SCRIPT_EXECUTION, operation_kind
+from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, operation_kind
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
 from divebook.events.values import normalize
 from divebook.execution.divergence import in_short, operation_text
 from divebook.history.aligned import as_text
+from divebook.history.placed import SCRIPT
 from divebook.text.cuts import one_line
 from divebook.text.differences import NOTHING, marked, parts
 from divebook.text.redaction import shared
@@ -37,7 +38,7 @@ _HASHES = ("parameters_hash", "setting_hash")
 """Fields that differ where others do, and say nothing to people."""
 _MOST = 400
 """Characters of a part that differs."""
-_REPLACEABLE = frozenset({"model", "settings"})
+_REPLACEABLE = frozenset({"model", "settings", SCRIPT})
 """Of what a request is made with: may be put right while a turn waits, and makes no other agent."""
 
 
@@ -112,6 +113,8 @@ def _compared(data: Payload) -> Any:
     told = {name: value for name, value in data.to_data().items() if name not in free}
     if isinstance(data, catalog.OperationStarted) and data.setting is not None:
         told["setting"] = {name: value for name, value in data.setting.items() if name not in _REPLACEABLE}
+        if data.operation_type in ENCLOSING:  # its digest covers these too, and nothing that `setting` does not tell
+            told.pop("setting_hash")
     return normalize(told)
 
 

@@ -11,7 +11,7 @@ from divebook.engine.operations import RunOperation
 from divebook.execution.context import StepContext
 from divebook.steps.offers import Offers
 from divebook.steps.taking_turns import Blocks, has_hands, take_turn
-from divebook.steps.turns import TURN
+from divebook.steps.turns import TURN, as_asked
 from divebook.workflow.policies import Retry
 
 
@@ -27,7 +27,7 @@ async def ask_agent(
     blocks
         Gives what agents that it gives work to know; by default nothing.
     """
-    agent = agent.with_model(context.model).under(offers.policy)
+    agent = as_asked(context, agent, offers)
     has_begun = context.record_of(f"{asked.prefix}{TURN}") is not None  # with tools, which it may have no more
     if has_begun or has_hands(agent, offers) or asked.output is not None or asked.thread is not None:
         return await take_turn(context, agent, asked, offers, blocks or _none)

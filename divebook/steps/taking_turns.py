@@ -19,7 +19,7 @@ from divebook.execution.context import StepContext
 from divebook.steps.offers import Offers
 from divebook.steps.recalling import recall_for
 from divebook.steps.threads import BRANCHED
-from divebook.steps.turns import TURN, StepTurn, run_id_of
+from divebook.steps.turns import TURN, StepTurn, as_asked, run_id_of
 from divebook.steps.work import ASSIGN_WORK, work_tool
 from divebook.workflow.tools import ToolFunction
 
@@ -119,7 +119,7 @@ class _Taking:
         assert call is not None  # noqa: S101 - the guard around all tools has set it
         prefix = f"{call.turn.context.prefix}{call.key}/"
         given = Assignment(work, context=await self.blocks(other, prefix), prefix=prefix)
-        other = other.with_model(self.context.model).under(self.offers.policy)
+        other = as_asked(self.context, other, self.offers)
         return (await take_turn(self.context, other, given, self.offers, self.blocks, chain=below)).text
 
 

@@ -12,6 +12,7 @@ import anyio
 
 from divebook.agents import Agent
 from divebook.agents.turn import OperationOptions
+from divebook.agents.unasked import unasked
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
 from divebook.events.event import to_datetime
@@ -38,6 +39,12 @@ TURN = "turn"
 def run_id_of(context: StepContext, key: str) -> str:
     """Return the name of a turn, the same whenever it runs again, and another in each execution."""
     return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
+
+
+def as_asked(context: StepContext, agent: Agent, offers: Offers) -> Agent:
+    """Return an agent as a run asks it: with the run's model, if it has one, and without a key where none is asked."""
+    agent = agent.with_model(context.model).under(offers.policy)
+    return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
 
 
 def _slot(tool: ToolFunction, compute: Compute) -> Slot | None:
@@ -81,8 +88,8 @@ class StepTurn:
         return self._context.started_at
 
     def sampler(self, name: str) -> Agent:
-        """Return an agent of the environment, with the model that the run has in place of its own, if it has one."""
-        return self._offers.agent(name).with_model(self._context.model)
+        """Return an agent of the environment, as the run asks it."""
+        return as_asked(self._context, self._offers.agent(name), self._offers)
 
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation that the log has under a key, if it has one."""

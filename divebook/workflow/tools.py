@@ -60,6 +60,9 @@ class ToolFunction(UserFunction):
     hints: ToolHints = field(default_factory=ToolHints)
     schema: Mapping[str, Any] | None = None
     """JSON schema of its arguments; None takes it from the signature and the docstring."""
+    result_schema: Mapping[str, Any] | None = None
+    """JSON schema of what a Python function returns, whose `schema` is given: arguments that a model leaves out have
+    their defaults. None for what is no such function."""
     most: int = MOST
     """Characters of a result that the model gets: its head and its tail. The log has the whole."""
     limit: int | None = None

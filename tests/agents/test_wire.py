@@ -98,6 +98,23 @@ def test_a_streamed_answer_is_recorded_like_a_whole_one(serve, world, tools):
     assert used.cost > 0
 
 
+@pytest.mark.parametrize(("tools", "model"), [(False, None), (True, None), (True, "at the start")])
+def test_a_run_is_verified_without_the_key_of_its_model(serve, world, provider, monkeypatch, tools, model):
+    server = serve(replies=LOOK_UP if tools else [TEXT])
+    environment = world(tools=tools)
+    given = {} if model is None else {"model": PROVIDERS[provider].replace("mini", "nano").replace("sonnet", "opus")}
+    execution = environment.start(ASK, **given).wait(PATIENCE)
+    assert execution.variables == {"r": TEXT}, execution.error
+    asked = len(server.bodies)
+    ENGINE.submit(CLIENTS.close()).result(PATIENCE)  # no client of before is left that has it
+    with monkeypatch.context() as without:
+        for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+            without.delenv(name)
+        found = environment.verify(execution.id)
+    assert found.equal, str(found)
+    assert len(server.bodies) == asked
+
+
 def test_calls_side_by_side_and_one_after_the_other(serve, world, looked_up):
     server = serve(replies=LOOK_UP)
     execution, parts = heard(world())

@@ -176,7 +176,7 @@ def test_it_is_not_written_where_it_would_fail_or_end_nowhere_or_take_the_place_
     with made:
         changed = tmp_path / "changed.yaml"
         changed.write_text(SHOP.replace("1 + 1", "1 + 3"))
-        with pytest.raises(SetupError, match=r"(?s)the test would fail already.*event 4.*changed\.yaml:8"):
+        with pytest.raises(SetupError, match=r"(?s)would fail already.*event 4.*changed\.yaml:8"):
             write_test(made, execution, tmp_path / "test_it.py", definitions=changed)
         with pytest.raises(SetupError, match=r"no file of Python; name one that pytest finds: test_shop.py"):
             write_test(made, execution, tmp_path / "it.txt")
@@ -188,3 +188,38 @@ def test_it_is_not_written_where_it_would_fail_or_end_nowhere_or_take_the_place_
         with pytest.raises(StoreError, match="exists already"):
             write_test(made, execution, tmp_path / "test_it.py")
         write_test(made, execution, tmp_path / "test_it.py", overwrite=True)
+
+
+def test_tools_of_a_notebook_and_a_script_that_was_given_there_are_not_needed(tmp_path, monkeypatch):
+    monkeypatch.setattr("divebook.workflow.tools.REGISTERED_TOOLS", {})
+
+    @tool(read_only=True)
+    def weigh(what: str, times: int = 2) -> str:
+        """Weigh \U0001f40b.
+
+        Args:
+            what: Its name.
+        """
+        return what * times
+
+    flows = """\
+Agents:
+- {Name: judge, Tools: [weigh], Output: {type: object, properties: {weight: {type: string}}}}
+Workflows:
+- Name: judged
+  Steps:
+  - {Name: ask, Each: {Items: "$([1, 2])"}, Agent: judge, Prompt: Well?, Store: said}
+"""
+    call = {"call": {"weigh": {"what": "a"}}}
+    with Environment(store=MemoryStore(), tools=[weigh]) as made:
+        made.define(read_definitions(flows))
+        script = ScriptedModel(turns=[[call, {"output": {"weight": "aa"}}], [{"output": {"weight": "b"}}]])
+        made.add_agent(made.agent("judge").with_script(script), replace=True)
+        execution = made.start("judged").wait(20)
+        assert execution.variables["said"] == [{"weight": "aa"}, {"weight": "b"}], execution.error
+        test = write_test(made, execution, tmp_path / "test_it.py")
+    run_here(test)
+    text = test.read_text(encoding="utf-8")
+    test.write_text(text.replace("Its name.", "Its colour."), encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"Its \[-name-\]\{\+colour\+\}|Its colour"):
+        run_here(test)
