@@ -8,13 +8,13 @@ import typing
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import replace
 from types import CodeType
-from typing import Any
+from typing import Annotated, Any
 from weakref import WeakKeyDictionary
 
+from pydantic import AfterValidator, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic_ai import Tool
 from pydantic_ai.exceptions import UserError
-from pydantic_core import SchemaValidator, core_schema
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
@@ -64,14 +64,12 @@ _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary(
 By the function's code, which those that are made anew for each turn have in common, and kept no longer than that."""
 
 
-def _filling(schema: Mapping[str, Any]) -> SchemaValidator:
+def _filling(schema: Mapping[str, Any]) -> Any:
     """Return what puts the defaults of a schema where a model leaves an argument out."""
     known = schema.get("properties", {}).items()
     defaults = {name: said["default"] for name, said in known if "default" in said}
-    filled = core_schema.no_info_after_validator_function(
-        lambda given: {**defaults, **given}, core_schema.dict_schema()
-    )
-    return SchemaValidator(filled)
+    filled = AfterValidator(lambda given: {**defaults, **given})
+    return TypeAdapter(Annotated[dict[str, Any], filled]).validator
 
 
 def _shape(called: Any) -> Hashable:

@@ -1,5 +1,8 @@
 """The third and the fourth notebook run as a new user would run them: a fault is found, and nothing is paid twice."""
 
+import subprocess
+import sys
+
 import nbformat
 import pytest
 
@@ -46,6 +49,14 @@ def test_what_goes_on_looks_at_no_receipt_again_and_pays_once(executed):
     calls = shown(executed, "mended_run.answer(")
     assert (calls.count("look at"), calls.count("rates"), calls.count("pay 373.21")) == (6, 1, 1)
     assert "add / script: [-26461.3-]{+433.21+}" in shown(executed, "run.refresh()")
+
+
+def test_what_came_out_right_becomes_a_test_that_passes_anywhere(executed):
+    assert shown(executed, "%dive to-test") == "PosixPath('test_pay_back.py')"
+    file = executed[1] / "test_pay_back.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", file.name]
+    told = subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False)
+    assert "1 passed" in told.stdout, told.stdout
 
 
 def test_a_line_that_would_come_to_something_else_is_told(executed):
