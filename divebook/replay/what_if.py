@@ -41,7 +41,7 @@ class Plan:
     cost: float | None
     """About what they would cost in dollars, as such calls of the source did; None where it has none of a model."""
     unknown: tuple[str, ...]
-    """Steps behind these calls: what they would do depends on what those return."""
+    """Steps behind these calls, and items of `Each`: what they would do depends on what those return."""
     blocked: int = 0
     """Calls that would not be executed, up to there."""
 

@@ -252,3 +252,17 @@ def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_argu
         assert (found.served, found.blocked, found.unused, len(made)) == (3, 0, 0, 3)
         missing = environment.what_if(source.id, {"definition": calling([{"x": 1, "y": "none"}] * 3, "c")})
         assert (missing.served, missing.blocked, len(made)) == (0, 1, 3)
+
+
+@pytest.mark.parametrize(("parallel", "live", "left"), [(1, 1, "3 more items"), (3, 3, "1 more item")])
+def test_a_plan_names_the_items_behind_those_it_would_do(parallel, live, left):
+    call = {"action": "double", "parameters": {"x": "$(state.i * inputs.n)"}}
+    each = Each([1, 2, 3, 4], as_="i", parallel=parallel)
+    flow = Workflow(
+        "all", [Step("one", **call, each=each, store="l"), Step("then", script="1", store="m")], inputs=["n"]
+    )
+    with world(flow) as environment:
+        source, _ = ran(environment, flow, {"n": 1})
+        plan = environment.what_if(source.id, {"inputs": {"n": 10}}, tools="live", plan=True)
+        assert (len(plan.live), plan.unknown) == (live, (f"one ({left})", "then"))
+        assert not CALLS
