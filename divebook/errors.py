@@ -46,6 +46,7 @@
         │   ├── TimedOutError      a step or a call took longer than its Timeout
         │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
+        ├── SourceGoneError        a what-if or trial that is to go on, and whose source was deleted
         ├── UnfaithfulError        an execution does not come to the same again, so that no what-if can be told
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
@@ -760,6 +761,17 @@ class DivergenceError(ExecutionError):
             f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
             "The recorded result is not used. Put the code back as it was and resume the execution, or start "
             "a new one; put changes into `if await ctx.version(...)` where executions that began before must go on"
+        )
+
+
+class SourceGoneError(ExecutionError):
+    """A what-if or trial is to go on, and the execution from whose log it is answered was deleted."""
+
+    def __init__(self, execution_id: str, source: str) -> None:
+        self.execution_id, self.source = execution_id, source
+        super().__init__(
+            f"what-if or trial {execution_id} cannot go on: execution {source}, from whose log it is answered, was "
+            "deleted. It stays as it is; make it anew of an execution that is there, or delete it"
         )
 
 

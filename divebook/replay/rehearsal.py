@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from divebook.engine.ahead import steps_ahead
 from divebook.engine.state import ExecutionState
-from divebook.errors import ExecutionNotFoundError
+from divebook.errors import ExecutionNotFoundError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.beyond import Beyond, FindBeyond
@@ -111,7 +111,7 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
 
 
 async def answers_for(store: EventStore, grounds: Grounds, state: ExecutionState, calls: StoreCalls) -> RecordedAnswers:
-    """Return what answers an execution that is driven on, wherever it was left; raises `ExecutionNotFoundError`."""
+    """Return what answers an execution that is driven on, wherever it was left; raises `SourceGoneError`."""
 
     def read() -> RecordedAnswers:
         own = store.read(state.execution_id)
@@ -121,7 +121,7 @@ async def answers_for(store: EventStore, grounds: Grounds, state: ExecutionState
             source = store.read(begun_by.data.source)
         except ExecutionNotFoundError:
             if begun_by.data.tools not in catalog.GOING_ON:
-                raise
+                raise SourceGoneError(state.execution_id, begun_by.data.source) from None
             source = own[: begun_by.data.at]  # deleted: what it shares is its own by now, and all else is made anew
         return answering(source, own, begun_by, grounds)
 

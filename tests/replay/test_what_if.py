@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.errors import SetupError, UnfaithfulError
+from divebook.errors import SetupError, SourceGoneError, UnfaithfulError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
@@ -254,8 +254,10 @@ def test_the_same_call_twice_is_answered_in_order_whatever_the_order_of_its_argu
         assert (missing.served, missing.blocked, len(made)) == (0, 1, 3)
 
 
-@pytest.mark.parametrize(("parallel", "live", "left"), [(1, 1, "3 more items"), (3, 3, "1 more item")])
-def test_a_plan_names_the_items_behind_those_it_would_do(parallel, live, left):
+@pytest.mark.parametrize(
+    ("parallel", "live", "unknown"), [(1, 1, ("one (3 more items)", "then")), (3, 4, ("then",))], ids=["one", "three"]
+)
+def test_a_plan_names_the_items_behind_those_it_would_do(parallel, live, unknown):
     call = {"action": "double", "parameters": {"x": "$(state.i * inputs.n)"}}
     each = Each([1, 2, 3, 4], as_="i", parallel=parallel)
     flow = Workflow(
@@ -264,5 +266,21 @@ def test_a_plan_names_the_items_behind_those_it_would_do(parallel, live, left):
     with world(flow) as environment:
         source, _ = ran(environment, flow, {"n": 1})
         plan = environment.what_if(source.id, {"inputs": {"n": 10}}, tools="live", plan=True)
-        assert (len(plan.live), plan.unknown) == (live, (f"one ({left})", "then"))
+        assert (len(plan.live), plan.unknown) == (live, unknown)
         assert not CALLS
+
+
+def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
+    def asking(question):
+        return Workflow("asking", [Step("ask", ask=question, store="said"), Step("then", action="double", store="n")])
+
+    with world(asking("Which?")) as environment:
+        source = environment.start("asking").wait(20)
+        source.answer(source.interrupts[0].id, "this").wait(20)
+        found = environment.what_if(source.id, {"definition": asking("Which one?")}).execution
+        (question,) = found.interrupts
+        environment.store.delete(source.id)
+        CALLS.clear()
+        with pytest.raises(SourceGoneError, match=f"execution {source.id}, from whose log it is answered, was deleted"):
+            found.answer(question.id, "that").wait(20)
+        assert (environment.execution(found.id).status, CALLS) == ("waiting", Counter())
