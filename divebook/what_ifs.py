@@ -8,14 +8,16 @@ from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
+from divebook.engine.bounds import within
 from divebook.engine.change import Change
 from divebook.engine.forked import require_reach
 from divebook.errors import SetupError, UnfaithfulError, did_you_mean
 from divebook.events import catalog
 from divebook.execution.beyond import FindBeyond
+from divebook.execution.children import Child
 from divebook.execution.control import Control
 from divebook.execution.definitions import require_definition
-from divebook.execution.forks import fitting, fitting_inputs, prefix_of
+from divebook.execution.forks import Prefix, fitting, fitting_inputs, prefix_of
 from divebook.execution.step_run import Services
 from divebook.executions import Executions
 from divebook.replay.recorded_answers import RECORDED, TOOLS, ReadsOnly
@@ -38,7 +40,7 @@ class WhatIfOptions(TypedDict, total=False):
     tools: str
     """What becomes of actions and tools without a recorded result: with ``recorded`` (the default) they are not
     executed, and what called them is told so; with ``read-only`` those are that are declared so; with ``live`` all.
-    Another workflow's outcome is taken whole from the log, or it is not executed."""
+    Another workflow's outcome is taken whole from the log; with other inputs it is a what-if as well."""
     bounds: Bounds | Mapping[str, Any] | None
     """What each may spend itself, beside what its source had spent before."""
 
@@ -94,8 +96,8 @@ class WhatIfs(Executions):
         The execution itself stays as it is. Operations are answered with the change, with a recorded result of the same
         call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
         chance go on from the recorded ones, questions have their recorded answers or wait, models are asked. What
-        another workflow came to is taken whole. Each what-if is an execution of origin ``what-if``; one whose process
-        ended is gone on with by `resume`.
+        another workflow came to is taken whole; with other inputs it is a what-if itself. Each what-if is an execution
+        of origin ``what-if``; one whose process ended is gone on with by `resume`.
 
         Parameters
         ----------
@@ -152,10 +154,27 @@ class WhatIfs(Executions):
         require_definition(workflow)
         self._check(workflow, steps_ahead(workflow, prefix.state), ())
         limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
-        opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), limits, origin=catalog.WHAT_IF)
-        forked = forked_of(opening, prefix.state, prefix.opened, told, limits)
-        forked = replace(forked, seed=prefix.state.seed, tools=tools)
+        forked = self._forked(prefix, workflow, told, limits, tools)
         return Proposal(source.id, source.history(), source.state, workflow, told, forked)
+
+    def _forked(
+        self, prefix: Prefix, workflow: Workflow, change: Change, limits: StartOptions, tools: str
+    ) -> catalog.ExecutionForked:
+        opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), limits, origin=catalog.WHAT_IF)
+        forked = forked_of(opening, prefix.state, prefix.opened, change, limits)
+        return replace(forked, seed=prefix.state.seed, tools=tools)
+
+    def _forked_child(self, child: Child) -> catalog.ExecutionForked:
+        """Return how the what-if begins that a what-if asks for: of what its source began, with other inputs."""
+        assert child.like is not None, "asked only where it is one"  # noqa: S101 - `Control.drive_child` has looked
+        source, tools = child.like
+        prefix = prefix_of(self.store, source, 1, Change())
+        model = child.model if child.model != prefix.state.model else None
+        known = prefix.state.inputs
+        others = {name: value for name, value in child.inputs.items() if name not in known or known[name] != value}
+        change = fitting_inputs(Change(inputs=others, model=model), prefix.workflow)
+        limits: StartOptions = {"bounds": within(as_bounds(prefix.workflow.bounds or {}), child.bounds)}
+        return replace(self._forked(prefix, prefix.workflow, change, limits, tools), awaited_by=child.parent)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Drive a definition against the log of an execution, and compare all that it does; not one call is made.

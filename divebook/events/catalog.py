@@ -178,6 +178,8 @@ class ExecutionForked(Payload):
     has no result for, ``reuse``, or no result of functions that are as they were, ``unedited``."""
     only: Mapping[str, Any] | None = None
     """Of a trial alone: what is done, the ``step`` of a ``path`` as its ``visit``, or of that one ``item``."""
+    awaited_by: str | None = None
+    """The execution that waits for its end: a what-if that asks for another workflow otherwise than its source did."""
 
     @property
     def parent(self) -> str:

@@ -60,6 +60,14 @@ class Served(NamedTuple):
 Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
+class Likeness(NamedTuple):
+    """An execution from whose log another one is answered."""
+
+    source: str
+    tools: str
+    """Which actions and tools may be executed, as `divebook.events.catalog.ExecutionForked` says it."""
+
+
 class Beyond(Protocol):
     """Answers what the log of one execution does not have; called on the engine's loop, and not to wait there."""
 
@@ -76,6 +84,9 @@ class Beyond(Protocol):
 
     def settled(self, asked: Question) -> Settled | None:
         """Return the answer to a question, under its id; None if a person is to be asked."""
+
+    def child_like(self, wanted: Wanted) -> Likeness | None:
+        """Return the execution from which that of another workflow is answered; None if it is to run by itself."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return what an operation that is to begin was made with elsewhere; nothing if that is not known."""

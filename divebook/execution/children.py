@@ -19,6 +19,7 @@ from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionResumed
+from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once
 from divebook.execution.strands import GoesOnElsewhere
@@ -44,6 +45,8 @@ class Child(NamedTuple):
     """The model of all agents, in place of theirs, as the parent has it."""
     variables: Mapping[str, Any] = EMPTY
     """What one begins with that goes on where its parent leaves."""
+    like: Likeness | None = None
+    """The execution that it is a what-if of."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
         """Return what to record when it is resumed: one that has ended may spend what its parent has left now."""
@@ -159,6 +162,8 @@ class Children:
             asked = Child(
                 child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
             )
+            if self._once.beyond is not None:
+                asked = asked._replace(like=self._once.beyond.child_like(wanted))
             await journal.durable()
             ended = await self._ended(place.path, asked, drive, is_new=record is None)
             return self._taken(place, begun, ended)

@@ -57,6 +57,7 @@ SEED_BITS = 64
 
 _log = logger(__name__)
 
+Forking: TypeAlias = Callable[[], tuple[catalog.ExecutionForked, Durability | None]]
 Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Durability | None]]
 """Returns what an execution begins with."""
 
@@ -151,11 +152,16 @@ class Control:
         await asyncio.wrap_future(begun)
 
     def fork(
-        self, source: str, at: int, forked: catalog.ExecutionForked, durability: Durability | None = None
+        self,
+        source: str,
+        at: int,
+        forked: catalog.ExecutionForked,
+        durability: Durability | None = None,
+        execution_id: str | None = None,
     ) -> Driver:
         """Begin an execution that shares the first events of another one, and drive it on."""
         ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
-        execution_id = ids.execution()
+        execution_id = execution_id or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
         alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
         with alone, HANDS.about_to_drive(execution_id):
@@ -327,7 +333,7 @@ class Control:
 
     # --- executions that others start --------------------------------------------------------------------------------
 
-    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
+    async def drive_child(self, child: Child, opening: Opening, forking: Forking, *, again: bool) -> ExecutionState:
         """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
 
         With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
@@ -337,19 +343,31 @@ class Control:
         try:
             driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
-            workflow, started, durability = opening()
-            driver = self.create(workflow, started, durability, child.id)
-            driver.begin(self.means)
-        if not driver.is_live:
-            try:
-                await work(lambda: self.go_on(driver, child, again=again))
-            except (DefinitionError, NotFoundError, SetupError) as error:
-                if driver.state.is_over:
-                    raise
-                _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
+            driver = await self._begin_child(child, opening, forking)
+        else:
+            if not driver.is_live:
+                try:
+                    await work(lambda: self.go_on(driver, child, again=again))
+                except (DefinitionError, NotFoundError, SetupError) as error:
+                    if driver.state.is_over:
+                        raise
+                    _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return (await work(driver.refresh)).state
+
+    async def _begin_child(self, child: Child, opening: Opening, forking: Forking) -> Driver:
+        if child.like is not None:
+
+            def fork() -> Driver:
+                forked, durability = forking()
+                return self.fork(forked.source, forked.at, forked, durability, child.id)
+
+            return await self._desk.calls.work(fork)
+        workflow, started, durability = opening()
+        driver = self.create(workflow, started, durability, child.id)
+        driver.begin(self.means)
+        return driver
 
     # --- ending ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divebook.engine.operations import (
+    CHILD_WORKFLOW,
     ENCLOSING,
     RANDOM_GENERATION,
     SCRIPT_EXECUTION,
@@ -33,4 +34,4 @@ def way_of(data: Any) -> str:
         return SKIPPED
     if kind in IS_COMPUTED:
         return COMPUTED
-    return LIVE if kind and kind not in ENCLOSING else OTHER
+    return LIVE if kind and kind not in ENCLOSING and kind != CHILD_WORKFLOW else OTHER

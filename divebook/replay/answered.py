@@ -134,6 +134,9 @@ class NothingBeyond:
     def settled(self, asked: Question) -> None:
         """Answer no question in place of its own recorded answer."""
 
+    def child_like(self, wanted: Wanted) -> None:
+        """Return nothing: no other workflow runs."""
+
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return what an operation was made with."""
         begun = self._tape.peek((BEGIN, operation_id))

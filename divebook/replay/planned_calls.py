@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.engine.operations import operation_kind, operation_name
+from divebook.engine.operations import CHILD_WORKFLOW, operation_kind, operation_name
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.event import Event
@@ -36,8 +36,10 @@ def planned_call(wanted: Wanted) -> Planned:
 def likely_cost(events: Iterable[Event], wanted: Sequence[Wanted]) -> float | None:
     """Return about what calls cost in dollars, as the requests of the same agents in a log did.
 
-    None where one of an agent is among them of which the log has no request.
+    None where one of an agent is among them of which the log has no request, or another workflow.
     """
+    if any(each.operation_type == CHILD_WORKFLOW for each in wanted):
+        return None
     spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
     asked = [operation_name(each.operation_type, each.parameters) for each in wanted]
     asked = [agent for each, agent in zip(wanted, asked, strict=True) if each.operation_type in REQUESTS]

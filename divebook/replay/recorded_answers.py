@@ -35,7 +35,7 @@ from divebook.engine.operations import (
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.events.values import normalize
-from divebook.execution.beyond import Beside, Served, Settled, Unserved
+from divebook.execution.beyond import Beside, Likeness, Served, Settled, Unserved
 from divebook.execution.clock import Clock
 from divebook.execution.wanted import Wanted
 from divebook.questions import Question
@@ -90,7 +90,7 @@ class RecordedAnswers:
         events = list(source)
         self.pool = RecordedEnds(begun.source, events, begun.at)
         self._tools, self._reads_only, self._clock, self._rests = begun.tools or RECORDED, reads_only, clock, rests
-        self._settings = _settings(events)
+        self._settings, self._children = _settings(events), _children(events)
         self._seed = begun.seed or forked.execution_id
         self._since, self._moment = forked.recorded_at, events[begun.at - 1].recorded_at if begun.at else 0
         self._is_trial = begun.came_from == catalog.TRIAL
@@ -143,6 +143,16 @@ class RecordedAnswers:
         assert isinstance(found.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
         return replace(found.data, interrupt_id=asked.id, message=None, served=self._told(found))
 
+    def child_like(self, wanted: Wanted) -> Likeness | None:
+        """Return the execution of another workflow that the source began at a place, else the first one of that name.
+
+        With the inputs that it had there its outcome is taken whole; with others it is a what-if itself
+        (test_another_workflow_with_other_inputs_is_a_what_if_itself).
+        """
+        named: dict[str, str] = self._children.get(wanted.parameters["workflow"], {})
+        found = named.get(wanted.operation_id) or next(iter(named.values()), None)
+        return None if found is None else Likeness(found, self._tools)
+
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return what an operation of the source was made with at that place."""
         return self._settings.get(operation_id, {})
@@ -160,7 +170,7 @@ class RecordedAnswers:
         """Return whether a call may be carried out of which the source has nothing."""
         kind, parameters = wanted.operation_type, wanted.parameters
         if kind == CHILD_WORKFLOW:
-            return False  # it would be a plain run, whose calls nobody answers
+            return self.child_like(wanted) is not None  # else it would be a plain run, whose calls nobody answers
         if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
             return True
         if kind == DYNAMIC_CONTENT:
@@ -273,3 +283,13 @@ def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
     """Return what the turns of a log were made with, by their ids."""
     begun = (event.data for event in events if isinstance(event.data, catalog.OperationStarted))
     return {data.operation_id: data.setting or {} for data in begun if data.operation_type in ENCLOSING}
+
+
+def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
+    """Return the executions of other workflows that a log has begun: by workflow, and by id of the operation."""
+    found: dict[str, dict[str, str]] = {}
+    for data in (event.data for event in events):
+        if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
+            asked = data.parameters or {}
+            found.setdefault(asked["workflow"], {})[data.operation_id] = asked["signal"]
+    return found

@@ -64,6 +64,9 @@ class ReusedAnswers(RecordedAnswers):
         """Whether what is said in books outside its log is written: it is, but in a rehearsal."""
         return not self._rests
 
+    def child_like(self, wanted: Wanted) -> None:
+        """Return nothing: another workflow runs by itself."""
+
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""
         kind = wanted.operation_type

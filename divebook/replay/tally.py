@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from divebook.engine.operations import ENCLOSING, TIMER, operation_kind, operation_name
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, TIMER, operation_kind, operation_name
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.history.served import BLOCKED, IS_COMPUTED, LIVE, way_of
@@ -35,6 +35,9 @@ class Tally:
     """Sleeps."""
     unused: int = 0
     """Recorded results that nobody asked for."""
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally:
@@ -76,3 +79,17 @@ def not_served(own: Iterable[Event], forked: Event) -> Iterator[Answered]:
             way = way_of(event.data)
             if way in (LIVE, BLOCKED):
                 yield Answered(event.sequence, way, begun[event.data.operation_id], event.step)
+
+
+def begun_in(own: Iterable[Event], forked: Event) -> list[str]:
+    """Return the executions of other workflows that a what-if has begun itself."""
+    begun: dict[str, str] = {}
+    for event in own:
+        data = event.data
+        if event.sequence <= forked.sequence:
+            continue
+        if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
+            begun[data.operation_id] = (data.parameters or {})["signal"]
+        elif isinstance(data, _CALLS) and data.served is not None:
+            begun.pop(data.operation_id, None)
+    return list(begun.values())

@@ -15,14 +15,16 @@ from divebook.bounds import Bounds
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.change import Change
 from divebook.engine.state import ExecutionState
+from divebook.errors import ExecutionNotFoundError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.execution import Execution
 from divebook.history.comparison import Comparison
 from divebook.replay.planned_calls import Planned, likely_cost, planned_call
 from divebook.replay.rehearsal import World, forked_by, rehearsed
-from divebook.replay.tally import ENDS, not_served, tally
+from divebook.replay.tally import ENDS, Answered, Tally, begun_in, not_served, tally
 from divebook.replay.what_if_result import WhatIf
+from divebook.store import EventStore
 from divebook.text.shown import plural, price
 from divebook.workflow.definition import Workflow
 
@@ -102,6 +104,23 @@ def planned(world: World, asked: Proposal) -> Plan:
 def result_of(execution: Execution, asked: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
     """Return what a what-if came to that has ended, or rests."""
     own = execution.history()
-    forked, at = forked_by(own), asked.forked.at
-    told, calls = tally(asked.events, own, forked), tuple(not_served(own, forked))
-    return WhatIf(execution, asked.source, at, asked.change, told, Comparison([asked.events, own]), calls, unchecked)
+    told, calls = _answered(execution.store, asked.events, own)
+    compared = Comparison([asked.events, own])
+    return WhatIf(execution, asked.source, asked.forked.at, asked.change, told, compared, calls, unchecked)
+
+
+def _answered(store: EventStore, source: Sequence[Event], own: Sequence[Event]) -> tuple[Tally, tuple[Answered, ...]]:
+    """Return how a what-if was answered, and those of other workflows in it, and what was not from a log."""
+    forked = forked_by(own)
+    told, calls = tally(source, own, forked), [*not_served(own, forked)]
+    for child in begun_in(own, forked):
+        try:
+            inner = store.read(child)
+        except ExecutionNotFoundError:
+            continue  # it has not begun, or was deleted
+        begun = forked_by(inner).data
+        assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
+        more, others = _answered(store, store.read(begun.source), inner)
+        told += more
+        calls += [call._replace(step=f"{call.step} of {child}") for call in others]
+    return told, tuple(calls)

@@ -140,7 +140,7 @@ def test_an_item_does_not_know_what_others_do_later(monkeypatch):
 # --- children in a what-if (trap 21) --------------------------------------------------------------------------------
 
 
-def test_a_child_in_a_what_if_is_served_whole_and_never_run():
+def test_a_child_in_a_what_if_is_served_whole_or_is_one_itself_and_never_a_run():
     calls = []
 
     async def work(x: int) -> int:
@@ -162,5 +162,6 @@ def test_a_child_in_a_what_if_is_served_whole_and_never_run():
         assert calls == [3]
         told = {r.execution_id: r.origin for r in made.store.records() if r.execution_id not in before}
         assert set(told.values()) == {WHAT_IF}
-        assert "0 served, 0 live, 1 blocked, 1 unused" in repr(other)
-        assert "not executed in a what-if: no recorded result for these arguments (step call)" in other.execution.error
+        assert "0 served, 0 live, 1 blocked, 2 unused" in repr(other)
+        assert "not executed in a what-if: no recorded result for these arguments" in other.execution.error
+        assert [call.what for call in other.calls] == ["action work"]

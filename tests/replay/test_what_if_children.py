@@ -1,0 +1,124 @@
+"""What-ifs that ask for another workflow otherwise than their source did: that one is a what-if itself."""
+
+from collections import Counter
+
+import pytest
+
+from divebook import Each, Environment, Step, Workflow
+from divebook.agents import Agent, ScriptedModel
+from divebook.events.codec import encode_line
+from divebook.steps.actions import Action
+from divebook.store import MemoryStore
+
+CALLS = Counter()
+PRICE = 0.25
+INNER = Workflow(
+    "inner",
+    [
+        Step("weigh", action="weigh", parameters={"of": "stone"}, store="weight"),
+        Step("sum", script="state.weight + inputs.n", store="sum"),
+        Step("say", agent="poet", prompt="It weighs ${state.sum}", store="said"),
+        Step("sure", ask="Sure?", store="sure"),
+    ],
+    inputs=["n"],
+    outputs=["sum", "said", "sure"],
+)
+CALL = Step("call", workflow="inner", inputs={"n": "$(inputs.n)"}, store="got")
+OUTER = Workflow("outer", [CALL, Step("take", script="state.got", store="taken")], inputs=["n"], outputs=["taken"])
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    CALLS.clear()
+
+
+def weigh(of):
+    CALLS[of] += 1
+    return 10
+
+
+def world(*flows):
+    poet = Agent("poet", model=ScriptedModel(["it is", "it was", "so be it"], price=PRICE))
+    return Environment(store=MemoryStore(), actions=[Action("weigh", weigh)], agents=[poet], workflows=flows)
+
+
+def answered(execution, environment, response):
+    """Answer the question of the workflow that an execution asked for; return the execution."""
+    ((child, question),) = environment.interrupts()
+    environment.answer(question.id, response, execution_id=child).wait(20)
+    return execution.wait(20)
+
+
+@pytest.fixture
+def source():
+    """Return an environment and a run in it that has asked for another workflow."""
+    with world(INNER, OUTER) as environment:
+        made = answered(environment.start("outer", {"n": 1}).wait(20), environment, "yes")
+        assert made.status == "completed", made.error
+        CALLS.clear()
+        yield environment, made
+
+
+def test_another_workflow_with_other_inputs_is_a_what_if_itself(source):
+    environment, made = source
+    before = [encode_line(event) for event in made.history()]
+    (child,) = environment.executions(origin="child")
+    plan = environment.what_if(made.id, {"inputs": {"n": 2}}, plan=True)
+    assert ([*map(str, plan.live)], plan.cost, plan.unknown) == (["workflow inner (step call)"], None, ("take",))
+    found = environment.what_if(made.id, {"inputs": {"n": 2}})
+    assert found.outputs == {"taken": {"sum": 12, "said": "it was", "sure": "yes"}}
+    assert (found.served, found.live, found.blocked, found.cost, found.comparable) == (2, 1, 0, PRICE, "full")
+    assert [call.what for call in found.calls] == ["model call poet"]
+    (inner,) = [record for record in environment.executions(origin="what-if") if record.workflow_name == "inner"]
+    assert (inner.parent, inner.status) == (child.execution_id, "completed")
+    assert found.calls[0].step == f"say of {inner.execution_id}"
+    assert environment.verify(inner.execution_id).equal
+    assert environment.verify(found.execution.id).equal
+    assert [encode_line(event) for event in made.history()] == before
+    assert (CALLS, environment.recoverable()) == (Counter(), [])
+
+
+def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_answered():
+    asking = Workflow(
+        "inner",
+        [*INNER.steps[:-1], Step("sure", ask="Sure of ${inputs.n}?", store="sure")],
+        inputs=["n"],
+        outputs=["sum", "sure"],
+    )
+    with world(asking, OUTER) as environment:
+        made = answered(environment.start("outer", {"n": 1}).wait(20), environment, "yes")
+        found = environment.what_if(made.id, {"inputs": {"n": 2}}).execution
+        assert found.status == "waiting"
+        with world(asking, OUTER) as other:  # the process ends, and another one is given the answer
+            for record in sorted(environment.store.records(), key=lambda record: record.execution_id):
+                other.store.append(record.execution_id, list(environment.store.read(record.execution_id)), 0)
+            assert other.recoverable() == []
+            again = answered(other.execution(found.id), other, "no")
+            assert (again.status, again.outputs["taken"]["sure"]) == ("completed", "no")
+        found = answered(found, environment, "certainly")
+        assert (found.status, found.outputs["taken"]["sure"], found.outputs["taken"]["sum"]) == (
+            "completed",
+            "certainly",
+            12,
+        )
+        inner = next(r for r in environment.executions(origin="what-if") if r.workflow_name == "inner")
+        again = environment.what_if(inner.execution_id, {"inputs": {"n": 3}}, at=1)
+        assert again.execution.variables["sum"] == 13, "it can be gone through again as any other"
+    assert CALLS["stone"] == 1
+
+
+def test_items_take_the_one_of_their_place_and_one_that_was_never_begun_takes_the_first():
+    each = Each("$(inputs.ns)", as_="n")
+    many = Workflow(
+        "many", [Step("call", workflow="small", inputs={"n": "$(n)"}, each=each, store="all")], inputs=["ns"]
+    )
+    weighing = Step("weigh", action="weigh", parameters={"of": "stone"}, store="weight")
+    small = Workflow(
+        "small", [weighing, Step("sum", script="state.weight * inputs.n", store="sum")], inputs=["n"], outputs=["sum"]
+    )
+    with world(small, many) as environment:
+        made = environment.start("many", {"ns": [1, 2]}).wait(20, check=True)
+        CALLS.clear()
+        found = environment.what_if(made.id, {"inputs": {"ns": [2, 5, 7]}})
+        assert [each["sum"] for each in found.execution.variables["all"]] == [20, 50, 70]
+        assert (found.served, found.live, found.blocked, CALLS) == (3, 0, 0, Counter())
