@@ -6,7 +6,6 @@ the functions still do what the log says, and what a change would make anew (`te
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +22,6 @@ from divebook.replay.recorded_answers import RecordedAnswers
 from divebook.replay.reused_answers import Grounds, answering
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
-from divebook.text.shown import plural
 from divebook.workflow.definition import Workflow
 
 ControlOver: TypeAlias = Callable[[EventStore, FindBeyond], Control]
@@ -52,32 +50,13 @@ class Rehearsal(NamedTuple):
         return self.answers.unanswered
 
     def behind(self, workflow: Workflow) -> tuple[str, ...]:
-        """Return what comes after that at which code rests or waits for a person: the items of it, and the steps."""
+        """Return the steps that come after those at which code rests or waits for a person."""
         asking = {path.current_step for path in self.state.active_paths() if path.asking}
         resting = asking.union(wanted.place.step for wanted in self.unanswered)
         if self.state.is_over or not resting:
             return ()
-        ahead, left = steps_ahead(workflow, self.state), _items_left(self.events, self.state)
-        items = {name: f"{name} ({plural(count, 'more item')})" for name, count in left.items() if name in resting}
-        known = [step.name for step in workflow.steps if step.name in items or step.name in ahead - resting]
-        return tuple(items.get(name, name) for name in known)
-
-
-def _items_left(events: Sequence[Event], state: ExecutionState) -> Counter[str]:
-    """Return how many items of the steps in which paths are have not begun."""
-    inside = {(path.id, path.current_step) for path in state.active_paths() if path.open is not None}
-    left, begun = dict[tuple[str, str], int](), dict[tuple[str, str], set[int]]()
-    for event in events:
-        place = event.path, event.step
-        if isinstance(event.data, catalog.StepStarted):
-            begun[place], left[place] = set(), 0
-        elif isinstance(event.data, catalog.IterationStarted):
-            begun[place].add(event.data.iteration_index)
-            left[place] = left[place] if event.data.total is None else event.data.total
-    found = Counter[str]()
-    for place in inside & left.keys():
-        found[place[1]] += left[place] - len(begun[place])
-    return +found
+        ahead = steps_ahead(workflow, self.state)
+        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in resting)
 
 
 def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:

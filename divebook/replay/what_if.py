@@ -20,7 +20,7 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.execution import Execution
 from divebook.history.comparison import Comparison
-from divebook.replay.planned_calls import Planned, likely_cost, planned_call
+from divebook.replay.planned_calls import Planned, items_to_come, likely_cost, likely_items, planned_call
 from divebook.replay.rehearsal import World, forked_by, rehearsed
 from divebook.replay.tally import ENDS, Answered, Tally, begun_in, not_served, tally
 from divebook.replay.what_if_result import WhatIf
@@ -41,7 +41,8 @@ class Plan:
     live: tuple[Planned, ...]
     """Calls that would be made for sure."""
     cost: float | None
-    """About what they would cost in dollars, as such calls of the source did; None where it has none of a model."""
+    """About what they would cost in dollars, and the items of `Each` behind them, as such calls of the source did; None
+    where it has none of a model, or another workflow is among them."""
     unknown: tuple[str, ...]
     """Steps behind these calls, and items of `Each`: what they would do depends on what those return."""
     blocked: int = 0
@@ -88,15 +89,16 @@ def planned(world: World, asked: Proposal) -> Plan:
     came, at = rehearsed(world, asked.events, asked.forked), asked.forked.at
     told = tally(asked.events, came.events, forked_by(came.events))
     before = sum(isinstance(event.data, ENDS) for event in asked.events[:at])
-    live = tuple(planned_call(wanted) for wanted in came.unanswered)
+    live, items = tuple(planned_call(wanted) for wanted in came.unanswered), items_to_come(came.events, came.state)
+    costs = likely_cost(asked.events, came.unanswered), likely_items(asked.events, items)
     return Plan(
         asked.source,
         at,
         asked.change,
         before + told.served,
         live,
-        likely_cost(asked.events, came.unanswered),
-        came.behind(asked.workflow),
+        None if None in costs else sum(cost or 0 for cost in costs),
+        (*(f"{step} ({plural(count, 'more item')})" for step, count in items.items()), *came.behind(asked.workflow)),
         told.blocked,
     )
 
