@@ -345,11 +345,11 @@ class Environment(Holdings, Mending, Trials):
 
     async def _drive_child(self, child: Child, *, again: bool) -> ExecutionState:
         """Run a workflow that another one asks for; see `WorkflowContext.run`."""
-        opening, forking = functools.partial(self._opening_of, child), functools.partial(self._child_forked, child)
-        return await self._control.drive_child(child, opening, forking, again=again)
+        opening = self._opening_of if child.like is None else self._fork_of
+        return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
-    def _child_forked(self, child: Child) -> tuple[catalog.ExecutionForked, Durability | None]:
-        return self._forked_child(child), self._kept()
+    def _fork_of(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked, Durability | None]:
+        return *self._forked_child(child), self._kept()
 
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""

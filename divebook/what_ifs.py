@@ -164,8 +164,8 @@ class WhatIfs(Executions):
         forked = forked_of(opening, prefix.state, prefix.opened, change, limits)
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
-    def _forked_child(self, child: Child) -> catalog.ExecutionForked:
-        """Return how the what-if begins that a what-if asks for: of what its source began, with other inputs."""
+    def _forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
+        """Return how the what-if begins that another one asks for: of what its source began, with other inputs."""
         assert child.like is not None, "asked only where it is one"  # noqa: S101 - `Control.drive_child` has looked
         source, tools = child.like
         prefix = prefix_of(self.store, source, 1, Change())
@@ -174,7 +174,8 @@ class WhatIfs(Executions):
         others = {name: value for name, value in child.inputs.items() if name not in known or known[name] != value}
         change = fitting_inputs(Change(inputs=others, model=model), prefix.workflow)
         limits: StartOptions = {"bounds": within(as_bounds(prefix.workflow.bounds or {}), child.bounds)}
-        return replace(self._forked(prefix, prefix.workflow, change, limits, tools), awaited_by=child.parent)
+        forked = self._forked(prefix, prefix.workflow, change, limits, tools)
+        return prefix.workflow, replace(forked, awaited_by=child.parent)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Drive a definition against the log of an execution, and compare all that it does; not one call is made.

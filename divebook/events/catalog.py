@@ -30,6 +30,8 @@ GOING_ON = frozenset({REUSE, UNEDITED})
 """Which results of its source one counts that goes on with another definition: all, or those of unedited functions."""
 UNCOUNTED = frozenset({WHAT_IF, TRIAL})
 """Origins of executions that are no work of their own: totals leave them out."""
+BADGED = UNCOUNTED | {FORK}
+"""Origins that people are told wherever an execution is named."""
 LEFT_ALONE = UNCOUNTED | {BOOK}
 """Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
 

@@ -18,7 +18,7 @@ from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
-from divebook.events.catalog import ExecutionResumed
+from divebook.events.catalog import ExecutionForked, ExecutionResumed, ExecutionStarted
 from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.once import Once
@@ -26,7 +26,11 @@ from divebook.execution.strands import GoesOnElsewhere
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.store.base import EventStore
+from divebook.store.durability import Durability
 from divebook.workflow.definition import Workflow
+
+Opening: TypeAlias = Callable[[], tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]]
+"""Returns what an execution begins with."""
 
 
 class Child(NamedTuple):

@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TypeAlias
 
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
@@ -34,7 +33,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.event import Event
 from divebook.execution.answering import Answering, this_person
-from divebook.execution.children import Child, running_children, workflows_to_begin
+from divebook.execution.children import Child, Opening, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
@@ -56,10 +55,6 @@ from divebook.workflow.definition import Workflow
 SEED_BITS = 64
 
 _log = logger(__name__)
-
-Forking: TypeAlias = Callable[[], tuple[catalog.ExecutionForked, Durability | None]]
-Opening: TypeAlias = Callable[[], tuple[Workflow, catalog.ExecutionStarted, Durability | None]]
-"""Returns what an execution begins with."""
 
 
 class Control:
@@ -152,20 +147,15 @@ class Control:
         await asyncio.wrap_future(begun)
 
     def fork(
-        self,
-        source: str,
-        at: int,
-        forked: catalog.ExecutionForked,
-        durability: Durability | None = None,
-        execution_id: str | None = None,
+        self, source: str, at: int, forked: catalog.ExecutionForked, kept: Durability | None = None, name: str = ""
     ) -> Driver:
         """Begin an execution that shares the first events of another one, and drive it on."""
         ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
-        execution_id = execution_id or ids.execution()
+        execution_id = name or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
         alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
         with alone, HANDS.about_to_drive(execution_id):
-            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, durability)])
+            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
             if refusal is not None:
                 raise refusal
             driver = self._register.load(execution_id)
@@ -333,7 +323,7 @@ class Control:
 
     # --- executions that others start --------------------------------------------------------------------------------
 
-    async def drive_child(self, child: Child, opening: Opening, forking: Forking, *, again: bool) -> ExecutionState:
+    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
         """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
 
         With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
@@ -343,7 +333,12 @@ class Control:
         try:
             driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
-            driver = await self._begin_child(child, opening, forking)
+            workflow, opened, durability = await work(opening)
+            if isinstance(opened, catalog.ExecutionForked):
+                driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
+            else:
+                driver = self.create(workflow, opened, durability, child.id)
+                driver.begin(self.means)
         else:
             if not driver.is_live:
                 try:
@@ -355,19 +350,6 @@ class Control:
         if driver.is_live:
             await asyncio.shield(asyncio.wrap_future(driver.driving()))
         return (await work(driver.refresh)).state
-
-    async def _begin_child(self, child: Child, opening: Opening, forking: Forking) -> Driver:
-        if child.like is not None:
-
-            def fork() -> Driver:
-                forked, durability = forking()
-                return self.fork(forked.source, forked.at, forked, durability, child.id)
-
-            return await self._desk.calls.work(fork)
-        workflow, started, durability = opening()
-        driver = self.create(workflow, started, durability, child.id)
-        driver.begin(self.means)
-        return driver
 
     # --- ending ----------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionNotFoundError, ReadOnlyStoreError, StoreError
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, FORK, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
+from divebook.events.catalog import BADGED, CANCELLED, COMPLETED, FAILED, LEFT_ALONE, RUNNING, UNCOUNTED, WAITING
 from divebook.events.event import to_datetime
 from divebook.history.summary import Summary, Summing
 from divebook.store import EventStore, ExecutionRecord
@@ -25,7 +25,6 @@ from divebook.text.shown import plural, price
 from divebook.text.times import local_time
 
 PAUSED = "paused"
-_BADGED = UNCOUNTED | {FORK}
 FOR_EVER = float("inf")
 _PAGE = 50
 
@@ -42,7 +41,7 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
 
 def badge_of(record: ExecutionRecord) -> str:
     """Return what an execution is where it is no run of its own: ``what-if``, ``trial`` or ``fork``; else nothing."""
-    return record.origin if record.origin in _BADGED else ""
+    return record.origin if record.origin in BADGED else ""
 
 
 def badged(name: str, badge: str) -> str:

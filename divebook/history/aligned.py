@@ -98,6 +98,8 @@ class Side(NamedTuple):
     workflow: str
     fingerprint: str
     parent: str
+    origin: str
+    """How it came about, one of `divebook.events.catalog.ORIGINS`."""
     status: str
     began_us: int
     took_us: int
@@ -111,6 +113,8 @@ class Side(NamedTuple):
         if not read or not isinstance(read[0].data, catalog.ExecutionStarted):
             raise SetupError("a run that has not begun has nothing to compare; start it first")
         began, start = read[0], read[0].data
+        forks = [(event.sequence, event.data) for event in read if isinstance(event.data, catalog.ExecutionForked)]
+        between = sum(read[place - 1].recorded_at - read[place - 2].recorded_at for place, _ in forks)
         shared().learn(start.inputs)
         root = placed(read)
         end = next((inner for inner in root.inside if inner.kind == "end"), None)
@@ -119,9 +123,10 @@ class Side(NamedTuple):
             start.workflow_name,
             start.fingerprint or "",
             start.parent or "",
+            forks[-1][1].came_from if forks else start.came_from,
             end.status if end else root.status,
             began.recorded_at,
-            read[-1].recorded_at - began.recorded_at - _between(read),
+            read[-1].recorded_at - began.recorded_at - between,
             root,
         )
 
@@ -365,9 +370,3 @@ def _totals(side: Side, found: Sequence[Placed], other: Side, its: Sequence[Plac
     costs = [each.cost for each in calls if each.cost is not None]
     took = None if any(each.way == SERVED for each in calls) else side.took_us / 1e6
     return Totals(sum(each.tokens or 0 for each in calls), sum(costs) if costs else None, took)
-
-
-def _between(log: Sequence[Event]) -> int:
-    """Return the microseconds between the last events that forks share with their sources, and the forks."""
-    forked = [event.sequence - 1 for event in log if isinstance(event.data, catalog.ExecutionForked)]
-    return sum(log[place].recorded_at - log[place - 1].recorded_at for place in forked)

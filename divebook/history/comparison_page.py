@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from divebook.engine.lifecycle import TERMINAL
+from divebook.events.catalog import BADGED
 from divebook.events.event import to_datetime
 from divebook.history.aligned import MINUS, SIGNS, Difference, Pair, Row, Side, as_text, money, took
 from divebook.history.marked_html import BADGE, CELL, FAINT, RULE, TEXT, piece_of, safe, styled
@@ -39,7 +40,8 @@ def page_of(pair: Pair) -> str:
 def _run(letter: str, side: Side) -> str:
     began = local_time(to_datetime(side.began_us))
     status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
-    told = f"{safe(one_line(side.workflow, 60))} · {began} · {status} · {side.id}"
+    name = safe(one_line(side.workflow, 60)) + (f" ({side.origin})" if side.origin in BADGED else "")
+    told = f"{name} · {began} · {status} · {side.id}"
     return f'<div style="margin:2px 0;overflow-wrap:anywhere">{styled(BADGE, letter)}{told}</div>'
 
 

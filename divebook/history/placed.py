@@ -258,7 +258,8 @@ class _Placing:
         if isinstance(data, catalog.ExecutionCompleted):
             for name, value in data.outputs.items():
                 self._add("output", name, event, None, value)
-        made = Placed("end", "end", ("end",), None, getattr(data, "error", None), STATUS_AFTER[type(data)])
+        status = STATUS_AFTER[type(data)]
+        made = Placed("end", "end", ("end",), None, getattr(data, "error", None) or status, status)
         made.began = made.ended = event.sequence
         self.root.inside.append(made)
 

@@ -19,6 +19,8 @@ from divebook.text.shown import AS_TEXT, plural, price
 
 MOST = 12
 """Calls that are named."""
+_WHOLE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;white-space:nowrap"
+"""The style of a cell whose words are not broken."""
 _OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", "outputs")
 
 
@@ -122,8 +124,7 @@ def _as_html(found: WhatIf) -> str:
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
     lines += [f"<div>{line}</div>" for line in others]
     lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(found.calls)]
-    lanes = f"<div>{styled(BADGE, 'A')}as recorded {styled(BADGE, 'B')}the what-if</div>"
-    return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{lanes}{found.comparison._repr_html_()}</div>'
+    return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{found.comparison._repr_html_()}</div>'
 
 
 def _head(found: WhatIf) -> Iterator[str]:
@@ -175,13 +176,15 @@ class RepeatedWhatIf(list[WhatIf]):
         return str(self)
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th style="{CELL}">{title}</th>' for title in _OF_EACH)
+        head = "".join(f'<th style="{_WHOLE}">{title}</th>' for title in _OF_EACH)
         body = "".join(f'<tr style="border-top:{RULE}">{"".join(_cells(_row(found)))}</tr>' for found in self)
         return f'<table class="{AS_TEXT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _cells(row: Iterable[str]) -> Iterator[str]:
-    return (f'<td style="{CELL}">{safe(text)}</td>' for text in row)
+    *short, outputs = row
+    yield from (f'<td style="{_WHOLE}">{safe(text)}</td>' for text in short)
+    yield f'<td style="{CELL};min-width:12em">{safe(outputs)}</td>'
 
 
 def _row(found: WhatIf) -> tuple[str, ...]:

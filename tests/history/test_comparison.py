@@ -319,6 +319,9 @@ def test_the_lane_of_a_what_if_says_which_calls_were_answered_how(asked):
     ways = {row.place: row.b.way for row in found.pairs[0].rows if row.b is not None and row.b.way}
     assert ways == {"b / model call poet": "live", "p / action pay": "blocked"}
     page = found._repr_html_()
+    assert "asked (what-if) ·" in page
+    assert "action pay failed" in page
+    assert ">null<" not in page.lower()
     assert [page.count(f">{way}</span>") for way in ("live", "blocked", "served")] == [1, 1, 0]
     first = environment.what_if(source.id, at=1).comparison.pairs[0]
     assert [row.b.way for row in first.rows if row.place == "a / model call poet"] == ["served"]
