@@ -159,6 +159,7 @@ class Feed:
         self._reader.take(event)
         self._course.take(event)
         self._setters.take(event)
+        self._spending.hear(event)
 
     def _changed_spans(self) -> list[tuple[Span, Labels]]:
         changed, self._reader.changed = sorted(self._reader.changed.items()), {}

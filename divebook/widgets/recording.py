@@ -111,6 +111,8 @@ class CleanRun:
         base, *self._changes = self._changes_of(_states(execution.id, log, self._rows))
         self._base = applied({}, [base])
         spending, failing = Spending(), Failing(names)
+        for event in read:
+            spending.hear(event)
         for span in spans:
             spending.take(span)
             failing.take(span)

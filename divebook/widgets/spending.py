@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
+from divebook.events.catalog import ExecutionForked
+from divebook.events.event import Event
 from divebook.history.spans import Span
 from divebook.history.tool_calls import call_of
 from divebook.text.cuts import one_line
@@ -30,9 +32,17 @@ class Spending:
         self._counted: set[int] = set()
         self._calls: set[tuple[int, str]] = set()
         """By the turn that holds it and its name there: several rounds, and the turn that it led to, are one call."""
+        self._since = 0
+
+    def hear(self, event: Event) -> None:
+        """Let a fork begin anew: what was called before is its source's, as are tokens and cost in the header."""
+        if isinstance(event.data, ExecutionForked):
+            self._by_agent, self._calls, self._since = {}, set(), event.sequence
 
     def take(self, span: Span) -> None:
         """Count a request that has ended, and a tool call that has begun."""
+        if span.sequences[0] < self._since:
+            return
         if span.type == TOOL_CALL or (span.type == AGENT_TURN and span.holder >= 0):
             self._calls.add((span.holder, call_of(span)))
         if span.type != AGENT_RESPONSE or not span.usage or span.index in self._counted:

@@ -277,3 +277,22 @@ def test_what_was_left_out_of_a_log_is_left_out_of_what_is_said():
         span.parameters, span.result, span.setting = {"…": "(3 more)"}, "… (9 more characters)", None
     turn, *inside = spans[CRITIC:]
     checked(conversation_of(turn, [span for span in inside if span.holder == CRITIC], {}, ID), Conversation)
+
+
+def test_a_fork_counts_what_it_has_called_and_spent_itself():
+    log = Log()
+    started, ended = catalog.OperationStarted, catalog.OperationCompleted
+    facts = [*begun(), STEP, (started("turn", "agent_turn", {"agent": "a"}, key="turn"), "main", "s")]
+    turn, usage = len(facts), {"input_tokens": 3, "output_tokens": 1}
+    called = started("c1", "tool_call", {"tool": "t"}, key="tool-1-c", within=turn)
+    asked = started("m1", "agent_response", {"agent": "a"}, key="model-1", within=turn)
+    log.write(*facts, (asked, "main", "s"), (ended("m1", "agent_response", 1, {}, usage), "main", "s"))
+    log.write((called, "main", "s"))
+    log.feed.frame()
+    before = log.feed.welcome("v", 0)["header"]
+    assert (before["tool_calls"], before["spenders"][0]["tokens"]) == (1, 4)
+    log.write((catalog.ExecutionForked("exec_0", len(facts) + 3, "w"), "", ""))
+    log.feed.look_again()
+    log.feed.frame()
+    header = log.feed.welcome("v", 0)["header"]
+    assert (header["tool_calls"], header["spenders"]) == (0, [])
