@@ -123,7 +123,7 @@ class Trials(WhatIfs):
         done = [self._handle(driver).wait() for driver in drivers]
         tries = tuple(tried_in(each.history(), entry, number, each) for number, each in enumerate(done, 1))
         recorded = tried_in(events, entry, RECORDED_NUMBER, source)
-        return StepTrial(source.id, entry, recorded, tries, workflow, change, tuple(done))
+        return StepTrial(source.id, entry, recorded, tries, workflow, change, source.workflow.source, tuple(done))
 
 
 def _changed(workflow: Workflow, step: str, changes: StepChanges) -> Workflow:

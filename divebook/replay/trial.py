@@ -49,6 +49,8 @@ class StepTrial:
     """The whole workflow, in which the step has the changed keys."""
     change: Change = field(default=Change())
     """What else the step found otherwise: variables, inputs, the model."""
+    written: str = ""
+    """The text that defined the workflow of the run; empty if none did."""
     executions: Sequence[Execution] = field(default=())
     """Those of the tries, of origin ``trial``."""
 
@@ -66,7 +68,7 @@ class StepTrial:
     @property
     def definition(self) -> str:
         """The whole workflow, in which the step has the changed keys, as a cell that defines it."""
-        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow)}"
+        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
 
     def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
         """Write the workflow with the changed step into a new cell below this one, or into a file; return its path.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from textwrap import indent
 from typing import Any
 
 from divebook.dialects import Dialect
-from divebook.errors import NotFoundError
+from divebook.errors import DefinitionError, NotFoundError
 from divebook.workflow import located
 from divebook.workflow.definition import Workflow
 from divebook.workflow.located import NOWHERE, Mark, Node, Scalar, kind_of
-from divebook.workflow.reader import workflow_of
+from divebook.workflow.reader import read_workflow, workflow_of
 from divebook.workflow.reading import Reading
 from divebook.workflow.table import snake_case
 from divebook.workflow.writer import workflow_to_mapping
@@ -52,10 +53,38 @@ def with_keys(
     return workflow_of(_with_step(root, step, _keys(keys, reading)), reading).like(source="")
 
 
-def workflow_text(workflow: Workflow) -> str:
-    """Return the body of a cell ``%%dive workflow NAME`` that defines a workflow."""
+def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
+    """Return the body of a cell ``%%dive workflow NAME`` that defines a workflow.
+
+    Parameters
+    ----------
+    written
+        The text that defined it before one `step` changed: where it can be, only that is written anew, and comments and
+        layout of the rest stay (test_a_trial_is_kept_in_the_text_that_was_written).
+    """
     mapping = workflow_to_mapping(workflow)
-    return dump_yaml({key: value for key, value in mapping.items() if key != "Name"})
+    anew = next((given for given in mapping["Steps"] if given["Name"] == step), None)
+    kept = None if anew is None or not written else _text_with(written, workflow, anew)
+    return kept or dump_yaml({key: value for key, value in mapping.items() if key != "Name"})
+
+
+def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str | None:
+    """Return a text with a step as it is now; None if the text would not define the workflow."""
+    try:
+        root = parse_yaml(Reading(written, "kept", workflow.dialect))
+        entries = root.entries if isinstance(root, located.Mapping) else ()
+        steps = [item for key, value in entries if key.text == "Steps" for item in getattr(value, "items", ())]
+        old = next(item for item in steps if isinstance(item, located.Mapping) and _is_named(item, step["Name"]))
+        lines = written[old.start.index : old.end.index].split("\n")
+        while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # those belong to what follows
+            lines.pop()
+        end = old.start.index + len("\n".join(lines))
+        anew = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
+        text = f"{written[: old.start.index]}{anew}{written[end:]}"
+        found = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
+    except (DefinitionError, StopIteration):
+        return None
+    return text if found.fingerprint == workflow.fingerprint else None
 
 
 def _reading(keys: str | Mapping[str, Any], source_name: str, dialect: Dialect, line_offset: int) -> Reading:

@@ -95,3 +95,42 @@ def test_steps_runs_and_keys_are_completed(shell, cell, run):
         assert {"count", "draft"} <= completed("%%dive try ")
         assert "try" in completed("%%dive t")
         assert "Prompt: " in completed("%%dive try draft\nPr")
+
+
+WRITTEN = """\
+%%dive workflow noted
+# what it is for
+Steps:
+  # the first
+  - Name: count   # counts
+    Script: |
+      # three
+      3
+    Store: n
+
+  # the second
+  - {Name: draft, Script: state.n + 1, Store: line}  # in one line
+Outputs: [{Name: line}]  # one
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "keys", "lines"),
+    [
+        ("count", {"Script": "4"}, ["  - Name: count", "    Type: script", "    Script: '4'", "    Store: n"]),
+        (
+            "draft",
+            {"Script": "state.n * 2"},
+            ["  - Name: draft", "    Type: script", "    Script: state.n * 2", "    Store: line  # in one line"],
+        ),
+    ],
+)
+def test_a_trial_is_kept_in_the_text_that_was_written(cell, step, keys, lines):
+    cell(WRITTEN)
+    noted, _ = cell("%dive run noted")
+    trial = noted.try_step(step, keys)
+    kept, before = trial.definition.splitlines(), WRITTEN.splitlines()
+    assert [line for line in kept if line not in before] == [line for line in lines if line not in before]
+    assert {"# what it is for", "  # the first", "  # the second", before[-1]} <= {*kept}
+    cell(trial.definition)
+    assert cell("%dive run noted --new")[0].environment.workflow("noted").fingerprint == trial.workflow.fingerprint
