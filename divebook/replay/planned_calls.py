@@ -91,15 +91,18 @@ def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[st
 
 
 def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
-    """Return what each request of an agent cost, or all requests that it made in a step of a path."""
-    found: dict[str | None, dict[tuple[str, ...], int]] = {}
+    """Return what each request of an agent cost, or all requests that it made in a step of a path, or for an item."""
+    found: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
+    items: dict[str, int | None] = {}
     agents: dict[str, str | None] = {}
     for event in events:
         match event.data:
             case catalog.OperationStarted() as data if data.operation_type in REQUESTS:
+                items[data.operation_id] = data.iteration_index
                 agents[data.operation_id] = data.name or operation_name(data.operation_type, data.parameters)
             case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
                 costs = found.setdefault(agents[data.operation_id], {})
-                key = (event.path, event.step) if by_turn else (data.operation_id,)
+                turn = event.path, event.step, items[data.operation_id]
+                key = turn if by_turn else (data.operation_id,)
                 costs[key] = costs.get(key, 0) + data.usage.get("cost", 0)
     return {agent: [*costs.values()] for agent, costs in found.items()}

@@ -1,7 +1,11 @@
 """`divebook resume` with a corrected definition: the plan first, then what is left to do; and other ways to retry."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+from typer.testing import CliRunner
+
+from divebook.cli.main import app
 from divebook.store import open_store
 from tests.cli.conftest import write
 
@@ -62,3 +66,18 @@ def test_a_strategy_by_its_name(divebook, failed, strategy, origin):
     newest = open_store().records()[0]
     assert (newest.origin, newest.execution_id != source) == (origin, True)
     assert newest.status == ("completed" if strategy == "skip_failed" else "failed"), again.output
+
+
+@pytest.mark.parametrize(("said", "begun"), [("n\n", 1), ("y\n", 2), ("", 1)], ids=["no", "yes", "end"])
+def test_in_a_terminal_nothing_begins_before_somebody_agrees(failed, monkeypatch, said, begun):
+    file, source = failed
+    write(file, TEXT % '"sum(state.found)"')
+    terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("divebook.cli.resuming.sys", terminal)
+    command = ["resume", source, str(file), "--definition", "new", "--quiet"]
+    ended = CliRunner().invoke(app, command, input=said)
+    assert "1 operation reused, 0 live" in ended.stderr
+    assert "Go on? [y/N]" in ended.stderr
+    assert (len(open_store().records()), ended.exit_code) == (begun, 0 if begun == 2 else 1)
+    if begun == 1:
+        assert CliRunner().invoke(app, [*command, "--yes"]).exit_code == 0

@@ -12,6 +12,7 @@ from divebook.replay.why import why
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
 from divebook.workflow.policies import Catch
+from tests.pipeline.worlds import Script, chain, envelope, pipeline, world
 from tests.replay.truth import compared
 
 
@@ -321,3 +322,17 @@ def test_a_row_of_a_frame_comes_from_the_item_whose_values_stand_in_its_column(c
 def test_a_row_of_which_the_log_does_not_say_who_made_it(name, row, column, said):
     with pytest.raises(NotFoundError, match=said):
         labels().why(name, row=row, column=column)
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+def test_an_envelope_leads_back_through_the_stages_that_made_it(mode):
+    script = Script(a=[{"x": 1}], b=[{"y": 2}])
+    with world() as environment:
+        pipeline(chain("a", "b"), script, environment=environment).run(envelope(), mode=mode)
+        found = environment.why(environment.store.records()[0].execution_id, "pipeline")
+    calls = [call.type for origin in found.origins for call in origin.calls]
+    assert calls.count("stage_call") == 2
+    assert {origin.step for origin in found.origins} >= (
+        {"a", "b", "route"} if mode == "sequential" else {"batch", "merge"}
+    )
+    assert "inputs.envelope" in named(found)
