@@ -17,11 +17,11 @@ from divebook.agents.models import model_name
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
-from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError
+from divebook.errors import ExecutionError, ExecutionNotFoundError, NotFoundError, SetupError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
-from divebook.execution.children import Child
+from divebook.execution.children import Child, Opened
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.compute import Compute
 from divebook.execution.control import Control
@@ -348,8 +348,13 @@ class Environment(Holdings, Mending, Trials):
         opening = self._opening_of if child.like is None else self._fork_of
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
-    def _fork_of(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked, Durability | None]:
-        return *self._forked_child(child), self._kept()
+    def _fork_of(self, child: Child) -> Opened:
+        try:
+            return *self._forked_child(child), self._kept()
+        except ExecutionNotFoundError:  # what it had done was deleted
+            if child.like is None or child.like.tools not in catalog.GOING_ON:
+                raise
+            return self._opening_of(child)
 
     async def _begin_successor(self, asked: Child) -> str:
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""

@@ -29,6 +29,7 @@ from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
 from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, require_options
 from divebook.store import EventStore
 from divebook.workflow.definition import Workflow
+from divebook.workflow.inputs import bind_inputs
 
 GivenChange: TypeAlias = Change | Mapping[str, Any] | None
 """What is otherwise; a mapping has the parts of a `Change` by their names."""
@@ -53,6 +54,7 @@ class WhatIfs(Executions):
     _reads_only: ReadsOnly
     _calls_edited: EditedCalls
     code_of: Callable[[Workflow], dict[str, str]]
+    workflow: Callable[[str], Workflow]
 
     @overload
     def what_if(
@@ -165,17 +167,24 @@ class WhatIfs(Executions):
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
     def _forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
-        """Return how the what-if begins that another one asks for: of what its source began, with other inputs."""
+        """Return how another workflow begins that an execution asks for which is answered from its source.
+
+        Of a what-if it is one itself: of what its source began, with other inputs. What goes on with another definition
+        uses what the other workflow had done, and that one has its definition of now as well.
+        """
         assert child.like is not None, "asked only where it is one"  # noqa: S101 - `Control.drive_child` has looked
         source, tools = child.like
         prefix = prefix_of(self.store, source, 1, Change())
+        origin = catalog.CHILD if tools in catalog.GOING_ON else catalog.WHAT_IF
+        workflow = self.workflow(child.workflow) if origin == catalog.CHILD else prefix.workflow
+        self._check(workflow, steps_ahead(workflow, prefix.state), ())
         model = child.model if child.model != prefix.state.model else None
-        known = prefix.state.inputs
-        others = {name: value for name, value in child.inputs.items() if name not in known or known[name] != value}
-        change = fitting_inputs(Change(inputs=others, model=model), prefix.workflow)
-        limits: StartOptions = {"bounds": within(as_bounds(prefix.workflow.bounds or {}), child.bounds)}
-        forked = self._forked(prefix, prefix.workflow, change, limits, tools)
-        return prefix.workflow, replace(forked, awaited_by=child.parent)
+        known, given = prefix.state.inputs, bind_inputs(workflow, child.inputs)
+        others = {name: value for name, value in given.items() if name not in known or known[name] != value}
+        change = fitting_inputs(Change(inputs=others, model=model), workflow)
+        limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
+        forked = self._forked(prefix, workflow, change, limits, tools)
+        return workflow, replace(forked, awaited_by=child.parent, origin=origin)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
         """Drive a definition against the log of an execution, and compare all that it does; not one call is made.

@@ -181,12 +181,13 @@ class ExecutionForked(Payload):
     only: Mapping[str, Any] | None = None
     """Of a trial alone: what is done, the ``step`` of a ``path`` as its ``visit``, or of that one ``item``."""
     awaited_by: str | None = None
-    """The execution that waits for its end: a what-if that asks for another workflow otherwise than its source did."""
+    """The execution that waits for its end: a what-if that asks for another workflow otherwise than its source did, or
+    what goes on with another definition and asks for one that had not completed."""
 
     @property
     def parent(self) -> str:
-        """The execution that it came from, and that does not wait for it."""
-        return self.source
+        """The execution that it came from, and that does not wait for it; of a child the one that does."""
+        return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:

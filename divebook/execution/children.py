@@ -29,8 +29,9 @@ from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.workflow.definition import Workflow
 
-Opening: TypeAlias = Callable[[], tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]]
-"""Returns what an execution begins with."""
+Opened: TypeAlias = tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]
+"""What an execution begins with."""
+Opening: TypeAlias = Callable[[], Opened]
 
 
 class Child(NamedTuple):

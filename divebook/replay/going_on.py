@@ -15,6 +15,7 @@ from typing import NamedTuple
 from divebook.engine.forked import snapped
 from divebook.engine.operations import (
     ACTION_EXECUTION,
+    CHILD_WORKFLOW,
     RANDOM_GENERATION,
     STEP_EXECUTION,
     TIME_ACCESS,
@@ -40,7 +41,7 @@ from divebook.replay.planned_calls import (
     planned_call,
 )
 from divebook.replay.recorded_answers import COMPUTED
-from divebook.replay.rehearsal import World, rehearsed
+from divebook.replay.rehearsal import Rehearsal, World, rehearsed
 from divebook.replay.verify import FirstDifference, verified
 from divebook.text.shown import plural, price
 from divebook.workflow.definition import Workflow
@@ -95,6 +96,8 @@ class ResumePlan:
     """Functions that are not those that the log was made with."""
     items: Mapping[str, int] = field(default_factory=dict)
     """How many items would begin later, by step of `Each`: more than run at once."""
+    children: tuple[str, ...] = ()
+    """Executions of other workflows that failed in it: those begin anew, and use what these have done."""
 
     @property
     def saves(self) -> bool:
@@ -125,6 +128,7 @@ class ResumePlan:
                 f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
             ]
         told += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
+        told += [f"used again: what {child} has done" for child in self.children]
         told += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
         return tuple(told)
 
@@ -200,7 +204,16 @@ def planned_to_go_on(
         tuple(_unsure(source.state, events)),
         edited,
         items,
+        tuple(_children(came)),
     )
+
+
+def _children(came: Rehearsal) -> Iterator[str]:
+    """Yield the executions of other workflows whose results are used again in those that would begin."""
+    for wanted in came.unanswered:
+        like = came.answers.child_like(wanted) if wanted.operation_type == CHILD_WORKFLOW else None
+        if like is not None:
+            yield like.source
 
 
 def _reused(own: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:

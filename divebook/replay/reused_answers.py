@@ -15,7 +15,7 @@ from typing import NamedTuple
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, TIMER
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.execution.beyond import Beside, Served, Unserved
+from divebook.execution.beyond import Beside, Likeness, Served, Unserved
 from divebook.execution.clock import Clock
 from divebook.execution.forks import made_again
 from divebook.execution.wanted import Wanted
@@ -64,8 +64,13 @@ class ReusedAnswers(RecordedAnswers):
         """Whether what is said in books outside its log is written: it is, but in a rehearsal."""
         return not self._rests
 
-    def child_like(self, wanted: Wanted) -> None:
-        """Return nothing: another workflow runs by itself."""
+    def child_like(self, wanted: Wanted) -> Likeness | None:
+        """Return the execution of another workflow that did not complete at a place of the source.
+
+        What that had done is not done again either (`tests/replay/test_gone_on.py`).
+        """
+        found = self._children.get(wanted.parameters["workflow"], {}).get(wanted.operation_id)
+        return None if found is None else Likeness(found, self._tools)
 
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""

@@ -1,17 +1,11 @@
 """An execution goes on with a corrected definition: the plan says what then happens, and nothing done is done again."""
 
 import asyncio
-import importlib.util
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.engine.bounds import NANODOLLARS
 from divebook.errors import ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action
@@ -277,94 +271,6 @@ def test_what_runs_is_not_taken_over():
             world.resume(source.id, definition="new")
         gate.opened.set()
         source.wait(20)
-
-
-def paid(last="note"):
-    """Return a workflow in which an agent is asked for each of five items, the third of which fails, and once more."""
-    one = Step("one", prompt="About $(item)", agent="writer", each=Each("$(range(5))", as_="item"), store="all")
-    end = Step("end", prompt="In all", agent="writer", store="end")
-    return Workflow("paid", [replace(one, next=["c"]), call("c", 3, "end", action=last), end])
-
-
-def test_the_plan_costs_what_going_on_then_costs():
-    agents = [Agent("writer", model=ScriptedModel(["so"], price=0.25))]
-    with Environment(store=MemoryStore(), actions=ACTIONS, agents=agents) as world:
-        source = failed(world, paid("refuse"))
-        plan, again = gone_on(world, source, paid())
-        assert (plan.reused, plan.behind, plan.cost) == (5, ("end",), 0.25)
-        assert str(plan) == "5 operations reused, 1 live, about $0.25, then end"
-        assert again.usage.cost == plan.cost * NANODOLLARS
-
-
-def test_items_that_are_still_to_begin_cost_as_those_that_are_done():
-    agents = [Agent("writer", model=ScriptedModel(["so", "so", {"error": "overloaded"}], price=0.25))]
-    with Environment(store=MemoryStore(), actions=ACTIONS, agents=agents) as world:
-        source = failed(world, paid())
-        world.add_agent(Agent("writer", model=ScriptedModel(["so"], price=0.25)), replace=True)
-        plan, again = gone_on(world, source, paid("odd"))
-        assert (plan.reused, len(plan.live), plan.items, plan.cost) == (2, 1, {"one": 2}, 1.0)
-        assert str(plan) == "2 operations reused, 1 live, about $1.00, then 2 items of one, c and end"
-        assert again.usage.cost == plan.cost * NANODOLLARS
-
-
-def test_a_source_that_is_deleted_meanwhile_takes_its_results_along_and_not_what_is_shared(world):
-    def definition(front, last):
-        steps = [*front, call("b", 2, "c"), call("c", 3, action=last)]
-        return Workflow("asks", [call("z", 0, steps[0].name), *steps])
-
-    source = failed(world, definition([], "refuse"))
-    asked = Step("sure", ask="Sure?", next=["b"])
-    plan, again = gone_on(world, source, definition([asked], "note"))
-    assert (plan.reused, plan.asked, plan.at_hand, again.status) == (1, ("sure",), 1, "waiting")
-    world.store.delete(source.id)
-    again.answer(again.interrupts[0].id, "yes").wait(20)
-    assert (again.status, MADE) == ("completed", [2, 3])
-    assert again.variables["z"] == 0
-
-
-KILLED = """
-import os, signal, sys
-from divebook import Action, Environment, Step, Workflow
-def made(x):
-    with open(os.environ["MADE_AT"], "a") as file:
-        file.write(f"{x}\\n")
-    if os.environ.get("DIES") == str(x):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if x < 0:
-        raise ValueError(x)
-    return x
-def pay(third):
-    steps = [(n, Step(n, action="made", parameters={"x": x}, next=after)) for n, x, after in
-             (("a", 1, ["b"]), ("b", 2, ["c"]), ("c", third, ["d"]), ("d", 4, ["e"]), ("e", 5, []))]
-    return Workflow("pay", [step for _, step in steps])
-def world(store):
-    return Environment(store=store, actions=[Action("made", made, idempotent=True)])
-if __name__ == "__main__":
-    environment = world(sys.argv[1])
-    environment.add_workflow(pay(3))
-    environment.resume(sys.argv[2], definition="new").wait(20)
-    environment.close()
-"""
-
-
-def test_what_was_killed_while_it_went_on_is_gone_on_with_and_no_second_one_begins(tmp_path, monkeypatch):
-    file, made, store = tmp_path / "killed.py", tmp_path / "made.txt", str(tmp_path / "s.db")
-    file.write_text(KILLED)
-    monkeypatch.setenv("MADE_AT", str(made))
-    spec = importlib.util.spec_from_file_location("killed", file)
-    killed = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(killed)
-    with killed.world(store) as world:
-        source = world.start(killed.pay(-3)).wait(20)
-    assert source.status == "failed"
-    command = [sys.executable, str(file), store, source.id]
-    assert subprocess.run(command, env={**os.environ, "DIES": "4"}, check=False).returncode == -signal.SIGKILL
-    with killed.world(store) as world:
-        world.add_workflow(killed.pay(3))
-        again = world.resume(source.id, definition="new").wait(20)
-        assert [record.execution_id for record in world.store.records(origin="resume")] == [again.id]
-        assert again.status == "completed"
-    assert made.read_text().split() == ["1", "2", "-3", "3", "4", "4", "5"]
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
