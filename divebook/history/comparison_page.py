@@ -157,8 +157,8 @@ def _beside(row: Row) -> str:
         told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
     if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
         told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
-    answered = SERVED in (row.a.way, row.b.way)  # in no time, which tells nothing
-    if not answered and row.a.duration_us is not None and row.b.duration_us is not None:
+    is_made = not {SERVED, BLOCKED}.intersection((row.a.way, row.b.way))  # else its time tells nothing
+    if is_made and row.a.duration_us is not None and row.b.duration_us is not None:
         more = row.b.duration_us - row.a.duration_us
         told.append(_signed(more, seconds(abs(more) / 1e6)))
     return "<br>".join(told)

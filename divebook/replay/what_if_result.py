@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,10 +181,10 @@ class RepeatedWhatIf(list[WhatIf]):
         return f'<table class="{AS_TEXT}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _cells(row: Iterable[str]) -> Iterator[str]:
-    *short, outputs = row
-    yield from (f'<td style="{_WHOLE}">{safe(text)}</td>' for text in short)
-    yield f'<td style="{CELL};min-width:12em">{safe(outputs)}</td>'
+def _cells(row: Sequence[str]) -> Iterator[str]:
+    for place, text in enumerate(row):
+        style = f"{CELL};min-width:10em" if place in (0, len(row) - 1) else _WHOLE  # the id and the outputs are long
+        yield f'<td style="{style}">{safe(text)}</td>'
 
 
 def _row(found: WhatIf) -> tuple[str, ...]:
