@@ -106,6 +106,16 @@ def test_importing_divebook_loads_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
+def test_listing_the_commands_loads_neither_stores_nor_what_runs():
+    """Completion in a shell waits for it at each key."""
+    parts = ("execution", "store", "steps", "replay", "history", "environment")
+    program = (
+        f"import sys, divebook.cli.main; print([name for name in {parts!r} if f'divebook.{{name}}' in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
 def test_no_module_has_a_vague_name():
     assert [str(path) for path in sources() if path.stem in VAGUE or path.parent.name in VAGUE] == []
 

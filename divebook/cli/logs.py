@@ -14,7 +14,6 @@ from divebook.cli.screen import DAMAGED, note, note_damage, write
 from divebook.cli.text import json_escaped
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import SetupError
-from divebook.store.carried import NOTEBOOK, is_carrier
 
 STREAM = "-"
 
@@ -36,6 +35,8 @@ def export(
     execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
     damaged log the sound beginning is written, with exit code 1.
     """
+    from divebook.store.carried import is_carrier
+
     if is_carrier(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
         return
@@ -63,6 +64,7 @@ def export(
 
 def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite: bool, move: bool) -> None:
     from divebook.cli.project import existing_environment
+    from divebook.store.carried import NOTEBOOK
 
     if move:
         raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")

@@ -16,8 +16,6 @@ from divebook.cli.text import as_json, one_line, secrets
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, SetupError, StoreError
-from divebook.execution.definitions import recorded_opening
-from divebook.store.carried import is_carrier
 from divebook.text.durations import seconds
 from divebook.text.shown import size
 from divebook.text.times import json_time, local_time
@@ -78,6 +76,8 @@ def runs(
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
     """Take note of the secrets among the inputs of an execution: its error may repeat them."""
+    from divebook.execution.definitions import recorded_opening
+
     with suppress(StoreError):  # a damaged log has none that could be shown
         secrets.learn(recorded_opening(execution_id, store).inputs)
 
@@ -131,6 +131,8 @@ def open_(
 
 
 def _is_file(name: str) -> bool:
+    from divebook.store.carried import is_carrier
+
     return name.endswith((".jsonl", ".json")) or is_carrier(name)
 
 

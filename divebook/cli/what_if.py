@@ -22,7 +22,6 @@ from divebook.cli.options import (
     Store,
     VariablesChanged,
 )
-from divebook.cli.result import EXIT_CODES
 from divebook.cli.screen import note, write
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, NotFoundError, SetupError
@@ -91,6 +90,8 @@ def what_if(
             "A log holds the workflow, not agents and actions: name their file (divebook what-if ID FILE) or --actions"
         )
         raise SetupError(f"{error}. {told}") from error
+    from divebook.cli.result import EXIT_CODES
+
     secrets.learn(*(each.execution.state.variables for each in found))
     if json:
         facts = [_facts(each) for each in found]
