@@ -122,7 +122,8 @@ class ResumePlan:
         told = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
         told += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
         told += [f"first difference: {self.first}"] if self.first is not None else []
-        told += [f"live: {_listed([str(call) for call in self.live])}"] if self.live else []
+        calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
+        told += [f"live: {_listed(calls)}"] if self.live else []
         if (self.behind or self.items) and self.at_hand:
             told += [
                 f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
@@ -182,7 +183,8 @@ def planned_to_go_on(
     came = rehearsed(world, events, forked)
     own = came.events
     left = (end for end in came.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
-    kinds = _reused(own, at, made_again(events))
+    live = Counter(map(planned_call, came.unanswered))
+    kinds = _reused(own, at, made_again(events).union(wanted.operation_id for wanted in came.unanswered))
     asked = tuple(dict.fromkeys(q.step for q in came.state.interrupts.values() if q.is_open))
     behind = came.behind(workflow)
     items = items_to_come(own, came.state)
@@ -196,7 +198,7 @@ def planned_to_go_on(
         kept.first,
         kinds.total(),
         dict(kinds.most_common()),
-        tuple(planned_call(wanted) for wanted in came.unanswered),
+        tuple(live.elements()),
         asked,
         behind,
         sum(1 for _ in left),
@@ -219,7 +221,7 @@ def _children(came: Rehearsal) -> Iterator[str]:
 def _reused(own: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
     """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it.
 
-    What ended the source is made `again`.
+    What ended the source, or had failed beside that, is made `again`.
     """
     found: Counter[str] = Counter()
     for event in own:

@@ -110,5 +110,8 @@ def test_after_the_cell_was_edited_the_run_goes_on_from_the_page(lab, looks):
     assert "Reused:" in view.locator(".ways").inner_text()
     looks.at(notebook, "failure-mended", view)
     fix.click()
+    view.locator(".sure .told", has_text="operations reused").wait_for()
+    looks.at(notebook, "failure-plan", view)
+    view.get_by_role("button", name="Continue", exact=True).click()
     view.locator(".db-status[data-status=completed]").wait_for()
     view.locator(".divebook-failure").wait_for(state="hidden")

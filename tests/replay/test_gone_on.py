@@ -1,5 +1,6 @@
 """Going on to its end: what its plan costs, what died or was deleted meanwhile, and the children that had failed."""
 
+import asyncio
 import importlib.util
 import os
 import signal
@@ -11,6 +12,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.bounds import NANODOLLARS
+from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.definition import InputDefinition
 from tests.replay.test_going_on import ACTIONS, MADE, call, failed, gone_on
@@ -162,3 +164,25 @@ def test_a_child_with_another_input_uses_what_it_had_done_without_it(world):
     assert (again.status, MADE, len(plan.children)) == ("completed", [2], 1)
     (child,) = world.store.records(parent=again.id)
     assert world.execution(child.execution_id).inputs == {"more": 5}
+
+
+def test_items_that_failed_beside_the_first_one_are_live_and_not_reused(world):
+    def definition(shift):
+        given = f"$(item + {shift} if item in (2, 3) else item)"
+        return Workflow("items", [call("s", given, action="even", each=Each("$(range(4))", as_="item", parallel=4))])
+
+    failing = asyncio.Barrier(2)
+
+    async def even(x: int) -> int:
+        if x in (2, 3):
+            async with failing:
+                raise ValueError(x)
+        MADE.append(x)
+        return x
+
+    with Environment(store=MemoryStore(), actions=[Action("even", even)]) as own:
+        source = failed(own, definition(0))
+        plan, again = gone_on(own, source, definition(10))
+        assert (again.status, sorted(MADE)) == ("completed", [12, 13])
+    assert str(plan) == "2 operations reused, 2 live"
+    assert plan.lines[3] == "live: action even (step s), 2 times"
