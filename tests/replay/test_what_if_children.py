@@ -107,18 +107,42 @@ def test_a_question_that_was_never_asked_waits_in_it_and_both_go_on_once_it_is_a
     assert CALLS["stone"] == 1
 
 
-def test_items_take_the_one_of_their_place_and_one_that_was_never_begun_takes_the_first():
-    each = Each("$(inputs.ns)", as_="n")
-    many = Workflow(
-        "many", [Step("call", workflow="small", inputs={"n": "$(n)"}, each=each, store="all")], inputs=["ns"]
-    )
+def small_and_many():
+    """Return a workflow, and one that asks for it once for each of its inputs, two at a time."""
+    each = Each("$(inputs.ns)", as_="n", parallel=2)
+    asking = Step("call", workflow="small", inputs={"n": "$(n)"}, each=each, store="all")
     weighing = Step("weigh", action="weigh", parameters={"of": "stone"}, store="weight")
-    small = Workflow(
-        "small", [weighing, Step("sum", script="state.weight * inputs.n", store="sum")], inputs=["n"], outputs=["sum"]
-    )
-    with world(small, many) as environment:
+    adding = Step("sum", script="state.weight * inputs.n", store="sum")
+    small = Workflow("small", [weighing, adding], inputs=["n"], outputs=["sum"])
+    return small, Workflow("many", [asking], inputs=["ns"], outputs=["all"])
+
+
+def test_items_take_the_one_of_their_place_and_one_that_was_never_begun_takes_the_first():
+    with world(*small_and_many()) as environment:
         made = environment.start("many", {"ns": [1, 2]}).wait(20, check=True)
         CALLS.clear()
         found = environment.what_if(made.id, {"inputs": {"ns": [2, 5, 7]}})
-        assert [each["sum"] for each in found.execution.variables["all"]] == [20, 50, 70]
+        assert [each["sum"] for each in found.outputs["all"]] == [20, 50, 70]
         assert (found.served, found.live, found.blocked, CALLS) == (3, 0, 0, Counter())
+
+
+def test_wherever_it_is_killed_both_come_to_the_same():  # traps 18, 21
+    with world(*small_and_many()) as environment:
+        made = environment.start("many", {"ns": [1, 2]}).wait(20, check=True)
+        CALLS.clear()
+        commits, kept = [], {name.execution_id for name in environment.store.records()}
+        unsubscribe = environment.store.subscribe(lambda name, events: commits.append((name, events[-1].sequence)))
+        found = environment.what_if(made.id, {"inputs": {"ns": [3, 4]}})
+        unsubscribe()
+        logs = {
+            record.execution_id: environment.store.read(record.execution_id) for record in environment.store.records()
+        }
+        last = max(place for place, (name, _) in enumerate(commits) if name == found.execution.id)
+        cuts = [dict(commits[: place + 1]) for place in range(last)]
+        for cut in [cut for cut in cuts if found.execution.id in cut]:
+            with world(*small_and_many()) as other:
+                for name in (*kept, *cut):
+                    other.store.append(name, list(logs[name])[: cut.get(name)], 0)
+                again = other.resume(found.execution.id).wait(20)
+                assert (again.status, again.outputs) == ("completed", found.outputs)
+        assert (len(cuts) > 8, CALLS) == (True, Counter())
