@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from divebook import Environment
+from divebook import Agent, Environment
 from divebook.errors import InvalidEventError, StoreError
+from divebook.events.catalog import OperationCompleted, StepCompleted
 from divebook.history.requests import requests_of
 from divebook.store import MemoryStore
 
 PROMPT = "Which birds are there, and what is ${this}?"
+VISIBLE = {"part_kind", "content", "tool_name", "tool_call_id", "args"}
 
 
 @pytest.fixture
@@ -60,6 +62,12 @@ def write(folder, data, name="birds.json"):
     return file
 
 
+def seen(message):
+    """Return what a model sees of a message: not when it was made, or in which run."""
+    parts = [{name: part[name] for name in sorted(VISIBLE & part.keys())} for part in message["parts"]]
+    return {"kind": message["kind"], "parts": parts}
+
+
 def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path):
     messages = history_of(asking(["owls", "larks"], ["dodos"]))
     run = environment.import_log(write(tmp_path, messages))
@@ -69,7 +77,8 @@ def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path
     plain = [
         {k: v for k, v in message.items() if v is not None or message["kind"] == "request"} for message in messages
     ]
-    assert [list(request.messages) for request in requests] == [plain[:1], plain[:3], plain[:5]]
+    sent = [[seen(message) for message in request.messages] for request in requests]
+    assert sent == [[seen(message) for message in plain[:count]] for count in (1, 3, 5)]
     assert [request.response["parts"] for request in requests] == [message["parts"] for message in plain[1::2]]
     assert {request.instructions for request in requests} == {"Be brief."}
     assert [request.usage["input_tokens"] for request in requests] == [m["usage"]["input_tokens"] for m in plain[1::2]]
@@ -79,6 +88,54 @@ def test_a_history_of_pydantic_ai_is_an_execution_of_turns(environment, tmp_path
     assert run.usage.input_tokens == sum(message["usage"]["input_tokens"] for message in plain[1::2])
     assert list(run.messages["role"])[:2] == ["system", "user"]
     assert str(run.started_at.date()) == messages[0]["parts"][0]["timestamp"][:10]
+
+
+@pytest.mark.parametrize("kind", ["history", "trace"])
+def test_what_others_recorded_is_forked_at_every_model_call(tmp_path, kind):
+    """What the file has is not asked or called again; an agent that is another one by now asks how to go on."""
+    called = []
+
+    def look(kind: str) -> dict[str, int]:
+        """Look for birds."""
+        called.append(kind)
+        return {kind: 9}
+
+    data, name = (history_of(asking(["owls"])), "agent") if kind == "history" else (otlp(spans()), "scout")
+    with Environment(store=MemoryStore(), agents=[Agent(name, model=asking(["owls"]), tools=[look])]) as environment:
+        run = environment.import_log(write(tmp_path, data))
+        before = list(run.history())
+        for at in range(1, len(before) + 1):
+            called.clear()
+            fork = environment.fork(run.id, at).wait(20)
+            for question in fork.interrupts:
+                assert question.kind == "agent_changed"
+                fork = environment.answer(question.id, "finish", fork.id).wait(20)
+            assert fork.status == "completed", (at, fork.error)
+            shared = [event.data for event in before[: environment.store.record(fork.id).opened - 1]]
+            done = [data.operation_type for data in shared if isinstance(data, OperationCompleted)]
+            assert len(called) == ("tool_call" not in done), at
+            answer = "birds." if done.count("agent_response") < 2 else run.outputs["result"]
+            assert next(data.output for data in reversed(payloads(fork, StepCompleted))).endswith(answer), at
+        (call,) = (data for data in payloads(run, OperationCompleted) if data.operation_type == "tool_call")
+        changed = environment.fork(run.id, change={"results": {call.operation_id: "3 larks"}}).wait(20)
+        (question,) = changed.interrupts
+        changed = environment.answer(question.id, "finish", changed.id).wait(20)
+        (returned,) = (part for part in requests_of(changed.history())[-1].messages[-1]["parts"])
+        assert (changed.status, returned["content"]) == ("completed", "3 larks")
+        assert list(run.refresh().history()) == before
+
+
+def payloads(run, kind):
+    return [event.data for event in run.history() if isinstance(event.data, kind)]
+
+
+def test_messages_that_cannot_be_read_are_shown_as_they_are(environment, tmp_path):
+    messages = history_of(asking(["owls"]))
+    messages[0]["parts"].append({"part_kind": "hologram", "content": "owls"})
+    run = environment.import_log(write(tmp_path, messages))
+    first, second = requests_of(run.history())
+    assert [part["part_kind"] for part in first.messages[0]["parts"]] == ["user-prompt", "hologram"]
+    assert (len(second.messages), run.outputs) == (3, {"result": "There are 3 birds."})
 
 
 def test_each_prompt_of_a_history_is_a_turn(environment, tmp_path):

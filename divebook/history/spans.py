@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from divebook.engine.change import Change
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause
 from divebook.events import Event, catalog
 from divebook.history.span import Span
@@ -324,12 +325,16 @@ class Spans:
             if span.status in (catalog.FAILED, catalog.CANCELLED):
                 self._go_on(span, event)
 
-    def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
-        """Leave to the source the calls that were under way, and the doubts about them."""
+    def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
+        """Leave to the source the calls that were under way, and the doubts about them; changed ones have ended."""
         self._doubtful.clear()
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
             self._end(span, event, catalog.CANCELLED)
             span.ended_us = max(span.started_us, self._last_us)
+        for operation, result in Change.recorded(data).results.items():
+            if (changed := self._operations.get(operation)) is not None:
+                changed.status, changed.result = catalog.COMPLETED, result
+                changed.forget_error()
 
     def _go_on(self, step: Span, event: Event) -> None:
         if step.result is None:

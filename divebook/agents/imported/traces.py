@@ -211,6 +211,10 @@ def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
             role = str(message.get("role", "user"))
             parts = [_part(part, role) for part in message.get("parts") or () if isinstance(part, Mapping)]
             found.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
+    said = [part for message in found for part in message["parts"] if "tool_call_id" in part]
+    tools = {part["tool_call_id"]: part["tool_name"] for part in said if part["part_kind"] == "tool-call"}
+    for part in said:  # the conventions name the tool only where it is called
+        part["tool_name"] = part["tool_name"] or tools.get(part["tool_call_id"], "")
     return found
 
 

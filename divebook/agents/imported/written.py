@@ -1,6 +1,6 @@
 """What agents said and did, as others have it, written as the log of an execution in which each turn is a step.
 
-The form is that of `divebook.agents.requests`, so that such a log is shown, framed and compared like any other
+The form is that of `divebook.agents.requests`, so that such a log is shown, framed, compared and forked like any other
 (`tests/test_imported_logs.py`). It says nothing of what the source does not: a call without a result stays open, and
 what has no end comes in as a picture (`divebook.store.jsonl`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Place, operation_name
 from divebook.events import catalog
@@ -21,6 +21,9 @@ from divebook.events.ids import type_id
 from divebook.events.values import normalize
 from divebook.history.requests import call_name
 from divebook.workflow.definition import Edge, Step, Workflow
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
 
 MAIN = "main"
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -143,15 +146,63 @@ class _Writer:
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
+class _Asked:
+    """What is written of the requests of a turn, as of one that runs here: else no fork could go on inside it.
+
+    Messages that pydantic-ai cannot read are written as they are: such a turn is shown, and forked at its beginning.
+    """
+
+    def __init__(self, turn: SaidTurn) -> None:
+        from pydantic import ValidationError
+
+        from divebook.agents.requests import RequestRecord, messages_of  # takes half a second; only for such a file
+
+        self._agent, self._record = turn.agent, RequestRecord(turn.agent)
+        self._read: dict[int, ModelMessage] = {}
+        self._before: list[Mapping[str, Any]] = []
+        self._answer: Mapping[str, Any] | None = None
+        """What the request before was answered with."""
+        came = [request.response for request in turn.requests if request.response is not None]
+        sent = [message for request in turn.requests for message in request.sent]
+        said = {id(message): message for message in (*came, *sent)}
+        try:
+            read = dict(zip(said, messages_of(list(said.values())), strict=True))
+        except ValidationError:
+            return
+        answers = {_key(message): id(message) for message in reversed(came)}  # who sends one on may say less of it
+        self._read = {place: read[answers.get(_key(message), place)] for place, message in said.items()}
+
+    def describe(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+        """Return what is written of the next request."""
+        if not self._read:
+            return self._as_said(number, request)
+        from pydantic_ai.models import ModelRequestParameters
+
+        sent = [self._read[id(message)] for message in request.sent]
+        told = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
+        if request.response is not None:
+            response: Any = self._read[id(request.response)]
+            self._record.answered(number, response)
+        for call in request.calls:
+            if call.has_ended and call.error is None:
+                self._record.called(call.id, call.tool, {"result": call.result})
+        return told
+
+    def _as_said(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+        sent = list(request.sent)
+        kept = _common(self._before, sent)
+        new = [{"response": number - 1} if message == self._answer else message for message in sent[kept:]]
+        self._before, self._answer = sent, request.response
+        return {"agent": self._agent, "request": number, "kept": kept, "new": new}
+
+
 class _Turn:
     """Writes one turn as a step."""
 
     def __init__(self, writer: _Writer, step: str, turn: SaidTurn) -> None:
         self._writer, self._step, self._turn = writer, step, turn
         self._holder = 0
-        self._before: list[Mapping[str, Any]] = []
-        self._answer: Mapping[str, Any] | None = None
-        """What the request before was answered with."""
+        self._asked = _Asked(turn)
         self._set: dict[str, Any] = {}
         self._is_whole = True
 
@@ -185,10 +236,7 @@ class _Turn:
         return False
 
     def _write_request(self, number: int, request: SaidRequest) -> None:
-        key, sent = f"model-{number}", list(request.sent)
-        kept = _common(self._before, sent)
-        new = [{"response": number - 1} if message == self._answer else message for message in sent[kept:]]
-        asked = {"agent": self._turn.agent, "request": number, "kept": kept, "new": new}
+        key, asked = f"model-{number}", self._asked.describe(number, request)
         setting = {
             "model": request.model,
             "settings": dict(request.settings),
@@ -198,7 +246,6 @@ class _Turn:
         told = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
         self._set.update(told)
         self._begin(AGENT_RESPONSE, key, asked, told or None, request.began)
-        self._before, self._answer = sent, request.response
         if request.error is not None:
             identity = self._place(key).operation_id
             self._add(catalog.OperationFailed(identity, AGENT_RESPONSE, _lasted(request), request.error), request.ended)
@@ -264,6 +311,11 @@ def short_text(value: Any) -> str:
     from divebook.events.codec import encode
 
     return "" if value is None else encode(normalize(value, "output")).decode()
+
+
+def _key(message: Mapping[str, Any]) -> str:
+    """Return what tells a message from others: what it says."""
+    return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
