@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Unpack
 
 from divebook.engine.change import Change
@@ -28,6 +29,9 @@ class Forks(Executions):
 
     @abstractmethod
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None: ...
+
+    @abstractmethod
+    def _model_called(self, workflow: Workflow, named: str | None) -> str | None: ...
 
     @abstractmethod
     def code_of(self, workflow: Workflow) -> dict[str, str]:
@@ -77,6 +81,7 @@ class Forks(Executions):
         told = fitting_inputs(told, workflow, coerce_text=options.get("coerce_text", False))
         require_definition(workflow)
         self._check(workflow)
+        told = replace(told, model=self._model_called(workflow, told.model or options.get("model")))
         opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)
         forked = forked_of(opening, prefix.state, prefix.opened, told, options)
         return self._begun(prefix, forked, workflow, options.get("durability"))

@@ -2,19 +2,23 @@
 
 import sqlite3
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from random import Random
+from threading import Barrier
 
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
+from divebook.engine.checkpoint import dump_state
 from divebook.engine.grammar import violations
-from divebook.errors import InputError, InterruptError
+from divebook.errors import ExecutionNotFoundError, InputError, InterruptError, SetupError, StoreError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
 from divebook.store.check import check
-from divebook.store.sqlite import SqliteStore
+from divebook.store.sqlite import SqliteStore, back_up
 from divebook.workflow import step, workflow
 from divebook.workflow.definition import InputDefinition
 
@@ -260,6 +264,109 @@ def test_a_changed_input_must_be_of_its_declared_type(world, how, given):
     with pytest.raises(InputError, match=r'input "n" must be of type int, got'):
         getattr(world, how)(source.id, change={"inputs": {"n": given}})
     assert world.store.ids() == before
+
+
+@pytest.mark.parametrize("how", ["fork", "what_if", "option", "try"])
+@pytest.mark.parametrize(("model", "said"), [("nope:x", "no provider of models is called 'nope'"), ("x", "without a")])
+def test_a_model_that_nobody_has_is_refused_as_at_a_start(world, how, model, said):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    before = world.store.ids()
+    asked = {
+        "fork": partial(world.fork, change={"model": model}),
+        "option": partial(world.fork, at=3, model=model),
+        "what_if": partial(world.what_if, change={"model": model}),
+        "try": partial(world.try_step, step="left", model=model),
+    }
+    with pytest.raises(SetupError, match=said):
+        asked[how](source.id)
+    assert world.store.ids() == before
+
+
+def test_of_two_processes_that_fork_with_one_key_one_begins_it(world, tmp_path):
+    """Each environment has a connection of its own, as in two processes."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    with (
+        SqliteStore(tmp_path / "s.db", durability="relaxed") as second,
+        Environment(store=second, workflows=[BRANCHES, INNER], actions=[*world.actions.values()]) as other,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        together = Barrier(2)
+
+        def fork(environment):
+            together.wait(20)
+            return environment.fork(source.id, len(source.history()) - 1, key="once")
+
+        made = [*threads.map(fork, [world, other])]
+        assert {fork.id for fork in made} == {record.execution_id for record in second.records(origin="fork")}
+        assert len({fork.id for fork in made}) == 1
+        assert [fork.wait(20).outputs for fork in made] == [source.outputs] * 2
+
+
+def test_a_source_that_is_deleted_while_its_fork_is_made_leaves_no_half_of_it(world, tmp_path, monkeypatch):
+    """Trap 16: another process deletes it after its events were read, and before the fork is written."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    whole = world.store.append_all
+
+    def append_all(batches):
+        with SqliteStore(tmp_path / "s.db") as other:
+            other.delete(source.id)
+        return whole(batches)
+
+    monkeypatch.setattr(world.store, "append_all", append_all)
+    with pytest.raises(ExecutionNotFoundError, match=source.id):
+        world.fork(source.id, 9)
+    monkeypatch.undo()
+    assert not list(world.store.records(origin="fork"))
+    assert check(world.store).ok
+
+
+def test_a_source_that_is_deleted_while_its_fork_waits_is_not_missed(world, tmp_path):
+    """Trap 16: another process deletes it while a fork of it is driven."""
+    source = world.start("everywhere_asking").wait(20)
+    fork = world.fork(source.id).wait(20)
+    world.cancel(source.id)
+    with SqliteStore(tmp_path / "s.db") as other:
+        other.delete(source.id)
+    fork, _ = answered(world, fork)
+    assert (fork.status, fork.outputs["result"][0]) == ("completed", "Bonn")
+    assert check(world.store).ok
+
+
+def test_a_backup_has_forks_with_what_they_share(world, tmp_path):
+    """Trap 16: the copy is whole, also where the source is deleted in it or in the original."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    fork, _ = answered(world, world.fork(source.id, 9))
+    kept = lines(fork)
+    back_up(tmp_path / "s.db", tmp_path / "copy.db")
+    world.store.delete(source.id)
+    with SqliteStore(tmp_path / "copy.db") as copy, Environment(store=copy) as other:
+        assert lines(other.execution(fork.id)) == kept
+        copy.delete(source.id)
+        assert lines(other.execution(fork.id)) == kept
+        assert check(copy).ok
+    assert lines(world.execution(fork.id)) == kept
+
+
+def test_a_fork_begins_before_the_checkpoint_of_its_source(world):
+    """Trap 16: what the source knew later is not known to the fork."""
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    state = world.execution(source.id).state
+    world.store.put_checkpoint(source.id, state.last_sequence, dump_state(state))
+    assert world.store.checkpoint(source.id)[0] == len(source.history()) > 3
+    fork, asked = answered(world, world.fork(source.id, 3))
+    assert (fork.status, fork.outputs, len(asked)) == ("completed", source.outputs, 1)
+
+
+def test_a_full_disk_begins_no_fork(world):
+    source, _ = answered(world, world.start("branches", {"n": 7}))
+    (pages,) = world.store._writer.execute("PRAGMA page_count").fetchone()
+    world.store._writer.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreError, match="Nothing was written; free some space"):
+        world.fork(source.id, 3, note="n" * 60_000)
+    world.store._writer.execute("PRAGMA max_page_count = 1000000")
+    fork, _ = answered(world, world.fork(source.id, 3))
+    assert fork.status == "completed"
+    assert check(world.store).ok
 
 
 def test_a_text_from_a_shell_becomes_what_its_input_declares(world):
