@@ -13,7 +13,6 @@ from typing import Any, Self, Unpack
 
 from divebook import extensions
 from divebook.agents.clients import CLIENTS
-from divebook.agents.models import model_name
 from divebook.documents import DocumentRepository, FileDocuments, Policy
 from divebook.engine.bounds import within
 from divebook.engine.state import ExecutionState
@@ -329,17 +328,11 @@ class Environment(Holdings, Mending, Trials):
             raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
         found = self.workflow(workflow) if isinstance(workflow, str) else workflow
         self._check(found)
-        options["model"] = self._model_called(found, options.get("model")) or self._stand_in_for(found)
+        options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
         self._check_models(found, options["model"], self.store)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
         opening = opening_of(found, bound, self.code_of(found), options)
         return self._handle(self._control.create(found, opening, self._kept(options.get("durability"))))
-
-    def _model_called(self, workflow: Workflow, named: str | None) -> str | None:
-        """Return the full name of the model that a run has in place of its agents'; SetupError if nobody has it."""
-        if model := model_name(None, named, self.config.default_provider) if named else None:
-            self._check_models(workflow, model, self.store)
-        return model
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
         """Return the digests of the Python functions that a workflow may call, by kind and name."""

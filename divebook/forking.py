@@ -17,6 +17,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.forks import Prefix, fitting, fitting_inputs, prefix_of
 from divebook.executions import Executions
 from divebook.starting import StartOptions, forked_of, opening_of, started_before
+from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.workflow.definition import Workflow
 
@@ -31,7 +32,7 @@ class Forks(Executions):
     def _check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None: ...
 
     @abstractmethod
-    def _model_called(self, workflow: Workflow, named: str | None) -> str | None: ...
+    def _model_called(self, workflow: Workflow, named: str | None, store: EventStore) -> str | None: ...
 
     @abstractmethod
     def code_of(self, workflow: Workflow) -> dict[str, str]:
@@ -81,7 +82,7 @@ class Forks(Executions):
         told = fitting_inputs(told, workflow, coerce_text=options.get("coerce_text", False))
         require_definition(workflow)
         self._check(workflow)
-        told = replace(told, model=self._model_called(workflow, told.model or options.get("model")))
+        told = replace(told, model=self._model_called(workflow, told.model or options.get("model"), self.store))
         opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)
         forked = forked_of(opening, prefix.state, prefix.opened, told, options)
         return self._begun(prefix, forked, workflow, options.get("durability"))

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 
 from divebook.agents import Agent
 from divebook.agents.agent import agent_of
-from divebook.agents.models import is_known_provider
+from divebook.agents.models import is_known_provider, model_name
 from divebook.agents.scripted import SCRIPTED
 from divebook.errors import (
     AlreadyRegisteredError,
@@ -241,6 +241,12 @@ class Holdings(Outfit):
         if workflow.manner.is_strict:
             check_declared(self._defined.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(workflow, ahead)
+
+    def _model_called(self, workflow: Workflow, named: str | None, store: EventStore) -> str | None:
+        """Return the full name of the model that a run has in place of its agents'; SetupError if nobody has it."""
+        if model := model_name(None, named, self.config.default_provider) if named else None:
+            self._check_models(workflow, model, store)
+        return model
 
     def _check_models(self, workflow: Workflow, model: str | None, store: EventStore) -> None:
         """Raise unless there can be the model of a run, or where it has none, that of each of its agents."""

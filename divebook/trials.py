@@ -111,7 +111,7 @@ class Trials(WhatIfs):
         require_known(entry, change, prefix.state)
         change = fitting_inputs(change, prefix.workflow)
         workflow = _changed(call.workflow if call else prefix.workflow, step, changes)
-        change = replace(change, model=self._model_called(workflow, change.model))
+        change = replace(change, model=self._model_called(workflow, change.model, self.store))
         whole = change if call is None else replace(change, variables={**change.variables, ASKED: call.prompt})
         tried = alone(workflow, step)
         self._check(workflow, [step], ())

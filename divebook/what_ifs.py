@@ -53,7 +53,7 @@ class WhatIfs(Executions):
     _check: Callable[[Workflow, Container[str], Iterable[str]], None]
     _reads_only: ReadsOnly
     _calls_edited: EditedCalls
-    _model_called: Callable[[Workflow, str | None], str | None]
+    _model_called: Callable[[Workflow, str | None, EventStore], str | None]
     code_of: Callable[[Workflow], dict[str, str]]
     workflow: Callable[[str], Workflow]
 
@@ -156,7 +156,7 @@ class WhatIfs(Executions):
         told = fitting_inputs(told, workflow)
         require_definition(workflow)
         self._check(workflow, steps_ahead(workflow, prefix.state), ())
-        told = replace(told, model=self._model_called(workflow, told.model))
+        told = replace(told, model=self._model_called(workflow, told.model, self.store))
         limits: StartOptions = {} if own is None else {"bounds": bounds_beside(as_bounds(own), prefix.state)}
         forked = self._forked(prefix, workflow, told, limits, tools)
         return Proposal(source.id, source.history(), source.state, workflow, told, forked)
