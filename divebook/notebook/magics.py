@@ -81,6 +81,7 @@ class DiveMagics(TryingMagics):
 
     def _command(self, line: str, names: Names) -> Result:
         from divebook.notebook.arguments import split
+        from divebook.notebook.run import Run
 
         words = split(line)
         awaited = words[:1] == [AWAIT]
@@ -95,22 +96,21 @@ class DiveMagics(TryingMagics):
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
         begun = self._begun(called, arguments, front_end)
-        if arguments.has("plan"):
+        if not isinstance(begun, Run | EditedError):
             return at_once(begun) if awaited else begun
         if arguments.has("background") and not isinstance(begun, EditedError):
             return in_background(begun, arguments, front_end, awaited=awaited)
         return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
 
-    def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Run | EditedError:
-        """Return a run; or what a person must say first, where somebody sits there who can."""
+    def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
+        """Return what came of it; or what a person must say first, where somebody sits there who can."""
         try:
-            run: Run = called.method(self, arguments)
+            return called.method(self, arguments)
         except EditedError as error:
             is_asked = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
             if not is_asked and error.default is None:
                 raise
             return error if is_asked else error.begin(error.default or "")
-        return run
 
     # --- sub-commands: their docstrings are their help, and name their options ------------------------------------
 

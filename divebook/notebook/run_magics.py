@@ -13,6 +13,8 @@ from divebook.notebook.frontend import present_front_end
 from divebook.notebook.printed import tell
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from divebook.engine.change import Change
     from divebook.notebook.arguments import Arguments
     from divebook.notebook.run import Run
@@ -134,11 +136,11 @@ class RunMagics(Magics):
         source = self._session.run_of(execution_id, store=arguments.options.get("store"))
         return source.fork(None if at is None else int(at), change, model=arguments.options.get("model"))
 
-    @command("resume ID")
-    def resume(self, arguments: Arguments) -> Run | ResumePlan:
+    @command("resume ID ...")
+    def resume(self, arguments: Arguments) -> Run | ResumePlan | pd.DataFrame:
         """Resume an execution where its log ends, or with a corrected definition.
 
-        What completed is not run again.
+        What completed is not run again. Several go on at once where their logs end; a frame says what became of each.
 
         ID             the execution; the beginning of its id is enough
         --definition new    go on as a new run, with the definition as it is now: all is kept up to the first thing that
@@ -158,6 +160,8 @@ class RunMagics(Magics):
         from divebook.mending import NEW
         from divebook.notebook.run import Run
 
+        if len(arguments.words) > 1:
+            return self._resume_each(arguments)
         execution_id, options = arguments.only_word("execution id", "; %dive runs lists them"), arguments.options
         definition, strategy, store = options.get("definition"), options.get("strategy"), options.get("store")
         given = spared(arguments)
@@ -177,6 +181,15 @@ class RunMagics(Magics):
             return plan
         tell("\n".join(plan.lines))
         return Run(environment.resume(execution_id, given["bounds"], definition=NEW), environment, given["answers"])
+
+    def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
+        from divebook.notebook.functions import runs
+
+        if others := [name for name in ("definition", "strategy", "answer", "answers") if name in arguments.options]:
+            raise UsageError(f"--{others[0]} goes with one execution; name one, or leave it out")
+        bounds = spared(arguments)["bounds"]
+        chosen = runs(of=arguments.words, store=arguments.options.get("store"))
+        return chosen.resume(bounds, wait=not arguments.has("background"))
 
     def _begin(self, workflow: Workflow, given: Mapping[str, Any], arguments: Arguments) -> Run:
         """Begin a run, or go on with the one that this cell has begun."""

@@ -1,6 +1,7 @@
 """One thing done with many runs: a row for each, what fails for one stops no other."""
 
 import pytest
+from IPython.core.error import UsageError
 
 import divebook
 from divebook.errors import SetupError
@@ -71,3 +72,12 @@ def test_a_line_says_something_of_several(three, cell):
     assert (dict(three[0].refresh().state.labels), three[0].tags) == ({"quality": 3}, ("seen",))
     with pytest.raises(SetupError, match="nothing is said"):
         cell(f"%dive annotate {three[0].id}")
+
+
+def test_a_line_takes_several_up_again(three, cell):
+    first, _, last = three
+    divebook.runs(of=[first.id, last.id]).cancel()
+    frame, _ = cell(f"%dive resume {first.id} {last.id} exec_none")
+    assert list(frame["status"].fillna("")) == ["waiting", "waiting", ""]
+    with pytest.raises(UsageError, match="--definition goes with one execution"):
+        cell(f"%dive resume {first.id} {last.id} --definition new")

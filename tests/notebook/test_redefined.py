@@ -5,6 +5,7 @@ import pytest
 from divebook.errors import EditedError, ExecutionError
 from divebook.notebook import choosing
 from divebook.notebook.session import current_session
+from divebook.notebook.ways import go_on
 from tests.notebook.test_edits import HERE, Page
 
 ACTIONS = """
@@ -57,6 +58,14 @@ def test_what_is_the_same_is_reused_and_the_cell_holds_the_run_that_goes_on(fail
     record = run.execution.store.record(run.id)
     assert (record.origin, record.parent, record.cell) == ("resume", failed.id, "c1/1")
     assert start(edited="ask").id == run.id
+    assert shell.user_ns["MADE"] == [30]
+
+
+def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(failed, shell):
+    old = failed.id
+    go_on(failed)
+    assert (failed.wait(20).status, failed.id != old, shell.user_ns["MADE"]) == ("completed", True, [30])
+    assert start(edited="ask").id == failed.id
     assert shell.user_ns["MADE"] == [30]
 
 
