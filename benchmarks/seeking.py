@@ -1,4 +1,4 @@
-"""``python -m benchmarks.seeking``: how long a replayer takes to any of 100,000 events in a file, and back by one.
+"""``python -m benchmarks.seeking``: how long a replayer, or a fork, takes to any of 100,000 events in a file.
 
 The log is read by need, as after a restart: the file is opened anew, and no event is in memory. What opens it is the
 first way to its end, which folds all of it once.
@@ -63,6 +63,15 @@ def _is_first(event: Event) -> bool:
     return event.sequence == 1
 
 
+def forked(path: Path, name: str) -> Iterator[Figure]:
+    """Fork in the middle and before the end, with no event in memory, until the fork is driven."""
+    for part, share in (("in the middle", 0.5), ("before the end", 1.0)):
+        with Environment(store=path) as world:
+            at = int(world.store.record(name).last_sequence * share) - 2
+            milliseconds = timed(world.fork, name, at)
+        yield Figure(f"a fork {part}", "full", round(milliseconds), "ms", details={"at event": at})
+
+
 def main() -> None:
     """Print each figure with its target."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -72,6 +81,8 @@ def main() -> None:
         world = Environment(store=Path(folder) / "log.db")
         name = world.start(long_workflow(events), durability="relaxed").wait(check=True).id
         for figure in figures(Environment(store=Path(folder) / "log.db").replay(name)):
+            print(" | ".join(figure.cells), flush=True)
+        for figure in forked(Path(folder) / "log.db", name):
             print(" | ".join(figure.cells), flush=True)
 
 
