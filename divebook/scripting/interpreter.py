@@ -167,7 +167,10 @@ class Interpreter:
         """
         program = compile_script(source)
         program.require(names, ACTIVITY_NAMES)
-        session = self._processes.fresh(limits, program.prelude, asks_host=True)
+        try:
+            session = self._processes.fresh(limits, program.prelude, asks_host=True)
+        except SandboxError as failure:
+            raise script_error(failure, [program], names, limits) from failure
         try:
             value, printed = self._run(session, program, select([program], names), HostAnswers(host))
         except SandboxError as failure:

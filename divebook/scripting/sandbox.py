@@ -64,12 +64,22 @@ class Sandbox:
 
 
 class SandboxSession:
-    """One sandbox process; names given to a run stay until the next run replaces them."""
+    """One sandbox process; names given to a run stay until the next run replaces them.
+
+    Raises
+    ------
+    SandboxError
+        The prelude could not be run: on a busy machine, it took longer than the limit allows.
+    """
 
     def __init__(self, session: monty.MontySession, prelude: str) -> None:
         self._session = session.__enter__()
-        if prelude:
-            self._session.feed_run(prelude)
+        try:
+            if prelude:
+                self._session.feed_run(prelude)
+        except monty.MontyError as error:
+            self.close()
+            raise _failure(error) from error
 
     def close(self) -> None:
         """Give the process back, emptied."""

@@ -1,3 +1,4 @@
+import asyncio
 import builtins
 import contextlib
 import multiprocessing
@@ -16,7 +17,9 @@ from divebook.errors import ScriptError, ScriptLimitError
 from divebook.scripting import Context, Interpreter, Limits, default_interpreter
 from divebook.scripting.contexts import BUILTINS
 from divebook.scripting.failures import SandboxError
+from divebook.scripting.interpreter import _WARM_SESSIONS
 from divebook.scripting.program import compile_expression, compile_script, select
+from divebook.steps import evaluation
 
 
 def value_of(expression, **names):
@@ -210,3 +213,15 @@ def test_the_lists_of_builtins_are_what_the_sandbox_has():
             present.add(name)
     interpreter._processes.take_back(session, usable=False)
     assert present - {"True", "False", "None"} == BUILTINS
+
+
+def test_a_session_that_has_no_time_to_begin_is_a_limit_like_any_other(monkeypatch):
+    """On a busy machine: the limit of a first try passes while the sandbox is still made ready."""
+    with Interpreter(Limits(seconds=1e-6)) as hurried:
+        for _ in range(2 * _WARM_SESSIONS):  # each gives its process back, so that the next one has not to wait for it
+            with pytest.raises(ScriptLimitError, match="ran longer"):
+                hurried.evaluate(Context.CONDITION, ["len([1])"], {})
+        with pytest.raises(ScriptLimitError, match="ran longer"):
+            hurried.run_script("len([1])", {}, None, Limits(seconds=1e-6))
+        monkeypatch.setattr(evaluation, "INLINE", hurried)
+        assert asyncio.run(evaluation.render_texts(["up to ${max(state.n)}"], {"state": {"n": [1, 4]}})) == ["up to 4"]
