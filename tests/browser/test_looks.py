@@ -222,7 +222,7 @@ def see_what_the_model_saw(replay):
     replay.locator(".events").press("m")
     replay.locator(".event[aria-selected=true]", has_text="call started").wait_for()
     replay.get_by_role("tab", name="Messages").click()
-    replay.locator(".said.user", has_text="about a").wait_for()
+    replay.locator(".said.user", has_text="about ").wait_for()  # of the item that came first: three run side by side
 
 
 def step_through(replay):
