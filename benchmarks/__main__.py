@@ -25,6 +25,7 @@ from benchmarks.quick import quick
 from benchmarks.readers import reading
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.shown import shown
+from benchmarks.snapshots import snapshots
 from benchmarks.together import many, parallel
 from benchmarks.turns import turns
 from benchmarks.values import values
@@ -48,6 +49,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "crowd": crowd,
     "shown": shown,
     "why": provenance,
+    "snapshots": snapshots,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -4,12 +4,13 @@ At chosen points: before, amid, at the end of and after commits and checkpoints,
 moments of its processor time, wherever it is. Each time others take its execution up: it must come to the end of the
 run that was never disturbed, with every call that had completed made once. Then the same with an agent at work, at
 `--turns` points, whose MCP server does all that it can to stay: nothing of it may be left in the table of processes.
-Prints JSON lines; ends with 1 if anything was found.
+`--postgres` has it keep its log in a server of its own. Prints JSON lines; ends with 1 if anything was found.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -20,7 +21,7 @@ from random import Random
 from benchmarks.reporting import lines_of
 from tests.kill import turn
 from tests.kill.deaths import Point, Uninterrupted, die_at, lives_at_once, moments, points
-from tests.kill.victim import WORKFLOW
+from tests.kill.victim import STORE, WORKFLOW
 
 say = lines_of("kill")
 
@@ -35,7 +36,19 @@ def main() -> int:
     parser.add_argument("--moments", type=int, default=50, help="random moments")
     parser.add_argument("--turns", type=int, default=100, help="points of an agent's turn")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments")
+    parser.add_argument("--postgres", action="store_true", help="with its store on a server, which is started")
     arguments = parser.parse_args()
+    if not arguments.postgres:
+        return kill(arguments)
+    from tests.postgres.server import postgres_server
+
+    with postgres_server() as server:
+        os.environ[STORE] = server.url()
+        return kill(arguments)
+
+
+def kill(arguments: argparse.Namespace) -> int:
+    """Kill at the points, at the moments, and in the turns of an agent."""
     with tempfile.TemporaryDirectory(prefix="kill-") as folder:
         place, random = Path(folder), Random(arguments.seed)  # noqa: S311 - seeded
         found = run(place / "steps", WORKFLOW.name, arguments.points, arguments.moments, random)

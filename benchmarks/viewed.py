@@ -43,6 +43,7 @@ class Log:
             self._subscribe,
             lambda _: lambda: None,
             lambda _: [],
+            lambda _at, _since: [],
             str,
             ItemNames(lambda span: span.name, {}),
         )
@@ -118,6 +119,7 @@ class Log:
             commands=[],
             failed=0,
             ways=[],
+            workspaces=0,
             waits="",
         )
 

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from divebook.workflow.lint import lint
     from divebook.workflow.policies import Catch, Retry
     from divebook.workflow.tools import ToolFunction, tool
+    from divebook.workflow.workspaces import WorkspaceDefinition
+    from divebook.workspace.present import present_workspace
 
 _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
@@ -79,6 +81,8 @@ _NAMES = {
     "divebook.workflow.lint": "lint",
     "divebook.workflow.policies": "Catch Retry",
     "divebook.workflow.tools": "ToolFunction tool",
+    "divebook.workflow.workspaces": "WorkspaceDefinition",
+    "divebook.workspace.present": "present_workspace",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -124,6 +128,7 @@ __all__ = [
     "Thread",
     "ToolFunction",
     "Workflow",
+    "WorkspaceDefinition",
     "__version__",
     "action",
     "allow",
@@ -137,6 +142,7 @@ __all__ = [
     "load",
     "open_notebook",
     "open_store",
+    "present_workspace",
     "resume",
     "run",
     "runs",

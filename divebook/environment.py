@@ -31,6 +31,7 @@ from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
+from divebook.lending import Lending
 from divebook.mending import Mending
 from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
@@ -44,10 +45,11 @@ from divebook.steps.handlers import built_in_handlers
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.script import ScriptStep
 from divebook.steps.threads import ThreadBooks
+from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
-from divebook.surroundings import Surroundings
+from divebook.surroundings import GivenTelemetry, Surroundings
 from divebook.trials import Trials
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
@@ -56,6 +58,7 @@ from divebook.workflow.inputs import bind_inputs
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.settings import require_name
 from divebook.workflow.tools import ToolFunction
+from divebook.workflow.workspaces import WorkspaceDefinition
 
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
@@ -70,28 +73,24 @@ class Environment(Holdings, Mending, Trials):
         Shown to people.
     store
         Where events rest: a store, or a place for `open_store`; by default ``.divebook/executions.db``.
-    agents, workflows, actions, tools, servers
+    agents, workflows, actions, tools, servers, workspaces
         What it begins with; names must not repeat.
-    documents
-        What document actions read and write.
-    documents_dir
-        A folder for documents, where no repository is given; by default the current one.
+    documents, documents_dir
+        What document actions read and write, or a folder of it; by default the current one.
     printer
         Takes what the ``Print`` action and scripts print.
     durability
-        How logs are written. ``full``: every event survives a power failure. ``relaxed``: several times faster on most
-        disks; a power failure may take the latest events. By default what the settings or else the store say.
+        How logs are written: ``full`` (every event survives a power failure) or ``relaxed`` (several times faster, may
+        lose the latest events then); by default what the settings or else the store say.
     notify
-        Told of every new question: a function that takes it as a mapping, a command that reads it as JSON, or addresses
-        that Apprise sends it to (``pip install 'divebook[notify]'``); by default the command or the addresses that the
-        variable ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
+        Told of every new question: a function, a command that reads JSON, or addresses for Apprise (``pip install
+        'divebook[notify]'``); by default what ``DIVEBOOK_NOTIFY`` names. See `divebook.execution.notices`.
     clock, chance
         Time and randomness; tests pass their own.
     executor
         Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
-        default), ``"process"`` (as many processes as there are processors, made on first use and ended with the
-        environment), a name of `executors`, any `concurrent.futures.Executor`, or a function that makes one, which is
-        called again after that broke. Actions that take a ``context`` run in threads.
+        default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, or a
+        function that makes one, also after it broke. Actions that take a ``context`` run in threads.
     executors
         Executors by the names under which functions and steps may ask for them; who made them closes them.
     approvals
@@ -99,11 +98,14 @@ class Environment(Holdings, Mending, Trials):
     formatter
         Hears, step by step, what its executions do; see `divebook.Formatter`.
     codec
-        Encrypts values before the store writes them, for instance `divebook.store.codec.FernetCodec`; by default that
-        with the keys of the variable ``DIVEBOOK_KEY``, if it is set. It holds for everybody who uses the store here.
+        Encrypts values before the store writes them, for all who use it here; by default
+        `divebook.store.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
         What definitions may reach beyond their folder and the public internet; by default what the variable
         ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.
+    telemetry
+        Whether OpenTelemetry is told what its executions do (``pip install 'divebook[otel]'``), or how: see
+        `divebook.telemetry.Telemetry`; by default what the variable ``DIVEBOOK_TELEMETRY`` says (``1``).
 
     Examples
     --------
@@ -124,6 +126,7 @@ class Environment(Holdings, Mending, Trials):
         actions: Iterable[Action] = (),
         tools: Iterable[ToolFunction | Callable[..., Any]] = (),
         servers: Iterable[MCPServerDefinition] = (),
+        workspaces: Iterable[WorkspaceDefinition] = (),
         documents: DocumentRepository | None = None,
         documents_dir: str | os.PathLike[str] | None = None,
         printer: Callable[[str], None] = print,
@@ -138,6 +141,7 @@ class Environment(Holdings, Mending, Trials):
         formatter: Formatter | None = None,
         policy: Policy | None = None,
         codec: Codec | None = None,
+        telemetry: GivenTelemetry | None = None,
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
@@ -154,7 +158,7 @@ class Environment(Holdings, Mending, Trials):
         books = Books(self.store, self._begin_book, self._clock)
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
         super().__init__(name, {action.name: action for action in actions}, approvals, self.store.sealing)
-        self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec))
+        self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
         self._executors = Executors(executor, executors)
         self._control = Control(
             self.store, self._services, self._check, self.code_of, clock=self._clock, chance=self._chance
@@ -163,14 +167,10 @@ class Environment(Holdings, Mending, Trials):
         self._step_types.clear()  # what comes with divebook is made for each environment
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
-        for agent in agents:
-            self.add_agent(agent)
-        for workflow in workflows:
-            self.add_workflow(workflow)
-        for tool in tools:
-            self.add_tool(tool)
-        for server in servers:
-            self.add_server(server)
+        adding: list[tuple[Callable[[Any], None], Iterable[Any]]] = [(self.add_agent, agents), (self.add_tool, tools)]
+        adding += [(self.add_workflow, workflows), (self.add_server, servers), (self.add_workspace, workspaces)]
+        for add, one in ((add, one) for add, given in adding for one in given):
+            add(one)
 
     def _settle(self, given: Surroundings) -> None:
         """Let what it is given hold here, in place of what held before."""
@@ -182,6 +182,7 @@ class Environment(Holdings, Mending, Trials):
             self.store.sealing.codec = given.codec
         self.reach(given.documents or FileDocuments("."), given.policy or Policy.given())
         self._actions = built_in_actions(self.documents, self._printer, lambda: to_datetime(self._clock.now()))
+        self._actions |= WORKSPACE_ACTIONS
         interpreter = given.interpreter or default_interpreter()
         self._handlers |= built_in_handlers(
             self._agent_for,
@@ -197,7 +198,9 @@ class Environment(Holdings, Mending, Trials):
         answering = control.inbox, control.claim_expired, control.texts
         above = self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
-        return Services(self._handlers, condition_holds, items_of, *answering, *above, beyond)
+        lender = Lending(self, control.store)
+        self.on_close(lender.close)
+        return Services(self._handlers, condition_holds, items_of, *answering, *above, lender, beyond)
 
     def add_executor(self, name: str, executor: Given) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""

@@ -36,6 +36,24 @@
     │   ├── SealedError            a value is encrypted, and the key is missing or another
     │   ├── NewerStoreError        written by a newer divebook
     │   └── ExecutionNotFoundError
+    ├── WorkspaceError             a workspace's files, commands or resources cannot be used
+    │   ├── WorkspaceNotEnteredError   it was used before it was entered, or after it was left
+    │   ├── WorkspaceEnteredError  it was entered twice
+    │   ├── WorkspaceGoneError     what it refers to (folder, container) is not there any more
+    │   ├── PathNotAllowedError    a path leads out, or breaks another rule, which it names
+    │   ├── FileOperationError     an operation on a file failed (operation, path, reason)
+    │   ├── ShellExecutionError    a command could not be run
+    │   │   └── ShellTimeoutError  it ran too long; carries what it had said
+    │   ├── ContainerError         a container or its image is not there, or the engine refuses
+    │   ├── SnapshotError          a tree of files cannot be taken, compared or restored
+    │   └── EngineUnavailableError the container engine is out of reach
+    ├── DevEnvError                a development environment cannot be made or used (exit_code)
+    │   ├── EnvironmentNotFoundError   2: there is none of that name
+    │   ├── TemplateNotFoundError  3: there is no such template, or none that it extends
+    │   ├── LimitExceededError     4: more was asked for than the host or the tenant has
+    │   ├── CommandFailedError     6: a command failed
+    │   ├── CheckpointNotFoundError    7: there is none of that name
+    │   └── EnvironmentDeniedError 8: it is another's, or asks for what is forbidden
     └── ExecutionError             a run went wrong
         ├── EditedError            functions that a cell's run has called were edited since (choices, begin)
         ├── StepError              a step cannot be carried out
@@ -70,7 +88,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning"]
 Place = tuple[str | int, ...]
@@ -513,6 +531,105 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
         return super()._advice() if self.suggestion or not newest else f" (the newest: {newest})"
 
 
+class WorkspaceError(DivebookError):
+    """A workspace's files, commands or resources cannot be used as they were asked for."""
+
+
+class ProcessIdError(WorkspaceError, LookupError):
+    """A process of a workspace was asked for by an id that none has, or started by one that another has."""
+
+
+class ProcessInputError(WorkspaceError):
+    """A process of a workspace cannot be given something to read."""
+
+
+class WorkspaceNotEnteredError(WorkspaceError, RuntimeError):
+    """A workspace was used before it was entered, or after it was left."""
+
+
+class WorkspaceEnteredError(WorkspaceError, RuntimeError):
+    """A workspace or session was entered that is entered already."""
+
+
+class WorkspaceGoneError(WorkspaceError):
+    """What a workspace refers to, a folder or a container, is not there any more."""
+
+
+class PathNotAllowedError(WorkspaceError, PermissionError):
+    """A path was refused.
+
+    Parameters
+    ----------
+    path
+        As it was given.
+    rule
+        The rule that it breaks, in words: ``leads above the root by ..``.
+    allowed
+        The folders that may be reached, as they are shown.
+    """
+
+    def __init__(self, path: str, rule: str = "", allowed: Sequence[str] = ()) -> None:
+        self.path, self.rule, self.allowed = path, rule, tuple(allowed)
+        where = f" is not within allowed directories: {', '.join(self.allowed)}" if self.allowed else " is not allowed"
+        super().__init__(f"Path '{path}'{where}{f' ({rule})' if rule else ''}")
+
+
+class FileOperationError(WorkspaceError):
+    """An operation on a file failed.
+
+    Parameters
+    ----------
+    operation
+        What was to be done: ``read``, ``write``, ``delete``.
+    path
+        As it was given.
+    reason
+        Why it failed, in words: ``file not found``.
+    """
+
+    def __init__(self, operation: str, path: str, reason: str) -> None:
+        self.operation, self.path, self.reason = operation, path, reason
+        super().__init__(f"Failed to {operation} '{path}': {reason}")
+
+
+class ShellExecutionError(WorkspaceError):
+    """A command could not be run.
+
+    Parameters
+    ----------
+    command
+        As it was given; secrets in it are masked where it is shown.
+    reason
+        Why, in words.
+    stdout, stderr
+        What it had said until then.
+    """
+
+    def __init__(self, command: str, reason: str, *, stdout: str = "", stderr: str = "") -> None:
+        self.command, self.reason, self.stdout, self.stderr = command, reason, stdout, stderr
+        super().__init__(reason)
+
+
+class ShellTimeoutError(ShellExecutionError, TimeoutError):
+    """A command ran longer than `timeout` seconds; what it started was ended."""
+
+    def __init__(self, command: str, timeout: float, *, stdout: str = "", stderr: str = "") -> None:
+        self.timeout = timeout
+        super().__init__(command, f"Command timed out after {timeout:g}s: {command}", stdout=stdout, stderr=stderr)
+
+
+class ContainerError(WorkspaceError, RuntimeError):
+    """A container or its image is not there or does not run, or the engine refuses what is asked of it."""
+
+
+class SnapshotError(WorkspaceError):
+    """A tree of files cannot be taken, compared or restored."""
+
+
+class EngineUnavailableError(WorkspaceError):
+    """The container engine is out of reach: not installed, not running, or not permitted."""
+
+
 class ExecutionError(DivebookError):
     """A run went wrong."""
 
@@ -791,3 +908,45 @@ class UnfaithfulError(ExecutionError):
             f"that a what-if would show nothing; first at {difference}. Look for code that asks clock, chance or the "
             "world by itself, or for functions that were edited since"
         )
+
+
+class DevEnvError(DivebookError):
+    """A development environment cannot be made or used so; `exit_code` is what ``dev_env`` ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class EnvironmentNotFoundError(DevEnvError):
+    """There is no development environment of that name."""
+
+    exit_code = 2
+
+
+class TemplateNotFoundError(DevEnvError):
+    """There is no template of that name, or none that it extends."""
+
+    exit_code = 3
+
+
+class LimitExceededError(DevEnvError):
+    """More was asked for than the host or the tenant has."""
+
+    exit_code = 4
+
+
+class CommandFailedError(DevEnvError):
+    """A command of an environment failed, or could not be started."""
+
+    exit_code = 6
+
+
+class CheckpointNotFoundError(DevEnvError):
+    """The environment has no checkpoint of that name."""
+
+    exit_code = 7
+
+
+class EnvironmentDeniedError(DevEnvError):
+    """The environment, or what it asks for, is not the caller's to use."""
+
+    exit_code = 8

@@ -27,6 +27,7 @@ from divebook.history.framed import FramedLog, log_of
 from divebook.history.requests import RequestView, requests_of
 from divebook.questions import Question
 from divebook.replay.inspection import Inspection
+from divebook.replay.kept_files import KeptFiles
 from divebook.replay.provenance import Provenance
 from divebook.replay.replayer import Replayer, replayer_of
 from divebook.replay.why import why
@@ -204,6 +205,17 @@ class Executions(ABC):
         question is answered at once. Parameters and errors are those of `divebook.replay.why.why`.
         """
         return why(self.execution(execution_id).history(), name, at, row=row, column=column)
+
+    def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
+        """Return the files of a workspace of an execution, at any of its events: to look at, take over, put back.
+
+        Raises
+        ------
+        NotFoundError
+            It has used no such workspace, or none whose files are kept.
+        """
+        found = self.execution(execution_id)
+        return KeptFiles(found.store, found.history(), workspace)
 
     def inspect(self, execution_id: str) -> Inspection:
         """Return what an execution waited for and spent: critical path, time by kind, further attempts, costs."""

@@ -53,7 +53,7 @@ class Holdings(Outfit):
         super().__init__(approvals, sealing)
         self.name, self.description = name, ""
         self._workflows: dict[str, Workflow] = {}
-        self._actions: Mapping[str, Action] = {}
+        self._actions: dict[str, Action] = {}
         """Those that come with divebook."""
         self._own_actions = dict(own_actions)
         self._handlers: dict[str, Handler] = {}
@@ -238,6 +238,11 @@ class Holdings(Outfit):
             raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
         for agent in asked_agents(steps, self._agent_for, self):
             self.check_agent(agent)
+            if agent.definition.workspace is not None:
+                self.check_workspace(agent.definition.workspace)
+        for named in (workflow.workspace, *(step.workspace for step in steps)):
+            if named is not None:
+                self.check_workspace(named)
         if workflow.manner.is_strict:
             check_declared(self._defined.tools, self.tools, self._agents.values(), self.servers)
             self._check_names(workflow, ahead)

@@ -27,12 +27,15 @@ from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
+from divebook.tools.workspaces import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, Config, Definitions
 from divebook.workflow.merge import merge, unknown
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
+from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workspace.docker.engine import require_image
 
 T = TypeVar("T")
 
@@ -53,6 +56,8 @@ class Outfit:
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
         self._approvals = Approvals().plus(approvals)
+        self._trusted: set[str] = set()
+        """Workspaces that code gave it, which may run programs and lie anywhere."""
         self.servers = Servers(_on_engine, sealing)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
@@ -71,6 +76,7 @@ class Outfit:
                 self.documents.register(document.name, document.path)
         self._agents |= other._agents
         self._tools |= other._tools
+        self._trusted |= other._trusted
         self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
         self.servers.take_in(other.servers)
 
@@ -111,7 +117,11 @@ class Outfit:
         NotFoundError, SetupError
             There is no such tool, it is switched off, or an option does not fit.
         """
-        found = {name: self._tool(name, definition) for name in definition.tools}
+        names = [*definition.tools]
+        if definition.workspace is not None and not set(WORKSPACE_TOOLS) & set(names):
+            own = self.workspace(definition.workspace)
+            names += [name for name in WORKSPACE_TOOLS if own.shell or name != SHELL]
+        found = {name: self._tool(name, definition) for name in names}
         return [tool for tool in found.values() if tool is not None]
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
@@ -151,7 +161,46 @@ class Outfit:
         names = (tool.name, f"{tool.server}/{tool.name}")
         return limited(tool, next((said for said in self._defined.tools if said.name in names), None))
 
+    @property
+    def workspaces(self) -> dict[str, WorkspaceDefinition]:
+        """Its workspaces by name."""
+        return {found.name: found for found in self._defined.workspaces}
+
+    def workspace(self, name: str) -> WorkspaceDefinition:
+        """Return what is said of a workspace; raises `NotFoundError`."""
+        known = self.workspaces
+        if name not in known:
+            raise NotFoundError("workspace", name, known)
+        return known[name]
+
+    def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
+        """Take a workspace in; a taken name is an error unless `replace` is set."""
+        if workspace.name in self.workspaces and not replace:
+            raise AlreadyRegisteredError("workspace", workspace.name)
+        self._trusted.add(workspace.name)  # who writes Python may run programs anyway
+        self._defined = merge(replaced(self._defined, warnings=()), Definitions(workspaces=(workspace,)))
+
+    def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
+        """Return what a workspace may reach: all, if code gave it, and else what is allowed."""
+        return Policy(*KINDS) if workspace.name in self._trusted else self.policy
+
+    def folder_of(self, workspace: WorkspaceDefinition) -> Path:
+        """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
+        folder = Path.cwd() if workspace.name in self._trusted else self._reach.folder
+        return self.policy_of(workspace).file(workspace.folder or ".", folder)
+
+    def check_workspace(self, name: str) -> None:
+        """Raise unless there is a workspace, and what it does is allowed."""
+        found = self.workspace(name)
+        if found.shell:
+            self.policy_of(found).commands(f"workspace {found.name}")
+        if found.image is not None:
+            require_image(found.image)
+
     def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
+        if name in (*WORKSPACE_TOOLS, *PROCESS_TOOLS) and name not in self.tools:
+            own = None if definition.workspace is None else self.workspace(definition.workspace)
+            return self.limited(workspace_tool(name, own))
         known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
         config = definition.tool_config.get(name, {})
         if not isinstance(config, Mapping):

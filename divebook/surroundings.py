@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from divebook.documents import DocumentRepository, Policy
 from divebook.execution.notices import VARIABLE, Hook, Notices
@@ -14,6 +14,12 @@ from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability
+
+if TYPE_CHECKING:
+    from divebook.telemetry import Telemetry
+
+GivenTelemetry: TypeAlias = "Telemetry | bool"
+TELEMETRY = "DIVEBOOK_TELEMETRY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,7 @@ class Surroundings:
     notify: Hook | Sequence[str] | str | None = None
     formatter: Formatter | None = None
     codec: Codec | None = None
+    telemetry: GivenTelemetry | None = None
 
     def plus(self, other: Self) -> Self:
         """Return both in one: what the other was given wins, and policies allow what both allow."""
@@ -36,7 +43,7 @@ class Surroundings:
         return replace(self, **given)
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Let the formatter and the hook hear what happens in a store; return what ends that, the last one first."""
+        """Let formatter, hook and telemetry hear what happens in a store; return what ends that, the last one first."""
         ends: list[Callable[[], object]] = []
         if self.formatter is not None:
             ends.append(store.subscribe(Formatting(self.formatter)))
@@ -44,4 +51,10 @@ class Surroundings:
         if hook:
             notices = Notices(hook, workflow_of=lambda execution_id: store.record(execution_id).workflow_name)
             ends += [notices.close, store.subscribe(notices)]
+        wanted = self.telemetry if self.telemetry is not None else os.environ.get(TELEMETRY, "") not in ("", "0")
+        if wanted:
+            from divebook.telemetry import Telemetry  # its libraries may be missing
+
+            telemetry = wanted if isinstance(wanted, Telemetry) else Telemetry()
+            ends += [telemetry.flush if telemetry is wanted else telemetry.close, *telemetry.listen_to(store)]
         return ends[::-1]

@@ -20,6 +20,7 @@ PARALLEL = ("-n", "2", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
 ATTACKS = (
     "tests/kill",
     "tests/chaos",
+    "tests/postgres",
     "tests/simulation",
     "tests/execution/test_ended.py",
     "tests/store/test_broken_stores.py",

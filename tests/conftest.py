@@ -111,6 +111,17 @@ def _functions_of_this_test(request):
     _restore(before)
 
 
+_MAIN = sys.modules["__main__"]
+
+
+@pytest.fixture(autouse=True)
+def _main_stays():
+    """Fail where a test leaves another `__main__`, as IPython makes one: processes are spawned by what it says."""
+    yield
+    left, sys.modules["__main__"] = sys.modules["__main__"], _MAIN
+    assert left is _MAIN
+
+
 @pytest.fixture(autouse=True)
 def _stores_of_this_test():
     """Close the shared stores that a test has opened: a process keeps them, and has only so many open files."""

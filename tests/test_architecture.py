@@ -30,6 +30,7 @@ DOORS = {
     "apprise": ("divebook.execution.addresses",),
     "cloudpickle": ("divebook.execution.shipping",),
     "docker": ("divebook.workspace",),
+    "filelock": ("divebook.devenv.locking",),
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.execution", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
@@ -39,6 +40,8 @@ DOORS = {
     "numpy": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pandas": ("divebook.analysis", "divebook.events.arrow"),
     "polars": ("divebook.events.arrow",),
+    "psycopg": ("divebook.store.postgres",),
+    "psutil": ("divebook.devenv",),
     "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
@@ -64,6 +67,7 @@ HEAVY = (
     "numpy",
     "pandas",
     "polars",
+    "psycopg",
 )
 HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer", "uvicorn")
 """Loaded when first used, never by ``import divebook``."""
@@ -161,7 +165,12 @@ def test_every_imported_library_is_declared(graph):
     entries = [*project["dependencies"], *extras]
     declared = {re.split(r"[<>=\[]", entry)[0].replace("-", "_").lower() for entry in entries}
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
-    named_otherwise |= {"comm": "ipywidgets", "traitlets": "ipywidgets", "numpy": "pandas"}
+    named_otherwise |= {
+        "opentelemetry": "opentelemetry_sdk",
+        "comm": "ipywidgets",
+        "traitlets": "ipywidgets",
+        "numpy": "pandas",
+    }
     imported = {name for name in graph.modules if graph.is_module_squashed(name)} - {"divebook"}
     libraries = imported - sys.stdlib_module_names
     assert {named_otherwise.get(name, name) for name in libraries} <= declared

@@ -9,6 +9,8 @@ from threading import current_thread
 from typing import NamedTuple
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from divebook import Agent, ApprovalRule, Environment, Formatter, MemoryDocuments, Policy, Step, Workflow
 from divebook.errors import NotFoundError
@@ -17,9 +19,11 @@ from divebook.notebook.session import Session
 from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
 from divebook.store.codec import FernetCodec
+from divebook.telemetry import Telemetry
 from divebook.workflow import read_definitions
 from divebook.workflow.ask import Ask
 from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.workspaces import WorkspaceDefinition
 
 KEPT = {
     "store": "the command line, or who else runs it, says where the log is",
@@ -75,6 +79,13 @@ def is_heard(world):
     return HEARD.steps == ["s"]
 
 
+def traced(world):
+    SPANS.clear()
+    run(world, *HELD.steps)
+    world.close()  # which waits for what is to be told
+    return [span.name for span in SPANS.get_finished_spans()]
+
+
 def thread_of(world, **named):
     world.take_in(Environment(store="memory:", actions=[WHERE]))
     try:
@@ -94,6 +105,8 @@ def looked_up(name: str) -> str:
 
 WHERE = Action("Where", lambda: current_thread().name.partition("_")[0], "")
 TOLD, HEARD, COUNTED = [], Heard(), Counted()
+SPANS = InMemorySpanExporter()
+TRACED = Telemetry([SimpleSpanProcessor(SPANS)])
 RULE = ApprovalRule("looked_up", outcome="deny")
 SERVER = MCPServerDefinition("git", command="git-server")
 TAKEN = {
@@ -106,6 +119,7 @@ TAKEN = {
         lambda _: [SERVER],
         lambda world: [(server.definition, server.policy.allowed) for server in world.servers.values()],
     ),
+    "workspaces": Field(lambda _: [WorkspaceDefinition("app")], lambda world: world.workspaces),
     "documents": Field(lambda _: MemoryDocuments({"notes.md": "kept"}), lambda world: world.documents.list()),
     "documents_dir": Field(lambda folder: folder, lambda world: world.documents.root),
     "durability": Field(lambda _: "relaxed", lambda world: run(world, *HELD.steps).durability),
@@ -115,6 +129,7 @@ TAKEN = {
     "executors": Field(lambda folder: {"own": threads(folder)}, lambda world: thread_of(world, executor="own")),
     "approvals": Field(lambda _: [RULE], lambda world: world.approvals_for("").rules),
     "formatter": Field(lambda _: HEARD, is_heard),
+    "telemetry": Field(lambda _: TRACED, traced),
     "policy": Field(lambda _: Policy("programs"), lambda world: world.policy.allowed),
     "codec": Field(lambda _: FernetCodec(FernetCodec.new_key()), lambda world: world.store.sealing.codec),
 }

@@ -85,6 +85,8 @@ class Agent:
         Where the key of its provider is, ``env://NAME`` or ``file://PATH``: looked up at each call and kept nowhere.
     cache
         How long responses of its model are used again, in any run on the same store, for the same request: ``"7d"``.
+    workspace
+        Name of the workspace in which its tools work; it has tools for files and commands there.
 
     Examples
     --------
@@ -111,6 +113,7 @@ class Agent:
         bounds: Bounds | Mapping[str, Any] | None = None,
         api_key: str | None = None,
         cache: str | float | None = None,
+        workspace: str | None = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -142,12 +145,11 @@ class Agent:
         )
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
-        if cache is not None:
-            self.definition = replace(self.definition, cache=cache)
+        beside: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}
+        if given_beside := {key: value for key, value in beside.items() if value is not None}:
+            self.definition = replace(self.definition, **given_beside)
         if self.definition.cache is not None:
             lasting(self.definition.cache)
-        if api_key is not None:
-            self.definition = replace(self.definition, api_key=api_key)
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
@@ -253,7 +255,16 @@ class Agent:
     def has_hands(self) -> bool:
         """Whether it may do more than answer: then what it does is a turn of requests and calls."""
         own = self.definition
-        more = self.tools, self.capabilities, own.tools, own.servers, own.subordinates, own.bounds, own.cache
+        more = (
+            self.tools,
+            self.capabilities,
+            own.tools,
+            own.servers,
+            own.subordinates,
+            own.bounds,
+            own.cache,
+            own.workspace,
+        )
         is_played = self.model_name.startswith(RECORDED)
         return is_played or self.library is not None or self.output is not None or any(more)
 
@@ -348,7 +359,7 @@ class Agent:
         `limited` gives a tool the limits that its environment sets.
         """
         loop, durable = await loaded(LOOP), await loaded(DURABLE)
-        own = [*tools, *self.tools]
+        own = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
         instructions = self.instructions(context.started_at) if self.library is None else ""
         instructions = "\n\n".join(filter(None, (instructions, notes)))

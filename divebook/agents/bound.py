@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -302,12 +303,20 @@ class BoundStep(_Bound):
                 asked = {"tool": params.name, "arguments": plainly(params.tool_args)}
                 return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
             case CapabilityOperationId(capability_id=capability, operation=operation):
-                asked = {"arguments": plainly(getattr(params, "arguments", None))}
+                call = getattr(params, "call", None)  # one of a workspace: its method, and what that takes
+                given = getattr(params, "arguments", None) if call is None else _without_content(call)
+                asked = {"arguments": plainly(given)}
                 return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
             case ModelCompactMessagesId():
                 return AGENT_STEP, "compact", {"operation": "compact"}
             case other:
                 return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+
+
+def _without_content(call: Any) -> dict[str, Any]:
+    """Return what a call of a workspace takes; of the content of a file, its digest."""
+    told = {name: value for name, value in vars(call).items() if value}
+    return told | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
 
 class StreamedModel(WrapperModel):

@@ -17,8 +17,8 @@ from pydantic_ai import Tool
 from pydantic_ai.exceptions import UserError
 
 from divebook.errors import DefinitionError, Problem
-from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
 from divebook.workflow.tools import ToolFunction
+from divebook.workflow.user_functions import IDEMPOTENCY_KEY, signature_of
 
 Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 

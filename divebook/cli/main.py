@@ -13,6 +13,7 @@ import typer
 from divebook._version import __version__
 from divebook.cli import (
     doctor,
+    files,
     keys,
     logs,
     looking,
@@ -51,6 +52,10 @@ app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.sho
 app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)
 app.command("compare", epilog="Example: divebook compare exec_01k8 exec_01k9")(runs.compare)
 app.command("inspect", epilog="Example: divebook inspect exec_01k8")(looking.inspect)
+app.command("files", epilog="Example: divebook files exec_01k8")(files.files)
+app.command("diff", epilog="Example: divebook diff exec_01k8 src/app.py")(files.diff)
+app.command("apply", epilog="Example: divebook apply exec_01k8 src/app.py")(files.apply)
+app.command("restore", epilog="Example: divebook restore exec_01k8 then --at 12")(files.restore)
 app.command("verify", epilog="Example: divebook verify exec_01k8 audit.yaml")(looking.verify)
 app.command("to-test", epilog="Example: divebook to-test exec_01k8 audit.yaml")(looking.to_test)
 app.command("open", epilog="Example: divebook open run.html")(runs.open_)
@@ -70,6 +75,7 @@ app.command("keys", epilog="Example: divebook keys Step")(keys.keys)
 app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp.mcp)
 app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(schedule.schedule)
 app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
+app.command("copy", epilog="Example: divebook copy .divebook/executions.db postgresql://me@host/runs")(upkeep.copy)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)
 app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)
 app.command("import", epilog="Example: divebook import audit.jsonl --rename")(logs.import_)

@@ -15,7 +15,8 @@ Store = Annotated[
     typer.Option(
         "--store",
         metavar="PATH",
-        help="Where executions are kept; default: $DIVEBOOK_STORE, else .divebook/executions.db.",
+        help="Where executions are kept, a file or a postgresql:// URL; default: $DIVEBOOK_STORE, else "
+        ".divebook/executions.db.",
     ),
 ]
 Durability = Annotated[

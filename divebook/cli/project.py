@@ -19,7 +19,8 @@ from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
-from divebook.store.registry import DEFAULT, VARIABLE
+from divebook.store.passwords import without_password
+from divebook.store.registry import DEFAULT, VARIABLE, path_of
 from divebook.workflow.definition import Definitions
 
 
@@ -98,7 +99,8 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 
 def existing_store(location: str | None) -> EventStore:
     """Return a store that is there already; looking something up must not make an empty one."""
-    return open_store(existing_path(location))
+    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    return open_store(named if path_of(named) is None else existing_path(location))
 
 
 def existing_environment(location: str | None) -> Environment:
@@ -108,7 +110,12 @@ def existing_environment(location: str | None) -> Environment:
 
 def existing_path(location: str | None) -> Path:
     """Return where a store is that is there already, without opening it."""
-    path = Path(location or os.environ.get(VARIABLE) or DEFAULT).expanduser()
+    named = location or os.environ.get(VARIABLE) or str(DEFAULT)
+    path = path_of(named)
+    if path is None:
+        shown = without_password(named)
+        raise StoreError(f"{shown} is no file; copy it into one: divebook copy {shown} FILE")
+    path = path.expanduser()
     if not path.exists():
         raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")
     return path

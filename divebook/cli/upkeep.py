@@ -63,6 +63,30 @@ def backup(
     note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
 
 
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A store: a path, or postgresql://user@host/database.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Another one; what it lacks is made.")],
+) -> None:
+    """Copy a store into another one, compared by hashes.
+
+    All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
+    broke off is taken up by the same command. What has not ended could go on in both stores: use one of them only.
+    """
+    from divebook.cli.project import existing_store
+    from divebook.store import open_store
+    from divebook.store.copying import copy as copy_store
+
+    found, there = existing_store(source), open_store(target)
+    report = copy_store(found, there)
+    known = f", {plural(report.already, 'execution')} there already" if report.already else ""
+    say(
+        f"{there.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
+        f"{plural(report.messages, 'message')}{known}; all compared"
+    )
+    if report.unended:
+        note(f"{plural(report.unended, 'execution')} not ended: go on in one of the two stores only", "yellow")
+
+
 def gc(
     store: Store = None,
     *,
@@ -80,16 +104,19 @@ def gc(
     """
     from divebook.agents.cache import cache_of
     from divebook.cli.project import existing_store
+    from divebook.lending import drop_folders
     from divebook.store.retention import gc as collect
 
     age, opened = None if older_than is None else _age(older_than), existing_store(store)
     report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    folders = drop_folders(opened, dry_run=dry_run)
     cached = 0 if dry_run else cache_of(opened).prune()
     verb = "would delete" if dry_run else "deleted"
     say(
         f"{verb} {plural(len(report.executions), 'execution')} with {plural(report.events, 'event')}, "
         f"{plural(report.blobs, 'large value')} ({size(report.blob_bytes)}) and "
         f"{plural(report.checkpoints, 'checkpoint')}"
+        f"{f', and the files of {folders} that are gone' if folders else ''}"
         f"{f', and {cached} responses of models that are not used again' if cached else ''}"
     )
 

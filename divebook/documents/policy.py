@@ -8,13 +8,12 @@ agents no credentials. More is allowed by the person who runs it, never by the d
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from divebook.documents.addresses import is_public
 from divebook.errors import SetupError
 
 VARIABLE = "DIVEBOOK_ALLOW"
@@ -22,9 +21,6 @@ FILES, ADDRESSES, PROGRAMS, CREDENTIALS = KINDS = ("files", "addresses", "progra
 """Files outside the definition's folder; addresses of this machine and of private networks; programs; credentials that
 agents read or write, such as those in the tests of a program."""
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
-"""Public by its number; in a cloud it is what tells a machine its own secrets."""
 
 
 class Policy:
@@ -72,8 +68,15 @@ class Policy:
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
         """Raise `SetupError` unless programs, such as one that a key names, may be started."""
+        self._require_programs(f"{key} names the program {path!r}")
+
+    def commands(self, key: str) -> None:
+        """Raise `SetupError` unless commands may be run, as what `key` says may."""
+        self._require_programs(f"{key} may run commands")
+
+    def _require_programs(self, told: str) -> None:
         if PROGRAMS not in self.allowed:
-            raise SetupError(f"{key} names the program {path!r}, and programs are not allowed; {_way(PROGRAMS)}")
+            raise SetupError(f"{told}, and programs are not allowed; {_way(PROGRAMS)}")
 
     def host(self, name: str) -> None:
         """Raise `SetupError` if a host is named that may not be reached, without looking it up."""
@@ -89,7 +92,7 @@ class Policy:
 
     def address(self, address: str, name: str) -> None:
         """Raise `SetupError` if an address may not be reached; `name` is the host it was found for."""
-        if ADDRESSES not in self.allowed and not all(map(_is_public, _meant(address))):
+        if ADDRESSES not in self.allowed and not is_public(address):
             raise _private(name)
 
 
@@ -99,25 +102,6 @@ def _as_address(host: str) -> str:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, UnicodeEncodeError):
         return host
-
-
-def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return an address with those that are packed into it; raises ValueError."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv4Address):
-        return [found]
-    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
-    if found in _NAT64:
-        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
-    packed = [part for part in inside if part is not None]
-    return packed or [found]
-
-
-def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Tell whether an address is of the internet; IPv6 has ranges that are neither private nor of anybody."""
-    is_old = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
-    is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST or is_old
-    return address.is_global and not is_special
 
 
 def _private(name: str) -> SetupError:

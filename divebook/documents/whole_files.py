@@ -15,8 +15,8 @@ _LONGEST = 100
 """Characters of a name that its draft has as well."""
 
 
-def replace_whole(path: Path, text: str, mode: int = FILE) -> None:
-    """Write a file, by default for this user alone; what cannot be written leaves nothing behind."""
+def replace_whole(path: Path, text: str) -> None:
+    """Write a file, for this user alone; what cannot be written leaves nothing behind."""
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
     ) as file:
@@ -24,7 +24,7 @@ def replace_whole(path: Path, text: str, mode: int = FILE) -> None:
         try:
             file.write(text)
             file.flush()
-            draft.chmod(mode)
+            draft.chmod(FILE)
             draft.replace(path)
         except BaseException:
             with suppress(OSError):
@@ -32,10 +32,10 @@ def replace_whole(path: Path, text: str, mode: int = FILE) -> None:
             raise
 
 
-def make_folders(folder: Path, mode: int = FOLDER) -> None:
-    """Make a folder, and those it is in, by default for this user alone; those that exist stay as they are."""
+def make_folders(folder: Path) -> None:
+    """Make a folder, and those it is in, for this user alone; those that exist stay as they are."""
     missing = list(itertools.takewhile(lambda one: not one.is_dir(), (folder, *folder.parents)))
     if len(missing) > MOST_FOLDERS:
         raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")
     for one in reversed(missing):
-        one.mkdir(mode, exist_ok=True)
+        one.mkdir(FOLDER, exist_ok=True)

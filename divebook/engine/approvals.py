@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from divebook.engine.argument_patterns import are_met_by, is_allowed_by, is_met_by
+from divebook.engine.argument_patterns import are_met_by, is_allowed_by, is_met_by, is_same
 from divebook.engine.rules import StandingRule
 from divebook.workflow.approvals import (
     ALLOW,
@@ -50,6 +50,8 @@ class ToolCall:
     """The mode that holds where neither a rule nor the table's own modes decide."""
     kind: str = TOOL
     """What is called: ``tool``, ``action`` or ``step``."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What arguments are where a caller says nothing of them: to have that is to be left out."""
 
 
 class Approved(NamedTuple):
@@ -125,7 +127,7 @@ def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
         return False
     if not all(pattern is None or (name and fits(pattern, name)) for pattern, name in named):
         return False
-    return _has_effect(rule, call.hints) and _takes(rule, call.arguments)
+    return _has_effect(rule, call.hints) and _takes(rule, call)
 
 
 def _has_effect(rule: ApprovalRule, hints: ToolHints) -> bool:
@@ -138,21 +140,25 @@ def _has_effect(rule: ApprovalRule, hints: ToolHints) -> bool:
     return said[rule.when]
 
 
-def _takes(rule: ApprovalRule, arguments: Mapping[str, Any]) -> bool:
+def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
     if rule.arguments is None:
         return True
     if rule.outcome == ALLOW:
-        return _are_exactly(rule.arguments, arguments)
-    return are_met_by(rule.arguments, arguments)
+        return _are_exactly(rule.arguments, call)
+    return are_met_by(rule.arguments, call.arguments)
 
 
-def _are_exactly(wanted: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+def _are_exactly(wanted: Mapping[str, Any], call: ToolCall) -> bool:
     """Return whether the arguments are those that are wanted, and no more."""
-    return wanted.keys() == arguments.keys() and all(is_allowed_by(wanted[name], arguments[name]) for name in wanted)
+    given, defaults = call.arguments, call.defaults
+    more = [name for name in given if name not in wanted]
+    return all(name in given and is_allowed_by(wanted[name], given[name]) for name in wanted) and all(
+        name in defaults and is_same(defaults[name], given[name]) for name in more
+    )
 
 
 def _is_covered(rule: StandingRule, call: ToolCall) -> bool:
     names = (rule.kind, rule.tool, rule.agent or "", rule.server or "")
     if rule.outcome != ALLOW or rule.arguments is None or names != (call.kind, call.tool, call.agent, call.server):
         return False
-    return _are_exactly(rule.arguments, call.arguments)
+    return _are_exactly(rule.arguments, call)

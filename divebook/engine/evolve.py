@@ -20,6 +20,7 @@ from divebook.engine.answers import (
     signal_received,
 )
 from divebook.engine.calls import event_emitted, operation_completed, operation_failed, operation_started
+from divebook.engine.changed_files import files_changed, workspace_opened
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.forked import execution_forked
 from divebook.engine.ledger import NO_BOUNDS, Ledger
@@ -309,4 +310,6 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ApprovalRuleAdded: rule_added,
     catalog.ApprovalRuleRevoked: rule_revoked,
     catalog.StateMutated: state_mutated,
+    catalog.WorkspaceOpened: workspace_opened,
+    catalog.FilesChanged: files_changed,
 }

@@ -15,6 +15,7 @@ from immutables import Map
 from divebook.bounds import Bounds
 from divebook.engine.answers import follow_about_bounds
 from divebook.engine.change import Change
+from divebook.engine.changed_files import of_the_source
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
@@ -70,6 +71,7 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools, draft.only = data.tools, data.only or EMPTY
+    draft.workspaces = of_the_source(draft.workspaces)
     draft.seed, draft.fingerprint = data.seed or draft.seed, data.fingerprint or draft.fingerprint
     draft.code, draft.model = draft.code if data.code is None else data.code, data.model or draft.model
     draft.identity = draft.identity if data.identity is None else data.identity

@@ -139,8 +139,11 @@ def is_pause(operation_type: str, key: str | int | None) -> bool:
     return operation_type == TIMER and isinstance(key, str) and _PAUSE.fullmatch(key) is not None
 
 
-TEXT, THINKING = "text", "thinking"
-"""Parts of what a model writes; what it writes as arguments of a call is a part of its own, see `arguments_part`."""
+TEXT, THINKING, OUTPUT = "text", "thinking", "output"
+"""Parts of what is written while a call is made: two by a model, and what a command prints in a workspace.
+
+What a model writes as arguments of a call is a part of its own, see `arguments_part`.
+"""
 
 
 def arguments_part(tool: str, call: str) -> str:
@@ -156,7 +159,7 @@ class Write(Protocol):
     """Takes the next piece of what is being written."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Take a piece of the answer's text, or of another part of it."""
+        """Take a piece of a text: of an answer, or of another part of what is written."""
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]

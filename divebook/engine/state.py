@@ -20,6 +20,7 @@ from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
 from divebook.engine.rules import StandingRule
+from divebook.engine.workspaces import HeldWorkspace
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import Timed, to_microseconds
 from divebook.questions import Question
@@ -27,6 +28,7 @@ from divebook.questions import Question
 NO_REPEATS: Map[str, tuple[str, int]] = Map()
 NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
 NO_RULES: Map[str, StandingRule] = Map()
+NO_WORKSPACES: Map[str, HeldWorkspace] = Map()
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -217,6 +219,8 @@ class ExecutionState(Timed):
     """The last event in which somebody said something of it."""
     rules: Map[str, StandingRule] = NO_RULES
     """What people have approved for calls to come, and not revoked, by id."""
+    workspaces: Map[str, HeldWorkspace] = NO_WORKSPACES
+    """The workspaces that it has used, by name, each with the files that it has."""
 
     @property
     def status(self) -> str:

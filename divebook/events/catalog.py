@@ -738,6 +738,70 @@ class ExecutionAnnotated(Payload):
     """Number of the message in the inbox that brought it."""
 
 
+@_event("workspace_opened", "workspace", "kind")
+@dataclass(frozen=True, slots=True)
+class WorkspaceOpened(Payload):
+    """The execution begins to use a workspace: where it is, and which files it has there."""
+
+    workspace: str = ""
+    """The name of its definition."""
+    kind: str = ""
+    """Where its commands run: ``local``, ``fenced``, ``virtualenv``."""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    """What it is found again by after a restart: its folder, its container; empty where it has no place yet, since what
+    works there was answered from another log."""
+    source: str | None = None
+    """The folder that its files are a copy of; None where it is that folder itself."""
+    tree: str | None = None
+    """Digest of all of its files; None where nothing is known of them."""
+    files: Sequence[Any] | None = None
+    """All of them, as `divebook.workspace.snapshots.manifests` writes them; None where they are those of its source."""
+    problems: Sequence[Mapping[str, Any]] | None = None
+    """Files that the tree leaves out: ``path`` and ``reason``."""
+
+
+@_event("files_changed", "workspace", "after")
+@dataclass(frozen=True, slots=True)
+class FilesChanged(Payload):
+    """Files of a workspace are others than they were: by a call that has ended just before, or from outside."""
+
+    workspace: str = ""
+    before: str | None = None
+    after: str = ""
+    """Digests of all files, before and after."""
+    operation_id: str | None = None
+    """The call that did it; None where that is not known."""
+    cause: str | None = None
+    """What else did it: ``outside``, ``restored``."""
+    files: Sequence[Any] | None = None
+    """Those that are others, as `divebook.workspace.snapshots.manifests` writes them."""
+    previous: int | None = None
+    """The event that had the files before."""
+    changes: Sequence[Mapping[str, Any]] | None = None
+    """Of each file ``path``, ``kind`` (``added``, ``changed``, ``deleted``, ``renamed``), ``was``, ``added`` and
+    ``removed`` lines; the first thousand."""
+    count: int | None = None
+    """How many files there are of them."""
+    beside: Sequence[str] | None = None
+    """Other calls that were under way in the workspace, whose changes may be among them."""
+    problems: Sequence[Mapping[str, Any]] | None = None
+    """Files that the tree leaves out: ``path`` and ``reason``."""
+
+
+@_event("egress_answered", "workspace", "host")
+@dataclass(frozen=True, slots=True)
+class EgressAnswered(Payload):
+    """A command in a workspace has asked for a host outside."""
+
+    workspace: str = ""
+    host: str = ""
+    port: int = 0
+    refused: str | None = None
+    """Why it was not connected; None where it was."""
+    operation_id: str | None = None
+    """The call that was under way; None where there were several."""
+
+
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):

@@ -22,6 +22,7 @@ from divebook.events.bulk import MANY, collector_resting
 from divebook.events.by_hash import ByHash
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
+from divebook.events.stored_file import StoredFile
 
 T = TypeVar("T")
 
@@ -281,6 +282,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "arrow": _arrow,
     "scalar": _foreign,
     ByHash.tag: lambda value: ByHash(untag(value)),
+    StoredFile.tag: lambda value: StoredFile(*_as(list, value)),
     **{name: _container(name) for name in CONTAINERS},
 }
 

@@ -6,7 +6,8 @@ A policy answers without the world: with what another log has, with nothing at a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -19,6 +20,21 @@ from divebook.questions import Question
 if TYPE_CHECKING:
     from divebook.engine.state import ExecutionState
     from divebook.execution.store_calls import StoreCalls
+
+
+FileEvents: TypeAlias = Sequence[catalog.FilesChanged]
+"""What a log says of files that a call has changed."""
+BringFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Callable[[], None]]]"
+"""Surrounds the answer, and gives what records that here, right behind the end of the call."""
+
+
+class Inside(NamedTuple):
+    """The workspace that a call works in: what it comes to depends on the files there."""
+
+    name: str
+    tree: Callable[[], str | None]
+    """Returns the digest of its files; None where nothing is known of them."""
+    bring: BringFiles
 
 
 class Beside(NamedTuple):
@@ -34,6 +50,8 @@ class Beside(NamedTuple):
     """Makes of what is said in place of a result what the call would have returned."""
     repeatable: bool = False
     """Whether making it twice does no harm."""
+    inside: Inside | None = None
+    """The workspace that it works in, if it does in one."""
 
 
 PLAIN = Beside()
@@ -55,6 +73,8 @@ class Served(NamedTuple):
     """Its result or error."""
     told: Mapping[str, Any] | None = None
     """Where that is from, as the field `served` of the event says it."""
+    files: FileEvents = ()
+    """What it has changed in workspaces."""
 
 
 Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
@@ -81,6 +101,9 @@ class Beyond(Protocol):
 
     def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
         """Return what becomes of an operation."""
+
+    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
+        """Return with which files another log has begun a workspace, if it has; else it begins as it is now."""
 
     def settled(self, asked: Question) -> Settled | None:
         """Return the answer to a question, under its id; None if a person is to be asked."""

@@ -16,7 +16,7 @@ from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, R
 from divebook.engine.paths import held_by
 from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
-from divebook.engine.state import COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
+from divebook.engine.state import CANCELLED, COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionForked, ExecutionResumed, ExecutionStarted
 from divebook.execution.beyond import Likeness
@@ -99,6 +99,19 @@ async def succeeded_by(
     asked = {"inputs": successor.inputs, "reason": reason}
     started = await operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
     raise GoesOnElsewhere(started, reason, successor.inputs)
+
+
+def orphaned(parent: str, status: str) -> str:
+    """Return why an execution is cancelled whose parent has ended."""
+    return f"its parent {parent} is {status}"
+
+
+def _ended_with(parent: str, child: ExecutionState) -> bool:
+    """Return whether a child was cancelled since its parent had ended: one that goes on again resumes it.
+
+    Word of that end may come late, over a slow store or from another process.
+    """
+    return child.lifecycle == CANCELLED and child.error in {orphaned(parent, status) for status in (FAILED, CANCELLED)}
 
 
 class DriveChild(Protocol):
@@ -208,14 +221,15 @@ class Children:
 
         seen = heard()
         child = await drive(asked, again=is_new or not seen)
-        while not child.is_over:
+        while not child.is_over or _ended_with(asked.parent, child):
 
             def is_ready(before: int = seen) -> bool:
                 return heard() > before
 
-            await self._waits.until(path, is_ready)
+            if not child.is_over:
+                await self._waits.until(path, is_ready)
             seen = heard()
-            child = await drive(asked, again=False)
+            child = await drive(asked, again=child.is_over)
         return child
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:

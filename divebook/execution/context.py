@@ -50,8 +50,8 @@ class StepContext:
         The item's index inside `Each`, else None.
     local
         Names that exist only for this item (`As`).
-    executors
-        Where functions run.
+    executors, workspaces
+        Where functions run, and where calls work.
     beyond
         What answers in place of the world, of a what-if: nothing it does outside its log is to remain.
     """
@@ -74,6 +74,7 @@ class StepContext:
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
         self._recorder, self.approving, self.beyond = recorder, recorder.approving, recorder.once.beyond
+        self.workspaces = recorder.workspaces
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
@@ -139,6 +140,7 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
         done: Callable[[Any], Any] | None = None,
+        workspace: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
@@ -150,7 +152,7 @@ class StepContext:
         operation_type
             Kind of call, for example ``http_request``.
         parameters
-            What the call depends on, as plain data; compared when the operation is met again.
+            What it depends on, as plain data; compared when it is met again.
         call
             Makes the call; must return plain data. It runs only if the log has no result.
         key
@@ -158,7 +160,7 @@ class StepContext:
         usage
             Reads what was consumed from the result.
         repeatable
-            Making the call twice does no harm, so that it is simply made again where its outcome is not known.
+            Making it twice does no harm: it is simply made again where its outcome is not known.
         attempt
             For code that repeats calls by itself: which attempt this is, from 0.
         reserved
@@ -166,17 +168,15 @@ class StepContext:
         streamed
             Makes the call in place of `call` while somebody listens to the text that it writes.
         timeout
-            Seconds that the call may take; what is left of the step's own `Timeout` holds as well.
+            Seconds that it may take; what is left of the step's own `Timeout` holds as well.
         noted
             Makes an event of the result that is recorded beside the operation, for readers.
-        slot
-            What the call must hold before it begins, where only so many can be under way.
-        setting
-            What the call is made with that is kept for readers, and not compared.
-        within
-            Id of the operation that holds it; see `enclosing`.
+        slot, setting, within
+            What it must hold before it begins, what is only kept for readers, and the id of what holds it.
         done
-            Makes of what a person says that a call of unknown outcome has returned what it would have returned.
+            Makes of what a person says that a call has returned what it would have returned.
+        workspace
+            The workspace that it works in.
 
         Raises
         ------
@@ -192,7 +192,7 @@ class StepContext:
             call = self._limit.of(call, timeout, called)
             streamed = streamed and self._limit.of(streamed, timeout, called)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
-        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done
+        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace
         return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
 
     def enclosing(

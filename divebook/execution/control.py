@@ -33,14 +33,14 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.event import Event
 from divebook.execution.answering import Answering, this_person
-from divebook.execution.children import Child, Opening, running_children, workflows_to_begin
+from divebook.execution.children import Child, Opening, orphaned, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver, Means
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
-from divebook.execution.refusals import orphaned, refuse_final, refuse_over
+from divebook.execution.refusals import refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
@@ -313,7 +313,7 @@ class Control:
 
     def _cancel_child(self, child: str, parent: Driver) -> None:
         if self._register.find(child).state.parent == parent.id:  # a copy of its parent only waits for it
-            self.cancel(child, orphaned(parent))
+            self.cancel(child, orphaned(parent.id, parent.status))
 
     def _send_word(self, parent_id: str, child: Driver) -> None:
         parent = self._register.find(parent_id)

@@ -68,8 +68,7 @@ class Driver(KnownExecution):
         shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
         self.opening: catalog.ExecutionStarted | None = None
         """What its log begins with, while it is pending."""
-        self.durability: Durability | None = None
-        """How its events are written; None as the store does by default."""
+        self.durability: Durability | None = None  # as the store does by default
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
@@ -309,7 +308,8 @@ class Driver(KnownExecution):
             desk.mailroom.dismiss(self.id)
             try:
                 with suppress(StoreError):  # it is the journal's, and ends the execution here
-                    await journal.durable()  # what it recorded until it was left
+                    await journal.durable()
+                await runner.leave_workspaces()
             finally:
                 self._settle(journal)
                 self.standing.keep(runner, is_stored=self._is_stored)

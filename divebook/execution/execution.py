@@ -219,7 +219,8 @@ class Execution(ReadExecution):
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
         """Call `listener` with what models write, as it arrives; call the result to stop.
 
-        With `parts` it hears their thoughts and the arguments of their calls as well: see `TextDelta.part`.
+        With `parts` it hears their thoughts and the arguments of their calls as well, and what commands print in
+        workspaces: see `TextDelta.part`. Of what is longer than a million characters, who comes late gets the end.
 
         Models are asked to stream only while somebody listens. The pieces are for showing: the log has the whole text
         once it is complete. The listener is called on the engine's thread and must be quick; one that raises gets

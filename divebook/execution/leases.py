@@ -38,6 +38,10 @@ class Hands:
         """Whether this process drives anything."""
         return bool(self._driven)
 
+    def drives(self, execution_id: str) -> bool:
+        """Return whether the engine drives an execution; any thread."""
+        return any(driven == execution_id for driven, _ in self._driven.copy())
+
     def drive(self, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
         self._driven.add((lease.execution_id, lease.token))

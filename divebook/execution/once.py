@@ -13,7 +13,8 @@ compared whenever its place is met again, and then one rule holds for each thing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -41,7 +42,7 @@ from divebook.execution.divergence import (
     question_text,
 )
 from divebook.execution.log import StepLog
-from divebook.execution.raised import error_from, facts_of
+from divebook.execution.raised import error_from, facts_of, links_of
 from divebook.execution.strands import Suspended
 from divebook.execution.tracing import trace_of
 from divebook.execution.wanted import Wanted
@@ -104,8 +105,9 @@ class Once:
         match beyond.answer(wanted, beside):
             case Unserved.REST:
                 raise Suspended
-            case Served(end, told):
-                return self._serve(wanted, beside, end, told)
+            case Served(end, told, files):
+                async with nullcontext(_nothing) if beside.inside is None else beside.inside.bring(files) as bring:
+                    return self._serve(wanted, beside, end, told, bring)
         return await carry_out(None)
 
     def _serve(
@@ -114,6 +116,7 @@ class Once:
         beside: Beside,
         end: catalog.OperationCompleted | catalog.OperationFailed,
         told: Mapping[str, Any] | None,
+        bring: Callable[[], None],
     ) -> Any:
         """Record an operation with an end that it did not come to here; nothing is awaited between the two."""
         place, operation_id, operation_type, parameters, _ = wanted
@@ -121,6 +124,7 @@ class Once:
         if isinstance(end, catalog.OperationFailed):
             failed = replace(end, operation_id=operation_id, operation_type=operation_type, duration=0, usage=None)
             self.record(place, replace(failed, held=None, served=told))
+            bring()
             names = tuple(end.error_names or ())
             raise self.failing(place, begun._replace(error=end.error, error_names=names, raised=end.raised))
         if operation_type == SIGNAL_WAIT and parameters["signal"] not in self.journal.state.signals:
@@ -130,6 +134,7 @@ class Once:
         self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=told))
         if beside.noted is not None:
             self.record(place, beside.noted(end.result))
+        bring()
         return end.result
 
     async def _recorded(self, place: Place, record: OperationRecord) -> Any:
@@ -249,7 +254,9 @@ class Once:
 
         Failures that its code has caught before, and gone on, are not among them: they hold for good.
         """
-        found = {link.operation_id for link in _links(error) if isinstance(link, OperationError) and link.operation_id}
+        found = {
+            link.operation_id for link in links_of(error) if isinstance(link, OperationError) and link.operation_id
+        }
         latest = self._latest.get(path)
         return sorted(found) or ([] if latest is None else [latest])
 
@@ -373,6 +380,10 @@ class Once:
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
 
 
+def _nothing() -> None:
+    """Record nothing of files."""
+
+
 def _differs(record: OperationRecord, wanted: Wanted) -> bool:
     return record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest)
 
@@ -380,18 +391,6 @@ def _differs(record: OperationRecord, wanted: Wanted) -> bool:
 def _is_over(records: Mapping[str, OperationRecord], holder: str | None) -> bool:
     """Return whether what holds an operation or question has ended: its code does not ask for that again."""
     return holder is not None and (holder not in records or records[holder].status in (COMPLETED, FAILED))
-
-
-def _links(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was raised from, or while it was handled, and the members of groups."""
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        link = left.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            yield link
-            left += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
 
 
 def _digest(question: Question) -> str:

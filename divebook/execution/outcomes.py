@@ -53,11 +53,14 @@ class UnknownOutcomes:
         record: OperationRecord,
         parameters: Any,
         cause: str | None,
+        *,
         done: Callable[[Any], Any] | None = None,
+        seen: str = "",
     ) -> Settled:
         """Return what a person says of a call that began and has no outcome in the log; `cause` is why, if known.
 
-        `done` makes of what that person gives as its result what the call would have returned.
+        `done` makes of what that person gives as its result what the call would have returned; `seen` is told of what
+        can be seen of it.
 
         Raises
         ------
@@ -69,7 +72,8 @@ class UnknownOutcomes:
         state = self._once.journal.state
         question_id = state.question_id(record.operation_id, record.started_sequence)
         if question_id not in state.interrupts:
-            self._ask(place, record, question_id, parameters, cause)
+            message = _why(cause) + _given(parameters) + seen + _advice(record, cause)
+            self._ask(place, record, question_id, parameters, message)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
             return Settled(again=True)
@@ -83,12 +87,12 @@ class UnknownOutcomes:
         self._once.complete(place, record, result, since=now)
         return Settled(again=False, result=result)
 
-    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, cause: str | None) -> None:
+    def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
         raised = catalog.InterruptRaised(
             question_id,
             OUTCOME_UNKNOWN,
             f"Did the call to {_called(record, parameters, place)} go through?",
-            message=_why(cause) + _given(parameters) + _advice(record, cause),
+            message=message,
             data={"parameters": parameters, "choices": [RETRY, DONE, FAIL]},
             operation_id=record.operation_id,
         )

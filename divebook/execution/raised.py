@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.records import OperationRecord
@@ -176,3 +176,15 @@ def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, messa
     """Return an error as policies and messages have it, without secrets; `message` is what is said of it besides."""
     known = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, known)
+
+
+def links_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that it was raised from, or while it was handled, and the members of groups."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        link = left.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            yield link
+            left += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]

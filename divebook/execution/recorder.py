@@ -25,11 +25,13 @@ from divebook.execution.containment import contained
 from divebook.execution.enclosing import Body, entered
 from divebook.execution.error_texts import clean_failure, clean_text
 from divebook.execution.once import Once
+from divebook.execution.open_workspaces import Lender, Stay
 from divebook.execution.outcomes import UnknownOutcomes
 from divebook.execution.signals import Signals
 from divebook.execution.streaming import TextStreams
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
+from divebook.execution.workspaces import KEEP, RESTORE, Workspaces
 
 
 class Call(NamedTuple):
@@ -54,12 +56,22 @@ class Call(NamedTuple):
     """Id of the operation that holds it."""
     done: Callable[[Any], Any] | None = None
     """Makes of what a person says it has returned what it would have returned."""
+    workspace: str | None = None
+    """The workspace that it works in."""
 
 
 class Recorder:
     """The operations of one execution; made on the loop on which they run."""
 
-    def __init__(self, once: Once, waits: Waits, chance: Chance, texts: TextStreams, policy: ApprovalPolicy) -> None:
+    def __init__(  # noqa: PLR0917 - each is what one of its parts is made of
+        self,
+        once: Once,
+        waits: Waits,
+        chance: Chance,
+        texts: TextStreams,
+        policy: ApprovalPolicy,
+        lender: Lender | None = None,
+    ) -> None:
         self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
         self.once, self.waits = once, waits
         self.signals = Signals(self.once, self.waits)
@@ -67,6 +79,7 @@ class Recorder:
         self.asking = Asking(self.once, self.waits)
         self.approving = Approving(self.once, policy)
         self._unknown = UnknownOutcomes(self.once, self.waits)
+        self.workspaces = Workspaces(self.once, self.waits, lender)
         self._texts = texts
         self._at_rest: Callable[[], None] | None = None
         """Set once nothing more is to begin."""
@@ -87,16 +100,24 @@ class Recorder:
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
                 return self._settled(wanted, call, record)
+            if record is not None and call.workspace is not None:
+                self.workspaces.expect(call.workspace, RESTORE)  # it is made again, from the files that it found
             return self._begun(wanted, call)
 
         if self.once.beyond is None:
             return self.once.run(wanted, carry_out)
-        beside = Beside(call.setting, call.within, call.noted, call.done, call.repeatable)
+        inside = None
+        if call.workspace is not None:
+            inside = self.workspaces.inside(call.workspace, wanted.place, wanted.operation_id)
+        beside = Beside(call.setting, call.within, call.noted, call.done, call.repeatable, inside)
         return self.once.run(wanted, carry_out, beside)
 
     async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
-        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, call.done)
+        seen = "" if call.workspace is None else await self.workspaces.difference(call.workspace, wanted.place)
+        settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, done=call.done, seen=seen)
+        if call.workspace is not None:
+            self.workspaces.expect(call.workspace, RESTORE if settled.again else KEEP)
         return await self._begun(wanted, call) if settled.again else settled.result
 
     def _begun(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
@@ -113,6 +134,18 @@ class Recorder:
     async def _begin(self, wanted: Wanted, call: Call) -> Any:
         if call.reserved is not None:
             await self.asking.within_bounds(wanted.place, call.reserved)
+        if call.workspace is not None:
+            return await self._begin_inside(wanted, call, call.workspace)
+        return await self._make(wanted, call)
+
+    async def _begin_inside(self, wanted: Wanted, call: Call, workspace: str) -> Any:
+        """Make a call that works in a workspace, and record what it has done to the files there."""
+        entered = await self.workspaces.enter(workspace, wanted.place)
+        with entered.staying(wanted.operation_id, wanted.place):
+            inside = call._replace(make=entered.around(call.make), streamed=entered.heard(call.make))
+            return await self._make(wanted, inside, entered)
+
+    async def _make(self, wanted: Wanted, call: Call, entered: Stay | None = None) -> Any:
         self._under_way += not call.repeatable
         try:
             record = self.once.begin(wanted, call.reserved, call.setting, call.within)
@@ -122,15 +155,21 @@ class Recorder:
                 made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
                 result = storable(await contained(made, self.loop), "result")
             except Exception as error:  # whatever the call raises is the operation's recorded outcome
+                changed = () if entered is None else await entered.left(wanted.operation_id)
                 if not call.repeatable and leaves_outcome_unknown(error):
+                    self.workspaces.note(wanted.place, changed)
                     return await self._settled(wanted, call, record, clean_failure(error))
                 told = clean_text(error), names_of(error)
-                raise self.once.fail(wanted.place, record, *told, since=started_at, raised=error) from error
+                failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error)
+                self.workspaces.note(wanted.place, changed)
+                raise failed from error
+            changed = () if entered is None else await entered.left(wanted.operation_id)
             used = None if call.usage is None else call.usage(result)
             # A turn of an agent goes on at once with what comes next, whose beginning then takes the same commit.
             self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
             if call.noted is not None:
                 self.once.record(wanted.place, call.noted(result))
+            self.workspaces.note(wanted.place, changed)
         finally:
             if not call.repeatable:
                 self._end()

@@ -27,8 +27,3 @@ def refuse_over(driver: Driver, when: str = "already ") -> None:
     if driver.state.is_over:
         way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
-
-
-def orphaned(parent: Driver) -> str:
-    """Return why the execution that another one has started is cancelled with it."""
-    return f"its parent {parent.id} is {parent.status}"

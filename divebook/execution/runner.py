@@ -72,6 +72,10 @@ class Runner(Following):
             self._pause_reason = reason
             self._recorder.pause(self._stop)
 
+    async def leave_workspaces(self) -> None:
+        """Leave the workspaces that calls have worked in; the next call that does finds them again."""
+        await self._recorder.workspaces.close()
+
     async def take(self) -> bool:
         """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
 

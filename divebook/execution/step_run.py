@@ -19,6 +19,7 @@ from divebook.execution.containment import contained
 from divebook.execution.context import StepContext
 from divebook.execution.executors import Executors
 from divebook.execution.iterations import Iterations, Outcome
+from divebook.execution.open_workspaces import Lender
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
@@ -58,6 +59,8 @@ class Services:
     """What is said of calls that need a person's yes."""
     as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
     """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
+    lender: Lender | None = None
+    """What gives executions their workspaces."""
     beyond: FindBeyond = nothing_beyond
     """Finds what answers a what-if in place of the world."""
 

@@ -1,4 +1,4 @@
-"""What models are writing now, text, thoughts and arguments: handed to listeners as it arrives, never recorded.
+"""What is being written now, by models and by commands in workspaces: handed to listeners as it comes, never recorded.
 
 The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
 a listener that fails is dropped, and a call that is made again begins its text anew.
@@ -7,6 +7,7 @@ a listener that fails is dropped, and a call that is made again begins its text 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +19,7 @@ _log = logger(__name__)
 
 
 class TextDelta(NamedTuple):
-    """A piece of a text that a model is writing."""
+    """A piece of a text that is being written."""
 
     operation_id: str
     """The call that writes it, as the log names it."""
@@ -26,7 +27,8 @@ class TextDelta(NamedTuple):
     """How many characters of the part come before; at 0 it begins, also where an earlier attempt had begun it."""
     text: str
     part: str = TEXT
-    """``text``, ``thinking``, or ``arguments:<tool>:<id of the call>``, which is JSON in the making."""
+    """``text``, ``thinking``, or ``arguments:<tool>:<id of the call>``, which is JSON in the making; ``output`` is what
+    commands print."""
 
 
 TextListener: TypeAlias = Callable[[TextDelta], object]
@@ -40,10 +42,24 @@ class _Entry(NamedTuple):
     """Whether it hears thoughts and arguments of calls too."""
 
 
+MOST_HELD = 1 << 20
+"""Characters of the end of each text that a listener still gets which comes later."""
+
+
 @dataclass(slots=True)
 class _Text:
     length: int = 0
-    pieces: list[str] = field(default_factory=list)
+    """Of all that came."""
+    held: int = 0
+    pieces: deque[str] = field(default_factory=deque)
+    """The end of it."""
+
+    def add(self, piece: str) -> None:
+        self.length += len(piece)
+        self.held += len(piece)
+        self.pieces.append(piece)
+        while self.held > MOST_HELD:
+            self.held -= len(self.pieces.popleft())
 
 
 class TextStreams:
@@ -58,19 +74,20 @@ class TextStreams:
         self._lock = threading.RLock()
 
     def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Tell a listener what models write in an execution; call what is returned to stop it.
+        """Tell a listener what is written in an execution; call what is returned to stop it.
 
         Parameters
         ----------
         parts
-            Whether it hears thoughts and arguments of calls too, and not only the text.
+            Whether it hears all parts, and not only the text of models.
         """
         entry = _Entry(listener, parts)  # of its own, so that one listener added twice is two things to remove
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
             for operation_id, written in self._texts.get(execution_id, {}).items():
                 for part, text in written.items():
-                    self._tell(execution_id, entry, TextDelta(operation_id, 0, "".join(text.pieces), part))
+                    so_far = TextDelta(operation_id, text.length - text.held, "".join(text.pieces), part)
+                    self._tell(execution_id, entry, so_far)
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
@@ -87,8 +104,7 @@ class TextStreams:
             with self._lock:
                 so_far = written.setdefault(part, _Text())
                 delta = TextDelta(operation_id, so_far.length, text, part)
-                so_far.length += len(text)
-                so_far.pieces.append(text)
+                so_far.add(text)
                 for entry in self._listeners.get(execution_id, ()):
                     self._tell(execution_id, entry, delta)
 

@@ -21,7 +21,15 @@ from divebook.events.readable import readable
 from divebook.execution.execution import Execution
 from divebook.history.read_log import ReadLog
 from divebook.history.spans import Span
-from divebook.notebook.facts import MAX_ERROR, MAX_VALUES, answers_of, facts_of, questions_of, signals_of
+from divebook.notebook.facts import (
+    MAX_ERROR,
+    MAX_VALUES,
+    answers_of,
+    changed_files_of,
+    facts_of,
+    questions_of,
+    signals_of,
+)
 from divebook.notebook.failed import WhatFailed, card, failed_of, text_lines
 from divebook.notebook.record_tables import MOST_ROWS, as_table, records_of
 from divebook.notebook.rows import (
@@ -34,6 +42,7 @@ from divebook.notebook.rows import (
     rows_of,
     turn_rows,
 )
+from divebook.replay.changed_files import ChangedFiles
 from divebook.text.colours import LIGHT
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor, shared
@@ -66,6 +75,8 @@ class Report:
     values: tuple[tuple[str, str], ...] = ()
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """What it waits for people to answer, and the ways to do that."""
+    files: tuple[ChangedFiles, ...] = ()
+    """What has changed in its workspaces."""
     signals: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Signals that it waits for, and the ways to send them."""
     answers: tuple[tuple[str, str], ...] = ()
@@ -104,6 +115,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         failed=failed_of(execution, read),
         clean=redactor,
         signals=tuple(signals_of(execution)),
+        files=changed_files_of(execution, log),
         next=_next(execution),
         spans=spans,
     )
@@ -172,6 +184,8 @@ def as_text(report: Report) -> str:
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_ASIDE
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
+    for changed in report.files:
+        lines += ["", *str(replace(changed, whole=False)).splitlines()]
     for question, answer in report.answers:
         lines += ["", f"asked: {question}", f"answered: {answer}"]
     for question, ways in report.questions:
@@ -238,7 +252,7 @@ def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
     parts = [card(report.failed, _hint(report) if report.failed.failure else "", report.clean)]
     parts += [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
-    parts += [_details(report)]
+    parts += [_details(report), _files(report)]
     parts += [_asked(report), *([] if report.failed.failure else [_error(report), _hint(report)])]
     return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
 
@@ -257,6 +271,13 @@ def _table(rows: Sequence[Sequence[str]], columns: Sequence[str] = COLUMNS, capt
         '<table style="border-collapse:collapse;margin:0;width:100%;table-layout:auto;color:inherit">'
         f"{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(map(_table_row, shown))}</tbody></table>"
     )
+
+
+def _files(report: Report) -> str:
+    if not report.files:
+        return ""
+    total = sum(len(changed) for changed in report.files)
+    return _folded(f"Changed files ({total})", "".join(each._repr_html_() for each in report.files), is_open=False)
 
 
 def _more(report: Report) -> str:

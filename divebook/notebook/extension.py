@@ -10,6 +10,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from divebook.notebook import completion, inspection
 from divebook.notebook.awaiting import await_magics, help_for_commands, runs_inside
 from divebook.notebook.code_places import remember_cell
+from divebook.notebook.dev_env_magic import DevEnvMagics
 from divebook.notebook.magics import DiveMagics
 from divebook.notebook.recovery import tell_on_load
 
@@ -31,7 +32,7 @@ class AwaitWherePossible:
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Register the magics, and say which executions were interrupted; loading twice is the same as once."""
     _take_away(shell)
-    shell.register_magics(DiveMagics)
+    shell.register_magics(DiveMagics, DevEnvMagics)
     shell.input_transformers_cleanup.append(help_for_commands)
     shell.input_transformers_post.append(AwaitWherePossible(shell))
     completion.install(shell)
@@ -55,10 +56,14 @@ def _take_away(shell: InteractiveShell) -> None:
     inspection.remove(shell)
     if remember_cell in shell.events.callbacks["pre_run_cell"]:
         shell.events.unregister("pre_run_cell", remember_cell)
-    shell.configurables[:] = [found for found in shell.configurables if not isinstance(found, DiveMagics)]
-    shell.magics_manager.registry.pop(DiveMagics.__name__, None)
-    for kind in ("line", "cell"):
-        shell.magics_manager.magics[kind].pop("dive", None)
+    shell.configurables[:] = [
+        found for found in shell.configurables if not isinstance(found, DiveMagics | DevEnvMagics)
+    ]
+    for kind in (DiveMagics, DevEnvMagics):
+        shell.magics_manager.registry.pop(kind.__name__, None)
+    for magics in shell.magics_manager.magics.values():
+        magics.pop("dive", None)
+        magics.pop("dev_env", None)
 
 
 def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -> None:

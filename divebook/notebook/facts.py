@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from divebook.engine.bounds import spent_of
 from divebook.engine.waiting import awaited_signals
+from divebook.events import Event
 from divebook.execution.execution import Execution
 from divebook.history.read_log import ReadLog
 from divebook.notebook.listing import answer_line, settled_text, signal_line
 from divebook.notebook.rows import MAX_CELL
 from divebook.questions.wording import became, wanted_in_full
+from divebook.replay.changed_files import ChangedFiles
+from divebook.replay.kept_files import KeptFiles
 from divebook.text.cuts import one_line
 from divebook.text.durations import in_parts, seconds
 from divebook.text.shown import plural
 from divebook.text.times import local_time
 
 MAX_VALUES, MAX_ERROR = 20, 8000
+MAX_FILES, MAX_DIFFERENCES = 50, 60_000
+"""Changed files of a workspace, and characters of their differences."""
 _UNITS = {"$": "US dollars"}
 
 
@@ -31,6 +36,14 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
     usage = execution.usage
     yield f"{plural(usage.requests, 'model call')}, {plural(usage.input_tokens + usage.output_tokens, 'token')}"
     yield from _budget(execution)
+
+
+def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
+    """Return what has changed in each of its workspaces, within bounds; nothing of those where nothing has."""
+    held = sorted(execution.state.workspaces.items())
+    names = [name for name, workspace in held if workspace.tree != workspace.first]
+    kept = [KeptFiles(execution.store, log, name) for name in names]
+    return tuple(each.changed(whole=False, most=MAX_FILES).within(MAX_DIFFERENCES) for each in kept)
 
 
 def _budget(execution: Execution) -> Iterable[str]:

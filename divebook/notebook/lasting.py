@@ -95,6 +95,11 @@ class LastingOutput:
         """
         return self.view.is_hosted or bool(PAGES.host)
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether what is saved has its place by now, so that `save` changes nothing that is seen."""
+        return self.is_kept or self._below is not None
+
     def save(self, bundle: Mapping[str, Any]) -> None:
         """Bring what is saved up to date; where no page hosts the view, that stands below it."""
         with self._lock:

@@ -41,7 +41,7 @@ class LookingMagics(RunMagics):
         """
         if not arguments.words:
             raise UsageError("%dive why needs the name of a variable: %dive why total")
-        at, row = (_number(arguments, *asked) for asked in (("at", "an event"), ("row", "a row")))
+        at, row = (number_of(arguments, *asked) for asked in (("at", "an event"), ("row", "a row")))
         store, column = arguments.options.get("store"), arguments.options.get("column")
         run = self._session.run_or_newest(arguments.words[1] if arguments.words[1:] else None, store=store)
         return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
@@ -132,7 +132,7 @@ class LookingMagics(RunMagics):
         from divebook.config.answers import bounds_from
 
         named = arguments.words[0] if arguments.words else None
-        at, repeat = _number(arguments, "at", "an event"), _number(arguments, "repeat", "what-ifs")
+        at, repeat = number_of(arguments, "at", "an event"), number_of(arguments, "repeat", "what-ifs")
         change = changed(arguments, arguments.options.get("model"))
         run = self._session.run_or_newest(named, store=arguments.options.get("store"))
         options: WhatIfOptions = {"bounds": bounds_from(arguments.options.get("bounds"))}
@@ -144,7 +144,8 @@ class LookingMagics(RunMagics):
         return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
 
 
-def _number(arguments: Arguments, option: str, of: str) -> int | None:
+def number_of(arguments: Arguments, option: str, of: str) -> int | None:
+    """Return the number that an option has; None if it is left out."""
     written = arguments.options.get(option)
     if written is not None and not written.isdecimal():
         raise UsageError(f"--{option} needs the number of {of}, not {written!r}")

@@ -80,7 +80,7 @@ class LiveOutput:
 
     def _catch_up(self) -> None:
         """Save how the run stands, once nothing is in the way; also with each heartbeat of the publisher."""
-        if self._owes and self._output.is_kept and time.monotonic() >= self._rests_until:
+        if self._owes and self._output.is_lasting and time.monotonic() >= self._rests_until:
             self._owes = False
             self._save()
 

@@ -35,14 +35,15 @@ def tell_on_load() -> None:
 
 
 def existing_store() -> EventStore | None:
-    """Return the usual store, or None if there is no such file."""
+    """Return the usual store, or None if it is a file that is not there."""
     from divebook.store import open_store
 
     return open_store() if _is_there() else None
 
 
 def _is_there() -> bool:
-    return Path(os.environ.get(STORE_VARIABLE) or STORE_FILE).expanduser().is_file()
+    named = os.environ.get(STORE_VARIABLE) or STORE_FILE
+    return "://" in named or Path(named).expanduser().is_file()
 
 
 def _lines_on_load() -> list[str]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from divebook.config.answers import Answers
     from divebook.notebook.lasting import RunReplay
     from divebook.replay.going_on import ResumePlan
+    from divebook.replay.kept_files import KeptFiles
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
     from divebook.replay.what_if import Plan
@@ -354,6 +355,10 @@ class Run(ReadExecution):
 
         secrets = sent_secrets(self._environment.config)
         return write_test(self._environment, self._execution, file, overwrite=overwrite, known_secrets=secrets)
+
+    def files(self, workspace: str | None = None) -> KeptFiles:
+        """Return the files of its workspace, at any event: to look at, take over, put back."""
+        return self._environment.files(self.id, workspace)
 
     def verify(self, definition: Workflow | None = None) -> Verification:
         """Drive its definition against its log without a call; see `divebook.Environment.verify`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from divebook.notebook.commands import command
-from divebook.notebook.looking_magics import LookingMagics
+from divebook.notebook.file_magics import FileMagics
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TRY = "try"
 
 
-class TryingMagics(LookingMagics):
+class TryingMagics(FileMagics):
     """The sub-command that tries a step; its docstring is its help, and names its options."""
 
     @command("try STEP")

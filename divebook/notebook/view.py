@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from divebook.notebook.ways import Steered
     from divebook.widgets.feed import Feed
     from divebook.widgets.live import LiveView
+    from divebook.widgets.protocol.files import TakingOver
 
 
 def view_of(run: Steered) -> LiveView:
@@ -50,4 +51,9 @@ def _handlers(run: Steered, moved: Callable[[], None]) -> Handlers:
             raise ExecutionError(waits)
         run.resume()
 
-    return Handlers(run.answer, run.pause, resume, run.cancel, plan=partial(plan_of, run), fix=fix, again=again)
+    def take_over(wish: TakingOver) -> str:
+        kept = run.environment.files(run.execution.id, wish["workspace"])
+        return kept.apply(paths=wish["paths"], until=wish["at"]).told(kept.source)
+
+    plan = partial(plan_of, run)
+    return Handlers(run.answer, run.pause, resume, run.cancel, plan=plan, fix=fix, again=again, take_over=take_over)

@@ -25,10 +25,10 @@ class Typed:
     """An answer as somebody typed it; what it means depends on its question.
 
     It is data, in YAML, where it begins as YAML writes data or quoted text, or where the question asks for data that a
-    text is not. Anything else is the text itself, so that ``1.10`` stays a version. A yes or no with its reason
-    (``no: not today``) is a text as well, whatever data might come with it. ``done RESULT`` answers a question about an
-    unknown outcome in one text. Data in quotes, as shells want it (``'{count: 2}'``), is that data where a text would
-    not fit.
+    text is not; a list needs no brackets. Anything else is the text itself, so that ``1.10`` stays a version. A yes or
+    no with its reason (``no: not today``) is a text as well, whatever data might come with it. ``done RESULT`` answers
+    a question about an unknown outcome in one text. Data in quotes, as shells want it (``'{count: 2}'``), is that data
+    where a text would not fit.
     """
 
     text: str
@@ -46,9 +46,12 @@ class Typed:
         ):
             return self.text
         given = _data_or_text(self.text, fitting)
-        if question.schema is None or question.kind in JUDGED or not isinstance(given, str):
+        if question.schema is None or question.kind in JUDGED:
             return given
-        return _data_or_text(given, fitting) if fitting.complaint(question.schema, given) else given
+        if isinstance(given, str) and fitting.complaint(question.schema, given):
+            given = _data_or_text(given, fitting)
+        is_entry = question.schema.get("type") == "array" and not isinstance(given, list)
+        return _data_or_text(f"[{self.text}]", fitting) if is_entry else given
 
 
 _OPENING = ("{", "[", "'", '"')

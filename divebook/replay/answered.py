@@ -131,6 +131,9 @@ class NothingBeyond:
         del wanted, beside
         return Unserved.REST
 
+    def opened(self, workspace: str) -> None:
+        """Return nothing: the log has the workspaces that it has."""
+
     def settled(self, asked: Question) -> None:
         """Answer no question in place of its own recorded answer."""
 

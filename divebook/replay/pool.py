@@ -9,7 +9,7 @@ and else the oldest: oldest first alone would give parallel paths each other's r
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, CHILD_WORKFLOW, SIGNAL_WAIT
@@ -106,15 +106,22 @@ class RecordedEnds:
         for end in self._by_sequence.values():
             self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
 
-    def take(self, place: str, asked: Asked, within: int | None = None) -> RecordedEnd | None:
+    def take(
+        self, place: str, asked: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
+    ) -> RecordedEnd | None:
         """Return the end that answers what is asked at a place, and give it out no more; None if there is none.
 
-        With `within` only one that was held by the operation that began with that event.
+        With `within` only one that was held by the operation that began with that event, with `fits` only one of which
+        that is true.
         """
+
+        def may_be(end: RecordedEnd) -> bool:
+            return within in (None, end.within) and (fits is None or fits(end))
+
         equal: Mapping[str, RecordedEnd] = self._by_asked.get(asked, {})
         own = equal.get(place)
-        if own is None or within not in (None, own.within):
-            own = next((end for end in equal.values() if within in (None, end.within)), None)
+        if own is None or not may_be(own):
+            own = next((end for end in equal.values() if may_be(end)), None)
         return None if own is None else self._taken(own)
 
     def take_at(self, place: str, asked: Asked) -> RecordedEnd | None:

@@ -40,6 +40,7 @@ from divebook.execution.clock import Clock
 from divebook.execution.wanted import Wanted
 from divebook.questions import Question
 from divebook.replay.pool import REQUESTS, RecordedEnd, RecordedEnds, asked_of, question_asked
+from divebook.replay.recorded_files import RecordedFiles
 
 RECORDED, READ_ONLY, LIVE = "recorded", "read-only", "live"
 TOOLS = (RECORDED, READ_ONLY, LIVE)
@@ -91,6 +92,7 @@ class RecordedAnswers:
         self.pool = RecordedEnds(begun.source, events, begun.at)
         self._tools, self._reads_only, self._clock, self._rests = begun.tools or RECORDED, reads_only, clock, rests
         self._settings, self._children = _settings(events), _children(events)
+        self._files = RecordedFiles(events, begun.at)
         self._seed = begun.seed or forked.execution_id
         self._since, self._moment = forked.recorded_at, events[begun.at - 1].recorded_at if begun.at else 0
         self._is_trial = begun.came_from == catalog.TRIAL
@@ -143,6 +145,10 @@ class RecordedAnswers:
         assert isinstance(found.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
         return replace(found.data, interrupt_id=asked.id, message=None, served=self._told(found))
 
+    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
+        """Return with which files the source has begun a workspace, behind the event from which on it is left."""
+        return self._files.opened.get(workspace)
+
     def child_like(self, wanted: Wanted) -> Likeness | None:
         """Return the execution of another workflow that the source began at a place, else the first one of that name.
 
@@ -187,7 +193,7 @@ class RecordedAnswers:
 
     def _served(self, found: RecordedEnd) -> Served:
         assert isinstance(found.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-        return Served(found.data, self._told(found))
+        return Served(found.data, self._told(found), self._files.changed.get(found.sequence, ()))
 
     def recorded_at(self, wanted: Wanted) -> RecordedEnd | None:
         """Return the time or the chance that the source has at a place."""
@@ -213,12 +219,16 @@ class RecordedAnswers:
         return found
 
     def _call(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
-        """Return the recorded end of a call, of the same turn if it is made in one."""
+        """Return the recorded end of a call, of the same turn if it is made in one.
+
+        One that works in a workspace is the same where it found the same files there.
+        """
         asked = asked_of(wanted.operation_type, wanted.parameters)
         turn = beside.within
         within = None if turn is None else self._turns.get(turn)
-        found = None if within is None else self.pool.take(wanted.operation_id, asked, within)
-        found = found or self.pool.take(wanted.operation_id, asked)
+        fits = None if beside.inside is None else self._files.fitting(beside.inside)
+        found = None if within is None else self.pool.take(wanted.operation_id, asked, within, fits)
+        found = found or self.pool.take(wanted.operation_id, asked, fits=fits)
         if turn is not None and wanted.operation_type in _CONVERSATION:
             self._note(turn, found)
         return found

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, operation_kind
+from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, TOOL_CALL, operation_kind
 from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.codec import canonical_hash
@@ -111,7 +111,10 @@ def _in_own_words(value: Any, failure: str) -> Any:
 def _compared(data: Payload) -> Any:
     free = FREE.get(data.event_type, frozenset())
     told = {name: value for name, value in data.to_data().items() if name not in free}
-    if isinstance(data, catalog.OperationStarted) and data.setting is not None:
+    if isinstance(data, catalog.OperationStarted) and data.operation_type == TOOL_CALL:
+        for name in ("setting", "setting_hash"):  # which rule allowed it, where rules are not asked again
+            told.pop(name, None)
+    elif isinstance(data, catalog.OperationStarted) and data.setting is not None:
         told["setting"] = {name: value for name, value in data.setting.items() if name not in _REPLACEABLE}
         if data.operation_type in ENCLOSING:  # its digest covers these too, and nothing that `setting` does not tell
             told.pop("setting_hash")

@@ -15,6 +15,7 @@ from divebook.engine.changes import Draft
 from divebook.engine.evolve import evolve
 from divebook.engine.records import OperationRecord
 from divebook.engine.state import IN_STEP, ExecutionState
+from divebook.engine.workspaces import ABOUT_FILES
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.execution.strands import Suspended
@@ -40,8 +41,11 @@ OUTSIDE = (
     catalog.SignalReceived,
     catalog.ApprovalRuleAdded,
     catalog.ApprovalRuleRevoked,
+    catalog.WorkspaceOpened,
+    catalog.FilesChanged,
+    catalog.EgressAnswered,
 )
-"""What no path does: it comes from people and drivers, or is decided for all paths at once."""
+"""What no path does: it comes from people, drivers and disks, or is decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)
 """Events with which a stretch begins: before them all code unwinds, and active paths begin anew from there."""
 _SHARED = (catalog.StateMutated, catalog.TimeAccessed, catalog.RandomGenerated, catalog.VersionDecision)
@@ -142,6 +146,8 @@ class Tape:
             self._settled[data.interrupt_id] = number
         if isinstance(data, OUTSIDE) or (isinstance(data, catalog.EventEmitted) and data.operation_id is None):
             return  # an event that a call emits, which is not made again
+        if isinstance(data, catalog.InterruptRaised) and (data.operation_id or "").startswith(ABOUT_FILES):
+            return  # what a disk held has led to it (test_files_that_somebody_else_has_changed_are_asked_about)
         self._queues[key_of(event.path, data)].append(number)
         if isinstance(data, catalog.InterruptRaised):
             self._asked[data.interrupt_id] = number

@@ -9,8 +9,9 @@ from typing import Any, TypeVar, overload
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.workflow.code import source_of
-from divebook.workflow.functions import UserFunction, decorated
+from divebook.workflow.functions import decorated
 from divebook.workflow.policies import Retry
+from divebook.workflow.user_functions import UserFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +28,13 @@ class Action(UserFunction):
     kind = "action"
 
 
+class StepAction(Action):
+    """An action that is no call itself: it makes recorded calls of its own, and may ask a person before it does."""
+
+    __slots__ = ()
+    makes_calls = True
+
+
 @overload
 def action(name: F) -> F: ...
 @overload
@@ -38,6 +46,7 @@ def action(
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
+    workspace: str | None = None,
 ) -> Callable[[F], F]: ...
 def action(
     name: F | str | None = None,
@@ -47,6 +56,7 @@ def action(
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
+    workspace: str | None = None,
 ) -> F | Callable[[F], F]:
     """Make a function an action of every environment of this process; a later one of the same name replaces it.
 
@@ -65,6 +75,8 @@ def action(
         A person must approve every call first, and may change its parameters.
     executor
         Where an ordinary function runs, as for ``@step``; the `Executor` of a step holds instead.
+    workspace
+        The workspace in which calls work, as for ``@step``; ``""`` is the one of the step, else of the workflow.
 
     Examples
     --------
@@ -80,6 +92,7 @@ def action(
         "idempotent": idempotent,
         "approval": approval,
         "executor": executor,
+        "workspace": workspace,
     }
     found: F | Callable[[F], F] = decorated(name, _register, Action, said)
     return found

@@ -50,6 +50,7 @@ async def approve(
     within
         Id of the operation that waits for the answer; see `StepContext.enclosing`.
     """
+    call = replace(call, defaults=_defaults(schema))
     denied = functools.partial(_denied, context, call, f"{key}-denied", within)
     if context.record_of(f"{key}-denied") is not None:
         return await denied(Verdict(DENY, rule="a rule that held before"))
@@ -114,6 +115,14 @@ def _arguments(answered: Question, response: Mapping[str, Any], call: ToolCall) 
     """Return what the record of the question and its answer say: the code that asked may have changed."""
     told = response.get("data") or {}
     return dict(told.get("parameters", (answered.data or {}).get("parameters", call.arguments)))
+
+
+def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what arguments are where a call says nothing of them, as its schema says, which may be anything."""
+    properties = (schema or {}).get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
 
 def _sound(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -19,7 +19,8 @@ from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
-from divebook.workflow.functions import CONTEXT, CURRENT, IDEMPOTENCY_KEY, StepFunction, UserFunction
+from divebook.workflow.functions import CURRENT, StepFunction
+from divebook.workflow.user_functions import CONTEXT, IDEMPOTENCY_KEY, UserFunction
 
 
 class CallContext:
@@ -67,12 +68,15 @@ async def call(
         Whatever the last attempt raised; an `OperationError` where the log has it.
     """
     name = context.next_key() if key is None else key
+    if function.makes_calls:
+        return await function.function(context, workspace_of(context, function), arguments, name)
     if function.approval:
         asked = "approval" if key is None else f"{key}-approval"
         arguments = await _approved(context, function, arguments, asked, name)
     operation_type, parameters = recorded or _recorded(function, arguments)
     compute = compute_for(context, function, arguments)
 
+    workspace = workspace_of(context, function)
     invoked = functools.partial(invoke, context, function, arguments, name, compute)
 
     def attempt(failures: int) -> Awaitable[Any]:
@@ -86,10 +90,30 @@ async def call(
             attempt=failures,
             timeout=function.timeout,
             slot=slot,
+            workspace=workspace,
         )
 
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
+
+
+def workspace_of(context: StepContext, function: UserFunction) -> str | None:
+    """Return the workspace that a call of a function works in: its own, else that of the step, else of the workflow.
+
+    Raises
+    ------
+    StepError
+        It works in one, and none is named.
+    """
+    return None if function.workspace is None else named_workspace(context, function.label, function.workspace)
+
+
+def named_workspace(context: StepContext, label: str, name: str = "") -> str:
+    """Return a workspace by its name, by default that of the step or workflow; `StepError` if none is named."""
+    found = name or context.step.workspace or context.workflow.workspace
+    if not found:
+        raise StepError(f"{label} works in a workspace, and none is named: add Workspace to the workflow")
+    return found
 
 
 async def made_in_slot(
@@ -131,7 +155,8 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     """
     asked = context.step.executor or function.executor
     takes = function.takes
-    is_bound = function.stays_here or (takes.context and CONTEXT not in arguments)
+    is_here = function.workspace is not None
+    is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
     if asked is None:
         return THREADS if takes.is_async or is_bound else context.executors.default
     compute = context.executors.find(asked)
@@ -139,8 +164,8 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
         raise StepError(f"{function.label} is async and runs on the engine's loop: write def, or name no executor")
     if is_bound and not compute.shares_memory:
         raise StepError(
-            f"{function.label} takes what lives in this process only ({CONTEXT}) and cannot run in another: leave that "
-            'out, or let it run in a thread: executor="thread"'
+            f"{function.label} takes what lives in this process only ({'workspace' if is_here else CONTEXT}) and "
+            'cannot run in another: leave that out, or let it run in a thread: executor="thread"'
         )
     return compute
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -22,8 +23,10 @@ from divebook.execution.raised import as_recorded
 from divebook.execution.signals import seconds_of
 from divebook.execution.strands import Suspended
 from divebook.scripting import value_text
-from divebook.steps.call import call
+from divebook.steps.call import call, named_workspace
+from divebook.steps.lent import WorkspaceOfContext
 from divebook.steps.tasks import Tasks
+from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.json_schemas import instance_of, schema_of
 
@@ -297,6 +300,22 @@ class WorkflowContext:
             answer = await self._ask_agent(self._context, name, asked)
         return opened(answer.value)
 
+    def workspace(self, name: str | None = None) -> WorkspaceOfContext:
+        """Return a workspace, by default that of the workflow: ``await ctx.workspace().shell("pytest -q")``.
+
+        Raises
+        ------
+        StepError
+            None is named.
+        """
+        found = named_workspace(self._context, "ctx.workspace()", name or "")
+        return WorkspaceOfContext(found, functools.partial(self._work, found))
+
+    async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
+        self.tasks.require_place("a call in a workspace")
+        key, there = self._next_key(), replace(WORKSPACE_ACTIONS[name], workspace=workspace)
+        return await self._made(name, lambda: call(self._context, there, parameters, key))
+
     def emit(self, name: str, data: Any = None) -> None:
         """Record an event of the workflow's own, once; `Execution.subscribe`, frames and timelines have it."""
         self.tasks.require_place("ctx.emit()")
@@ -318,15 +337,18 @@ class WorkflowContext:
             arguments = step.named(args, kwargs)
         except TypeError as error:
             raise StepError(f"step {step.name}: {error}") from error
+        return await self._made(step.name, lambda: call(self._context, step, arguments, key))
+
+    async def _made(self, called: str, make: Callable[[], Awaitable[Any]]) -> Any:
         try:
             with self.tasks as is_in_another:
                 if is_in_another:
                     await self.tasks.settle()
-                result = await call(self._context, step, arguments, key)
+                result = await make()
         except ApprovalDeniedError:
             raise
         except OperationError as error:
-            error.called = step.name
+            error.called = called
             raise
         except Exception as error:
             raise as_recorded(error) from error

@@ -21,7 +21,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.strands import Suspended, UnderWay
 from divebook.questions import Question
 from divebook.steps.approval import approve
-from divebook.steps.call import compute_for, invoke, made_in_slot
+from divebook.steps.call import compute_for, invoke, made_in_slot, workspace_of
 from divebook.steps.offers import Offers
 from divebook.workflow.policies import Retry
 from divebook.workflow.tools import ToolFunction
@@ -184,6 +184,7 @@ class StepTurn:
     ) -> Any:
         """Make a call of a tool once."""
         name, compute = self.prefix + key, self._compute(tool, arguments)
+        workspace = workspace_of(self._context, tool)
 
         def attempt(failures: int) -> Awaitable[Any]:
             slot = _slot(tool, compute)
@@ -199,6 +200,7 @@ class StepTurn:
                 setting=setting,
                 within=self._turn,
                 done=done,
+                workspace=workspace,
             )
 
         return await self._going_on(self._retried(name, tool.retry, attempt))

@@ -80,10 +80,15 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Listin
         """
         return self._subscribers.add(listener)
 
-    def on_news(self, listener: NewsListener) -> Callable[[], None]:
+    def on_news(
+        self,
+        listener: NewsListener,
+        execution_id: str | None = None,  # noqa: ARG002 - a server's store asks for it
+    ) -> Callable[[], None]:
         """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
 
-        Call what is returned to end it.
+        Call what is returned to end it. Appends of other processes are news at least to the log of `execution_id`: a
+        server's store tells of no others.
         """
         return self._news.add(listener, self.wait_for_news)
 

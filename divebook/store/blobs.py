@@ -18,6 +18,7 @@ from divebook.errors import CorruptStoreError
 from divebook.events.by_hash import ByHash
 from divebook.events.codec import check_size, content_of, encode
 from divebook.events.recorded import TAG, Recorded, TaggedDict
+from divebook.events.stored_file import StoredFile
 
 BLOB_BYTES = 64 * 1024
 """Values whose JSON is longer become blobs."""
@@ -30,6 +31,8 @@ Fetch: TypeAlias = Callable[[bytes], bytes | None]
 
 _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
+_FILE_MARK = f'{{"{TAG}":"{StoredFile.tag}",'.encode()
+_FILE = re.compile(re.escape(_FILE_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
 MOST_OF_A_CHARACTER = 6
 """Bytes that a character or byte takes in JSON at most."""
 _FEW, _TOGETHER = 16, 512
@@ -116,6 +119,8 @@ def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
     kind = type(value)
     if kind is ByHash:
         return {TAG: ByHash.tag, "value": reference(content_of(value), blobs)}
+    if kind is StoredFile and value.content is not None:
+        blobs[bytes.fromhex(value.digest)] = value.content
     if kind is dict:
         return {key: by_reference(item, blobs) for key, item in value.items()}
     return [by_reference(item, blobs) for item in value] if kind is list else value
@@ -126,8 +131,21 @@ def references(payload: bytes) -> list[bytes]:
     return [bytes.fromhex(found.decode()) for found in _REFERENCE.findall(payload)] if _MARK in payload else []
 
 
+def files_in(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
+    """Yield the hashes of the files that a stored payload names, directly or in the contents of others."""
+    if _FILE_MARK in payload:
+        yield from (bytes.fromhex(found.decode()) for found in _FILE.findall(payload))
+    for digest in references(payload):
+        yield from files_in(fetch(digest) or b"", fetch)
+
+
 def reached(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
-    """Yield the hashes that a stored payload refers to, directly or through the contents of others."""
+    """Yield the hashes that a stored payload refers to, directly or through the contents of others.
+
+    What a file holds is nobody's reference, whatever it reads like (test_a_file_that_reads_like_a_reference_is_none).
+    """
+    if _FILE_MARK in payload:
+        yield from (bytes.fromhex(found.decode()) for found in _FILE.findall(payload))
     for digest in references(payload):
         yield digest
         yield from reached(fetch(digest) or b"", fetch)

@@ -18,7 +18,7 @@ from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, Execut
 from divebook.events.event import Event, to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.batches import Turn, note_questions, turn_after
-from divebook.store.blobs import embed, reached
+from divebook.store.blobs import embed, files_in, reached
 from divebook.store.facts import width_of
 from divebook.store.records import Beginning, ExecutionRecord
 from divebook.store.upkeep import StoredLog, StoredRecord
@@ -127,6 +127,10 @@ class _Contents:
     def size(self, digest: bytes) -> int:
         """Return how long a content is."""
         return len(self._store.blob(digest) or b"")
+
+    def absent_files(self, payload: bytes) -> set[bytes]:
+        """Return the files that a payload names, and the store does not have."""
+        return {digest for digest in files_in(payload, self.fetch) if self._store.blob(digest) is None}
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
         """Return the size of every large value that a payload refers to, directly or not."""
@@ -286,12 +290,14 @@ def _compared(name: str, by_record: object, by_events: object) -> Iterator[Findi
 
 def _check_blobs(log: StoredLog, opened: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
     used: set[bytes] = set()
+    absent: set[bytes] = set()
     own: dict[bytes, int] = {}
     for stored, payload in zip(log.records, opened, strict=True):
         found = contents.reached(payload)
         used |= found.keys()
+        absent |= contents.absent_files(payload)
         own |= found if stored.sequence > log.shared else {}
-    for digest in used - log.blobs - log.shared_blobs:
+    for digest in used - log.blobs - log.shared_blobs - absent:  # a page or notebook that was imported has no files
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
     noted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     own |= {digest: contents.size(digest) for digest in log.blobs}  # of an heir of a log that could not be read, too

@@ -51,7 +51,7 @@ async def follow(
     # Before the first read: what comes in between is then seen twice, and left out once, instead of never.
     unsubscribe = store.subscribe(inbox.receive)
     listens = store.shared and poll_interval is None
-    ignore = store.on_news(inbox.suspect) if listens else lambda: None
+    ignore = store.on_news(inbox.suspect, execution_id) if listens else lambda: None
     try:
         last, ended, behind = after, False, True
         while True:

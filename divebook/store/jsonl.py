@@ -47,7 +47,8 @@ from divebook.events.ids import type_id
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch, records_of
 from divebook.store.carried import is_carrier, read_carried
-from divebook.store.lines import LineWriter, LogFile, read_sound_lines
+from divebook.store.contents import file_content
+from divebook.store.lines import GetFile, LineWriter, LogFile, read_sound_lines
 from divebook.store.private import opener
 
 PAGE = 1000
@@ -75,7 +76,7 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
         There is such a file, or it cannot be written.
     """
     record = store.record(execution_id)
-    with writing(file, overwrite=overwrite) as lines:
+    with writing(file, overwrite=overwrite, get_file=_files_of(store)) as lines:
         for page in _events(store, execution_id, record.last_sequence):
             lines.events(page)
         lines.end(record.status)
@@ -91,7 +92,7 @@ def export_sound(
         return export(store, execution_id, file, overwrite=overwrite), None
     if not sound:
         raise damage
-    with writing(file, overwrite=overwrite) as lines:
+    with writing(file, overwrite=overwrite, get_file=_files_of(store)) as lines:
         lines.events(sound)
         lines.end(DAMAGED, damage=str(damage))
     return lines.count, damage
@@ -106,13 +107,27 @@ def _events(store: EventStore, execution_id: str, last: int) -> Iterator[list[Ev
 
 
 @contextmanager
-def writing(file: str | Path | BinaryIO, *, overwrite: bool = False) -> Iterator[LineWriter]:
+def writing(
+    file: str | Path | BinaryIO, *, overwrite: bool = False, get_file: GetFile = lambda _: None
+) -> Iterator[LineWriter]:
     """Write lines to a stream, or to a file that is there, whole and on disk, once the block has ended well."""
     if not isinstance(file, str | Path):
-        yield LineWriter(file)
+        yield LineWriter(file, get_file)
         return
     with new_file(file, overwrite=overwrite) as stream:
-        yield LineWriter(stream)
+        yield LineWriter(stream, get_file)
+
+
+def _files_of(store: EventStore) -> GetFile:
+    """Return what gives the contents of files that a log names, where its store has them."""
+
+    def found(digest: str) -> bytes | None:
+        try:
+            return file_content(store, digest)
+        except CorruptStoreError:
+            return None
+
+    return found
 
 
 @contextmanager

@@ -7,20 +7,26 @@ It finds accidents and edits; it is not a signature.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from hashlib import sha256
+from typing import Any, BinaryIO, TypeAlias
 
 from divebook._version import __version__
 from divebook.errors import DivebookError, InvalidEventError, NewerStoreError
 from divebook.events.catalog import ExecutionStarted, Payload
 from divebook.events.codec import canonical_hash, decode_record, encode, event_to_dict, parse
 from divebook.events.event import Event
+from divebook.events.stored_file import StoredFile
 from divebook.workflow.definition import Workflow
 
 FORM = 1
 """Version of the form of exports; those without a header are of none."""
-KIND, HEADER, END = "divebook", "log", "end"
+KIND, HEADER, FILE, END = "divebook", "log", "file", "end"
+"""What a line is that is no event; one with the content of a file comes before the first event that names it."""
+GetFile: TypeAlias = Callable[[str], bytes | None]
+"""Returns the content of a file by its SHA-256, hexadecimal; None if it is not here."""
 HASH = "hash"
 _DIGITS = 32
 
@@ -40,17 +46,27 @@ class Chain:
 class LineWriter:
     """Writes an export; without its end the file is one that was cut off."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, get_file: GetFile = lambda _: None) -> None:
         self.stream, self.count = stream, 0
-        self._chain = Chain()
+        self._chain, self._get_file = Chain(), get_file
+        self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
         """Write the next events, after the header if they are the first."""
         for event in events:
             if not self.count:
                 self._write(_header(event))
+            for found in StoredFile.all_in(event.data):
+                self._file(found.digest)
             self._write(event_to_dict(event))
             self.count += 1
+
+    def _file(self, digest: str) -> None:
+        """Write the content of a file, once."""
+        content = None if digest in self._files else self._get_file(digest)
+        if content is not None:
+            self._files.add(digest)
+            self._write({KIND: FILE, "digest": digest, "content": base64.b64encode(content).decode()})
 
     def end(self, status: str, *, moved: bool = False, damage: str | None = None) -> None:
         """Write the end: the status of the execution, whether it goes on where it is imported, and what is missing."""
@@ -145,6 +161,7 @@ class _Reader:
         self._header: Mapping[str, Any] = {}
         self._end: str | None = None
         self._seen: dict[str, str] = {}
+        self._files: dict[str, bytes] = {}
         self._last = name
 
     def take(self, place: str, record: Any) -> None:
@@ -155,6 +172,8 @@ class _Reader:
             self._check_hash(place, record, self._chain)
         if kind == END:
             self._take_end(place, record)
+        elif kind == FILE:
+            self._take_file(place, record)
         elif kind != HEADER:
             self._take_event(place, record)
 
@@ -218,8 +237,22 @@ class _Reader:
         self.log.status, self.log.damage = end.get("status"), end.get("damage")
         self.log.is_moved = bool(end.get("moved"))
 
+    def _take_file(self, place: str, record: Mapping[str, Any]) -> None:
+        try:
+            content = base64.b64decode(record["content"], validate=True)
+        except (KeyError, TypeError, ValueError):
+            raise InvalidEventError(
+                f"{place}: the content of a file is not as it is written. Export it again"
+            ) from None
+        digest = sha256(content).hexdigest()
+        if record.get("digest") != digest:
+            raise InvalidEventError(f"{place}: the content of a file is not what its digest promises. Export it again")
+        self._files[digest] = content
+
     def _take_event(self, place: str, record: Any) -> None:
         event = decoded(record, place)
+        for found in StoredFile.all_in(event.data):
+            found.content = self._files.get(found.digest)
         _check_follows(event, self.log.events, place)
         if event.id in self._seen:
             raise InvalidEventError(f"{place}: event id {event.id} is that of {self._seen[event.id]} as well")

@@ -282,12 +282,18 @@ class MemoryStore(EventStore):
         if (found := self._messages.get(self._places.get(place, 0))) is not None:
             kept, encoded = found
             return replace(kept, payload=decode(self.sealing.open(encoded)))
-        self._last_number += 1
-        self._places[place] = self._last_number
-        numbered = replace(message, number=self._last_number)
-        self._messages[numbered.number] = (replace(numbered, payload=None), payload)
-        self._boxes.setdefault(message.execution_id, []).append(numbered.number)
+        numbered = replace(message, number=self._last_number + 1)
+        self._bring([(numbered, payload)])
         return numbered
+
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        for message, _ in messages:
+            self._find(message.execution_id)
+        for message, payload in messages:
+            self._last_number = message.number
+            self._places[message.execution_id, message.kind, message.key] = message.number
+            self._messages[message.number] = (replace(message, payload=None), payload)
+            self._boxes.setdefault(message.execution_id, []).append(message.number)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         with self._lock:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
+from divebook.errors import StoreError
 from divebook.events.codec import encode, storable
 from divebook.store.codec import Sealing
 
@@ -64,6 +66,29 @@ class Mailbox(ABC):
             kept = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
         self._arrivals.add()
         return kept
+
+    def bring(self, messages: Sequence[Message]) -> None:
+        """Keep messages of another store under the numbers that they have there, all or none.
+
+        Raises
+        ------
+        StoreError
+            This store has given one of the numbers already.
+        ExecutionNotFoundError
+            The store has no such execution.
+        """
+        self._check_open()
+        with self._lock:
+            last = self._last_message()
+            for message in messages:
+                if message.number <= last:
+                    raise StoreError(
+                        f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
+                        "Choose an empty store"
+                    )
+            if messages:
+                self._bring([(message, self.sealing.seal(encode(message.payload))) for message in messages])
+        self._arrivals.add()
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
         """Return an execution's messages with numbers above `after`, ascending.
@@ -122,7 +147,7 @@ class Mailbox(ABC):
         self._check_open()
         return self._last_addressee(kind, key)
 
-    # --- what an implementation does; `_post` and `_new_messages` are called with the lock held ----------------------
+    # --- what an implementation does; `_post`, `_bring` and `_new_messages` are called with the lock held -------------
 
     @abstractmethod
     def _post(self, message: Message, payload: bytes) -> Message:
@@ -130,6 +155,10 @@ class Mailbox(ABC):
 
         What is returned shares no payload with what is kept.
         """
+
+    @abstractmethod
+    def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
+        """Keep numbered messages with their encoded payloads; ascending, above all that were given."""
 
     @abstractmethod
     def _inbox(self, execution_id: str, after: int) -> list[Message]: ...

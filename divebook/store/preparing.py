@@ -17,6 +17,7 @@ from divebook.events.catalog import ExecutionAnnotated, ExecutionForked, Executi
 from divebook.events.codec import SOUND, encode
 from divebook.events.event import check_placed
 from divebook.events.record import Record
+from divebook.events.stored_file import StoredFile
 from divebook.events.values import tag
 from divebook.store.batches import (
     FIRST_TOKEN,
@@ -193,10 +194,12 @@ class _Drafts:
 
     def _tagged(self, value: Any) -> Any:
         """Do what `tag` does, which is asked of few values, and note those that are kept by their hash."""
-        if type(value) is not ByHash:
-            return tag(value)
-        self.has_met = True
-        return by_reference(value, self.kept)
+        if type(value) is ByHash:
+            self.has_met = True
+            return by_reference(value, self.kept)
+        if type(value) is StoredFile:
+            by_reference(value, self.kept)
+        return tag(value)
 
     def _follow(self, record: Record) -> None:
         if self.course is _NO_COURSE:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import re
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
 from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
+from divebook.store.passwords import without_password
 from divebook.store.sqlite import SqliteStore
 
 VARIABLE = "DIVEBOOK_STORE"
@@ -24,14 +24,24 @@ SQLITE = "sqlite"
 Factory: TypeAlias = Callable[[str], EventStore]
 """Opens the store at a URL, which may hold a password; the store's `location` may not."""
 
-_factories: dict[str, Factory] = {}
+
+def _postgres(url: str) -> EventStore:
+    from divebook.store.postgres import PostgresStore
+
+    try:
+        return PostgresStore(url)
+    except ImportError as error:
+        told = f"a store in Postgres needs psycopg ({error}): pip install 'divebook[postgres]'"
+        raise SetupError(told) from error
+
+
+_factories: dict[str, Factory] = {"postgresql": _postgres, "postgres": _postgres}
 _stores: weakref.WeakValueDictionary[tuple[int, str], EventStore] = weakref.WeakValueDictionary()
 """Those that somebody holds; the files of one that nobody holds any more are closed (test_what_nobody_holds_is_closed).
 """
 _left_open: set[int] = set()
 """The processes, of those that this one was forked from too, that do not close their stores."""
 _lock = threading.Lock()
-_PASSWORD = re.compile(r"(://[^/?#:@]*:)[^/?#]*(@)|([?&]password=)[^&#]*()")
 
 
 def register_store(scheme: str, factory: Factory) -> None:
@@ -55,7 +65,8 @@ def open_store(location: str | Path | None = None) -> EventStore:
     Parameters
     ----------
     location
-        A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; a URL of a scheme that was registered with
+        A path, or ``sqlite:///path``; ``memory:`` for a new store in memory; ``postgresql://user@host/db`` for one that
+        machines share (`divebook.store.postgres.PostgresStore`), or a URL of a scheme that was registered with
         `register_store`; None for what the environment variable ``DIVEBOOK_STORE`` says, or else
         ``.divebook/executions.db`` in the current directory. What is open already is shared: closing it closes it for
         everybody in this process. Once a file was deleted or replaced, it is opened anew.
@@ -68,11 +79,11 @@ def open_store(location: str | Path | None = None) -> EventStore:
     text = str(location or os.environ.get(VARIABLE) or DEFAULT)
     if text == MemoryStore.location:
         return MemoryStore()
-    scheme, mark, rest = text.partition("://")
-    if mark and scheme != SQLITE:
-        return _shared(text, _factory_of(scheme, text))
+    named = path_of(text)
+    if named is None:
+        return _shared(text, _factory_of(text.partition("://")[0], text))
     try:
-        path = _resolved(rest if mark else text)
+        path = _resolved(named)
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, no such user, a NUL
         raise StoreError(
             f"{text!r} cannot be the path of a store: {error}; name a file, or {MemoryStore.location}"
@@ -80,22 +91,19 @@ def open_store(location: str | Path | None = None) -> EventStore:
     return _shared(str(path), SqliteStore)
 
 
-def _resolved(text: str) -> Path:
-    path = Path(text).expanduser().resolve()
+def path_of(location: str) -> Path | None:
+    """Return the path that names a store in a file, as it is written; None where a URL names a store on a server."""
+    scheme, mark, rest = location.partition("://")
+    if mark and scheme != SQLITE:
+        return None
+    return Path(rest if mark else location)
+
+
+def _resolved(named: Path) -> Path:
+    path = named.expanduser().resolve()
     if path.is_symlink():  # Python 3.13 and later leave links that lead in a circle as they are
         raise RuntimeError("links in a circle")
     return path
-
-
-def without_password(url: str) -> str:
-    """Return a URL as it may be shown and kept.
-
-    Examples
-    --------
-    >>> without_password("postgresql://ann:secret@host/db")
-    'postgresql://ann:***@host/db'
-    """
-    return _PASSWORD.sub(lambda found: f"{found[1] or found[3]}***{found[2] or ''}", url)
 
 
 def _factory_of(scheme: str, url: str) -> Factory:

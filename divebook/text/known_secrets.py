@@ -49,6 +49,20 @@ class KnownSecrets:
         with self._adding:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
+    def settled(self, text: str, end: int) -> int:
+        """Return how much of a text that still grows, up to an end, holds no part of one that goes on behind it."""
+        for secret in self._texts:
+            place = text.find(secret[0], max(0, len(text) - len(secret) + 1))
+            while 0 <= place < end:
+                if secret.startswith(text[place:]):
+                    end = place
+                place = text.find(secret[0], place + 1)
+        while cut := [
+            place for each in self._texts if 0 <= (place := text.find(each, max(0, end - len(each) + 1))) < end
+        ]:
+            end = min(cut)  # nor does it end within a whole one
+        return end
+
     def hidden(self, text: str) -> str:
         """Return a text without them."""
         for secret in self._texts:  # one pattern of all would be tried branch by branch at each character

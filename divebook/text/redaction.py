@@ -126,14 +126,12 @@ class Redactor:
         end = len(text) if not text or text[-1].isspace() else len(text) - len(text.rsplit(None, 1)[-1])
         named = named_at(text, text.rfind("\n") + 1)
         end = end if named is None else min(end, named)
-        for secret in (*self._named, *self._seen):
-            first = secret[:1]
-            place = text.find(first, max(0, len(text) - len(secret)))
-            while 0 <= place < end:
-                if secret.startswith(text[place:]):
-                    end = place
-                place = text.find(first, place + 1)
-        return end
+        end = self._seen.settled(text, self._named.settled(text, end))
+        return self._named.settled(text, end)  # which may be within one of these now
+
+    def settled_of_named(self, text: str) -> int:
+        """Return how much of a text that still grows may be shown after `without_named`."""
+        return self._named.settled(text, len(text))
 
     def under(self, name: str, value: Any) -> Any:
         """Return plain data that stands under a name, without the secrets in it."""

@@ -12,9 +12,9 @@ from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.tools.offered import ABSENT, OFFERED, offered, option_named
 from divebook.tools.reach import ToolReach
-from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.tools import ToolFunction
+from divebook.workflow.user_functions import signature_of
 
 _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 

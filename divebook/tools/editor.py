@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from divebook.tools.folder import Folder, kind_of, text_of, write_text
+from divebook.tools.folder import Folder
 from divebook.tools.reach import ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction, ToolHints
 
@@ -49,7 +49,7 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
             For `view`: the first and the last line; -1 is the end.
         """
         found = folder.find(path)
-        if command != "create" and kind_of(found) == "nothing":
+        if command != "create" and folder.kind(found) == "nothing":
             raise failed(f"The path {path} does not exist. Please provide a valid path")
         edit = _Edit(folder, found, path, file_text, old_str, new_str, insert_line, view_range)
         return _COMMANDS[command](edit)
@@ -76,13 +76,13 @@ class _Edit(NamedTuple):
 
     def text(self) -> str:
         """Return what the file holds."""
-        if kind_of(self.found) != "file":
+        if self.folder.kind(self.found) != "file":
             raise failed(f"The path {self.path} is not a file: only view shows folders")
-        return text_of(self.found, self.path)
+        return self.folder.text(self.found, self.path)
 
 
 def _view(edit: _Edit) -> str:
-    if kind_of(edit.found) == "folder":
+    if edit.folder.kind(edit.found) == "folder":
         if edit.view_range is not None:
             raise failed("`view_range` is for files: leave it out for a folder")
         return _listed(edit)
@@ -103,21 +103,22 @@ def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
 
 def _listed(edit: _Edit) -> str:
     """Return what a folder holds, two levels deep, nothing hidden."""
-    shown = [
-        edit.folder.shown(entry)
-        for inner in (sorted(edit.found.glob("*")), sorted(edit.found.glob("*/*")))
-        for entry in inner
-        if not any(part.startswith(".") for part in entry.relative_to(edit.found).parts)
-    ]
+
+    def entries(folder: Path) -> list[Path]:
+        return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]
+
+    above = entries(edit.found)
+    below = [entry for folder in above if edit.folder.is_folder(folder) for entry in entries(folder)]
+    shown = [edit.folder.shown(entry) for entry in (*above, *below)]
     more = [f"... and {len(shown) - _MOST_ENTRIES} more"] if len(shown) > _MOST_ENTRIES else []
     return "\n".join([f"{edit.path} holds, two levels deep:", *sorted(shown[:_MOST_ENTRIES]), *more])
 
 
 def _create(edit: _Edit) -> str:
-    if kind_of(edit.found) != "nothing":
+    if edit.folder.kind(edit.found) != "nothing":
         raise failed(f"File already exists at: {edit.path}. Cannot overwrite files with command `create`")
     text = edit.need("file_text", "create")
-    write_text(edit.found, text, edit.path)
+    edit.folder.write(edit.found, text, edit.path)
     return f"File created successfully at: {edit.path}"
 
 
@@ -130,7 +131,7 @@ def _replace(edit: _Edit) -> str:
         raise failed(f"No replacement was made: `old_str` {what} in {edit.path}. It must occur exactly once")
     at = text.index(old)
     changed = text[:at] + new + text[at + len(old) :]
-    write_text(edit.found, changed, edit.path)
+    edit.folder.write(edit.found, changed, edit.path)
     line = text.count("\n", 0, at) + 1
     return f"The file {edit.path} has been edited. {_around(changed, line, line + new.count(chr(10)))}"
 
@@ -141,7 +142,7 @@ def _insert(edit: _Edit) -> str:
     if not 0 <= after <= len(lines):
         raise failed(f"`insert_line` must be between 0 and {len(lines)}, not {after}")
     changed = "\n".join([*lines[:after], *new.split("\n"), *lines[after:]])
-    write_text(edit.found, changed, edit.path)
+    edit.folder.write(edit.found, changed, edit.path)
     return f"The file {edit.path} has been edited. {_around(changed, after + 1, after + 1 + new.count(chr(10)))}"
 
 

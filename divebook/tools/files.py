@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from divebook.tools.folder import Folder, kind_of, text_of, write_text
+from divebook.tools.folder import Folder
 from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed, in_utf8
 from divebook.workflow.tools import ToolFunction
 
@@ -26,11 +26,7 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
         path
             Path of the file, relative to the working folder.
         """
-        found = _file(folder, path)
-        size = found.stat().st_size
-        if size > max_size:
-            raise failed(f"File {path} is too large ({size} bytes): at most {max_size} bytes can be read")
-        return text_of(found, path)
+        return folder.text(_file(folder, path), path, max_size)
 
     return coming(read_file, READS)
 
@@ -50,9 +46,9 @@ def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: 
             All that the file is to hold.
         """
         found = folder.find(path)
-        if kind_of(found) not in ("file", "nothing"):
+        if folder.kind(found) not in ("file", "nothing"):
             raise failed(f"{path} is not a file")
-        write_text(found, content, path)
+        folder.write(found, content, path)
         return f"Successfully wrote {len(content.encode())} bytes to {path}"
 
     return coming(write_file, WRITES)
@@ -79,14 +75,11 @@ def directory_lister(
             Path of the folder, relative to the working folder.
         """
         found = folder.find(path)
-        if kind_of(found) != "folder":
+        if folder.kind(found) != "folder":
             raise failed(f"Directory not found: {path}")
-        try:
-            names = sorted(entry.name for entry in os.scandir(found))
-        except OSError as error:
-            raise failed(f"Directory {path} cannot be listed: {error.strerror}") from error
-        visible = [found / name for name in names if not folder.is_denied(found / name)]
-        entries = [_entry(folder, entry) for entry in visible[:max_entries] if os.path.lexists(entry)]
+        visible = [found / name for name in folder.names(found, path) if not folder.is_denied(found / name)]
+        looked = [(entry, folder.look(entry, path)) for entry in visible[:max_entries]]
+        entries = [_entry(folder, entry, seen) for entry, seen in looked if seen is not None]
         listed: dict[str, Any] = {"entries": entries}
         if len(visible) > max_entries:
             listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
@@ -97,20 +90,20 @@ def directory_lister(
 
 def _file(folder: Folder, path: str) -> Path:
     found = folder.find(path)
-    if kind_of(found) == "nothing":
+    kind = folder.kind(found)
+    if kind == "nothing":
         raise failed(f"File not found: {path}")
-    if kind_of(found) != "file":
+    if kind != "file":
         raise failed(f"{path} is not a file")
     return found
 
 
-def _entry(folder: Folder, path: Path) -> dict[str, Any]:
-    found = path.lstat()
+def _entry(folder: Folder, path: Path, found: os.stat_result) -> dict[str, Any]:
     return {
         "name": in_utf8(path.name),
         "path": folder.shown(path),
         "size": found.st_size,
-        "is_dir": path.is_dir(),
+        "is_dir": folder.is_folder(path),
         "mode": stat.filemode(found.st_mode),
         "mod_time": _time(found.st_mtime),
         "extension": in_utf8(path.suffix),

@@ -1,15 +1,25 @@
-"""The folder that tools of files work in: what of it they may reach, and how they read and write there."""
+"""The folder that tools of files work in: what of it they may reach, and how they read and write there.
+
+A path is looked at twice: as it is named, against what the tool may reach, and when it is opened, by
+`divebook.workspace.paths.Root`, so that a link that is made in between leads nowhere else (test_near_calls has the
+names, tests/tools/test_races_of_tools.py the links).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from divebook.documents.globs import has_wildcards, matches
-from divebook.documents.whole_files import FILE, make_folders, replace_whole
-from divebook.errors import SetupError
+from divebook.documents.policy import FILES
+from divebook.documents.whole_files import MOST_FOLDERS
+from divebook.errors import PathNotAllowedError, SetupError
 from divebook.tools.reach import ToolReach, failed, in_utf8
+from divebook.workspace.disk import Disk
+from divebook.workspace.paths import Root
+from divebook.workspace.policy import PathPolicy
 
 MOST_BYTES = 10_000_000
 """Of a file that any tool reads."""
@@ -60,37 +70,63 @@ class Folder:
         """Return a path as it is shown: relative to the folder, if it is within."""
         return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
 
+    @contextmanager
+    def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
+        """Give the files below the folder; raises what the model is told of what goes wrong there."""
+        policy: PathPolicy | None = None
+        try:
+            policy = PathPolicy(Root(self.root), [Root("/")] if FILES in self._policy.allowed else [])
+            yield Disk(policy)
+        except PathNotAllowedError as error:
+            raise failed(f"Access denied: {error}") from error
+        except UnicodeDecodeError as error:
+            raise failed(f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown") from error
+        except UnicodeEncodeError as error:
+            raise failed(f"File {shown} cannot be {deed}: it holds half of a character") from error
+        except OSError as error:
+            raise failed(f"{shown[:_SHOWN]!r} cannot be {deed}: {error.strerror}") from error
+        finally:
+            if policy is not None:
+                policy.close()
 
-def text_of(path: Path, shown: str) -> str:
-    """Return what a file holds; raises what the model is told if it is no text."""
-    try:
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise failed(f"File {shown} is too large ({size} bytes): at most {MOST_BYTES} bytes can be read")
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise failed(f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown") from error
-    except OSError as error:
-        raise failed(f"File {shown} cannot be read: {error.strerror}") from error
+    def kind(self, path: Path) -> str:
+        """Return what is at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
+        with self._reached(path.name, "looked at") as disk:
+            try:
+                found = disk.look(str(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return "nothing"
+            return "file" if found.is_file else "folder" if found.is_dir else "other"
 
+    def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
+        """Return what a file holds; raises what the model is told if it is no text, or too long."""
+        with self._reached(shown, "read") as disk:
+            if (size := disk.look(str(path)).size) > most:
+                raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
+            return disk.read(str(path), length=most).decode("utf-8-sig")
 
-def write_text(path: Path, text: str, shown: str) -> None:
-    """Replace a file in one step, so that a reader never finds half of it; its permissions stay."""
-    try:
-        make_folders(path.parent, 0o777)
-        is_new = not path.exists()
-        replace_whole(path, text, FILE if is_new else path.stat().st_mode & 0o7777)
-    except (OSError, UnicodeEncodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it holds half of a character"
-        raise failed(f"File {shown} cannot be written: {reason}") from error
+    def write(self, path: Path, text: str, shown: str) -> None:
+        """Replace a file in one step, so that a reader never finds half of it; folders are made, permissions stay."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._reached(shown, "written") as disk:
+            content = text.encode()
+            disk.make_folder(str(path.parent), parents=True, most=MOST_FOLDERS)
+            disk.write(str(path), content)
 
+    def names(self, path: Path, shown: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        with self._reached(shown, "listed") as disk:
+            return disk.names(str(path))
 
-def kind_of(path: Path) -> str:
-    """Return what stands at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
-    try:
-        if path.is_file():
-            return "file"
-        if path.is_dir():
-            return "folder"
-        return "other" if os.path.lexists(path) else "nothing"
-    except OSError as error:  # its name is too long, a folder may not be entered
-        raise failed(f"{path.name[:_SHOWN]!r} cannot be looked at: {error.strerror}") from error
+    def look(self, path: Path, shown: str) -> os.stat_result | None:
+        """Return what is said of a name in a folder, links not followed; None if it is gone."""
+        with self._reached(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
+            try:
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def is_folder(self, path: Path) -> bool:
+        """Return whether a folder is at a path, or a link to one inside."""
+        with self._reached(path.name, "looked at") as disk:
+            return disk.is_folder(str(path))

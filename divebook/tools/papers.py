@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from divebook.errors import DivebookError
+from divebook.text.lines import lines_in
 from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
 from divebook.workflow.tools import ToolFunction
 
@@ -32,7 +33,7 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
         text = _text(reach, path, max_size)
         if first_line <= 1 and lines is None:
             return text
-        found = text.splitlines(keepends=True)[max(0, first_line - 1) :]
+        found = lines_in(text)[max(0, first_line - 1) :]
         return "".join(found if lines is None else found[: max(0, lines)])
 
     return coming(read_document, READS)
@@ -134,7 +135,7 @@ def _lines_with(wanted: list[str], path: str, reach: ToolReach) -> list[dict[str
         text = reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError):
         return []
-    folded = ((number, line, line.casefold()) for number, line in enumerate(text.splitlines(), start=1))
+    folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
     return [
         {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
         for number, line, low in folded

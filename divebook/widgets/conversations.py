@@ -16,6 +16,7 @@ from divebook.history.requests import RequestView, placed, requests_in
 from divebook.history.spans import Span
 from divebook.history.tool_calls import ToolCallView, answered, output_names, tool_calls_in
 from divebook.text.cuts import cut, head_and_tail, one_line
+from divebook.text.printed import printed
 from divebook.text.redaction import shared
 from divebook.widgets.budget import Budget
 from divebook.widgets.protocol.conversations import (
@@ -261,9 +262,11 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
 
 
 def _words(value: Any) -> str:
-    """Return a value for people: a text as it is, the texts among blocks, anything else as JSON."""
+    """Return a value for people: a text as it is, what a command has printed, anything else as JSON."""
     if isinstance(value, str):
         return value
+    if (said := printed(value)) is not None:
+        return said
     if isinstance(value, list | tuple) and value and all(isinstance(part, str) for part in value):
         return "\n".join(value)
     return readable(value, indent=2)

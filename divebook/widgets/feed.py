@@ -24,11 +24,13 @@ from divebook.widgets.positions import detail_of
 from divebook.widgets.previews import came_of
 from divebook.widgets.protocol.conversations import Conversation, Sent
 from divebook.widgets.protocol.failures import FailureReport, Way
+from divebook.widgets.protocol.files import Files, WorkspaceView
 from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.run import Delta, Header, Welcome
 from divebook.widgets.protocol.spans import Detail, DetailEvent, RangeAnswer
 from divebook.widgets.protocol.variables import Variables, VariableView
 from divebook.widgets.rows import Labels, block_of, labels_of
+from divebook.widgets.sample import some_of
 from divebook.widgets.source import Source, shown
 from divebook.widgets.spending import Spending
 from divebook.widgets.streams import Streams
@@ -67,6 +69,7 @@ class Feed:
         self._asks_ways = True
         self._setters = Setters()
         self._variables: tuple[int, list[VariableView]] = 0, []
+        self._files: tuple[int, list[WorkspaceView]] = 0, []
         """Those that were told last, and how often they were others."""
 
     # --- from the engine -------------------------------------------------------------------------------------------
@@ -193,10 +196,15 @@ class Feed:
 
     # --- answers to one view ---------------------------------------------------------------------------------------
 
-    def welcome(self, view: str, since: int, most: int = FIRST_SPANS) -> Welcome:
-        """Return what a view lacks that knows the events up to `since`; of more than `most` spans only the newest."""
+    def welcome(self, view: str, since: int, most: int = FIRST_SPANS, *, evenly: bool = False) -> Welcome:
+        """Return what a view lacks that knows the events up to `since`; of more than `most` spans only the newest.
+
+        With `evenly` as many of all spans, spread over the run.
+        """
         known = 0 if since > self._framed else since
-        spans = self._spans_since(known, most)
+        told = self._told
+        even = [told[place] for place in some_of([span for span, _ in told], most)] if evenly else None
+        spans = self._spans_since(known, most) if even is None else even
         if known and len(spans) > most:
             known, spans = 0, self._spans_since(0, most)
         return Welcome(
@@ -267,6 +275,21 @@ class Feed:
             self._variables = self._variables[0] + 1, present
         number, told = self._variables
         return Variables(type="variables", view=view, version=number, variables=None if number == version else told)
+
+    def files(self, view: str, version: int, at: int = 0, since: int = 0) -> Files:
+        """Return the files that were changed by an event, or by now, unless a view has these already.
+
+        With `since` those that are others than at that event, be it an earlier or a later one.
+        """
+        if at or since:
+            told = self.source.files(at, since)
+            return Files(type="files", view=view, version=version, at=at, since=since, workspaces=told)
+        present = self.source.files(0, 0)
+        if present != self._files[1]:
+            self._files = self._files[0] + 1, present
+        number, told = self._files
+        news = None if number == version else told
+        return Files(type="files", view=view, version=number, at=0, since=0, workspaces=news)
 
     def _with_data(self, index: int) -> list[Span]:
         """Return a span and those that it holds, each with what it was given and what came of it."""

@@ -130,7 +130,7 @@ class Follower:
                 self._audience.leave(view)
                 if self._is_retired:
                     self.retire()
-            case {"type": "answer" | "control" | "wish"} as intent:
+            case {"type": "answer" | "control" | "wish" | "take_over"} as intent:
                 self._intents.take(cast("Intent", intent))
             case request:
                 self._look_up(request)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
 from divebook.errors import DivebookError, KeptError, SetupError
+from divebook.widgets.protocol.files import TakingOver
 from divebook.widgets.protocol.questions import AnswerGiven
 from divebook.widgets.protocol.runs import RunsWish
 from divebook.widgets.protocol.views import Ack, Steering
@@ -22,7 +23,7 @@ REMEMBERED = 1000
 """Intents whose outcome is still known."""
 
 
-Intent: TypeAlias = AnswerGiven | Steering | RunsWish
+Intent: TypeAlias = AnswerGiven | Steering | RunsWish | TakingOver
 
 
 def _refuse() -> NoReturn:
@@ -31,6 +32,10 @@ def _refuse() -> NoReturn:
 
 def _refuse_wish(wish: RunsWish) -> None:
     raise SetupError(f"this view shows no list of executions, of which it could {wish['command']} some")
+
+
+def _refuse_files(wish: TakingOver) -> str:
+    raise SetupError(f"this view takes no files over: %dive apply does, with {', '.join(wish['paths'])}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Handlers:
     again: Callable[[], object] = field(default=_refuse, kw_only=True)
     """Begins a new run like one that has failed."""
     wish: Callable[[RunsWish], object] = field(default=_refuse_wish, kw_only=True)
+    take_over: Callable[[TakingOver], str] = field(default=_refuse_files, kw_only=True)
+    """Writes changed files into the folder that they are a copy of; says what became of them."""
 
 
 class Intents:
@@ -97,6 +104,8 @@ class Intents:
             self._handlers.answer(intent["interrupt_id"], intent["response"])
         elif intent["type"] == "wish":
             self._handlers.wish(intent)
+        elif intent["type"] == "take_over":
+            return self._handlers.take_over(intent)
         elif intent["command"] == "plan":
             return self._handlers.plan()
         else:

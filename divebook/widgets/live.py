@@ -75,6 +75,8 @@ class LiveView(FollowingView):
                 self._reply(lambda: feed.sent(view, index), urgent=False)
             case {"type": "variables", "view": view, "version": version}:
                 self._reply(lambda: feed.variables(view, version), urgent=False)
+            case {"type": "files", "view": view, "version": version, "at": at, "since": since}:
+                self._reply(lambda: feed.files(view, version, at, since), urgent=False)
             case {"type": "bundle", "view": view, "name": name}:
                 self._reply(lambda: bundle_of(view, name), urgent=True)
             case {"type": "range", "view": view, "first": first, "stop": stop}:

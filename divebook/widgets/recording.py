@@ -24,6 +24,7 @@ from divebook.history.read_log import ReadLog
 from divebook.history.spans import Span
 from divebook.text.redaction import Redactor
 from divebook.widgets.budget import Budget, is_short
+from divebook.widgets.changed_files import FilesReader, within
 from divebook.widgets.conversations import newest_conversations, shortened
 from divebook.widgets.failing import Failing
 from divebook.widgets.pace import paced
@@ -122,6 +123,7 @@ class CleanRun:
         asked = execution.state.interrupts.values()
         self._questions = [redactor.value(shown(question_of(question))) for question in asked]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))
+        self._workspaces = FilesReader(execution, redactor).of()
         self._graph = redactor.value(graph_of(execution.workflow))
 
     @property
@@ -151,6 +153,7 @@ class CleanRun:
             conversations=[shortened(said, texts) for said in self._conversations if said["id"] in indices],
             members=[[number for number in members(span) if number in present] for span, _ in spans],
             variables=shorter(self._variables, texts * VALUE_PER_TEXT),
+            workspaces=within(self._workspaces, texts * VALUE_PER_TEXT),
             events=block_of(
                 [self._events[row] for row in rows], [self._texts[row] for row in rows], self._origin, kept[0]
             ),

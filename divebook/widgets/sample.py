@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from divebook.events import Event
@@ -90,6 +91,23 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
         failed = any(span.status == FAILED for span in together) or not failures.isdisjoint(unit)
         units[FAILURE if failed else OTHER].append(unit)
     return Sample([(rank, unit) for rank, found in units.items() for unit in _spread(found)], len(log))
+
+
+def some_of(spans: Sequence[Span], most: int) -> list[int]:
+    """Return the places of at most so many spans: steps and what failed first, the others spread over the run.
+
+    What belongs together, as an item and its calls, is kept together.
+    """
+    if len(spans) <= most:
+        return [*range(len(spans))]
+    ranked: tuple[list[Sequence[Span]], list[Sequence[Span]]] = [], []
+    for unit in _together(spans):
+        ranked[not any(span.kind == "step" or span.status == FAILED for span in unit)].append(unit)
+    kept: list[int] = []
+    for unit in chain.from_iterable(map(_spread, ranked)):
+        if len(kept) + len(unit) <= most:
+            kept.extend(span.index for span in unit)
+    return sorted(kept)
 
 
 def _questions(log: Iterable[Event]) -> Iterable[Unit]:

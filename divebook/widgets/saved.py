@@ -166,6 +166,7 @@ def _in_present_words(data: Any) -> Any:
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
         data["header"] = {
             "waits": "",
+            "workspaces": 0,
             "tool_calls": 0,
             "spenders": [],
             "failed": 0,
@@ -176,6 +177,11 @@ def _in_present_words(data: Any) -> Any:
     if isinstance(data, dict):
         data.setdefault("conversations", [])
         data.setdefault("variables", [])
+        data.setdefault("workspaces", [])
+        for workspace in data["workspaces"] if isinstance(data["workspaces"], list) else ():
+            if isinstance(workspace, dict):
+                workspace.setdefault("left_out", [])
+                workspace.setdefault("points", [])
         data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
         _explain(data["failures"])
         _name_events(data)

@@ -28,8 +28,10 @@ from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import shared
+from divebook.widgets.changed_files import FilesReader
 from divebook.widgets.commands import commands_of
 from divebook.widgets.protocol.failures import Way
+from divebook.widgets.protocol.files import WorkspaceView
 from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.run import Durability, Gauge, Graph, GraphEdge, GraphStep, Header
 from divebook.widgets.protocol.variables import VariableView
@@ -64,6 +66,8 @@ class Source:
     subscribe: Callable[[Callable[[Sequence[Event]], None]], Callable[[], None]]
     subscribe_text: Callable[[TextListener], Callable[[], None]]
     variables: Callable[[Setters], list[VariableView]]
+    files: Callable[[int, int], list[WorkspaceView]]
+    """The files that were changed by an event, or by now where that is 0."""
     question_id: Callable[..., str]
     """What the id of a question about something is."""
     names: ItemNames
@@ -96,6 +100,7 @@ def source_of(execution: Execution) -> Source:
         subscribe=execution.subscribe,
         subscribe_text=partial(execution.subscribe_text, parts=True),
         variables=lambda setters: variables.of(execution.state, setters),
+        files=FilesReader(execution, shared()).of,
         question_id=question_id,
         names=ItemNames.of_workflow(execution.workflow),
     )
@@ -131,6 +136,7 @@ def header_of(execution: Execution) -> Header:
         commands=commands_of(execution),
         failed=0,
         ways=[],
+        workspaces=len(state.workspaces),
         waits=waits_of(execution),
     )
 

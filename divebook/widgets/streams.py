@@ -1,10 +1,12 @@
-"""What models are writing now: pieces come from the engine's thread, frames take them on to the browser, part by part.
+"""What is being written now: pieces come from the engine's thread, frames take them on to the browser, part by part.
 
-A secret may come in two pieces: the end of a text is held back while it may be the beginning of one.
+A secret may come in two pieces: the end of a text is held back while it may be the beginning of one. Where more comes
+than frames take, a part of the middle is left out, as far as the end of a line: half a secret may stand before that.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass
 
@@ -17,8 +19,8 @@ from divebook.widgets.source import encodable
 KEPT = 16_000
 """Characters of a text's end that a view which comes later still gets."""
 PER_FRAME = 32_000
-WAITING_PIECES = 10_000
-"""Pieces of calls that the log does not know yet."""
+MOST_WAITING = 1 << 18
+"""Characters that wait for the next frame."""
 
 
 @dataclass(slots=True)
@@ -33,16 +35,22 @@ class _Text:
     clean: str = ""
     sent: int = 0
     is_told: bool = True
+    is_cut: bool = False
+    """Whether pieces were dropped, and what comes may be the rest of what they began."""
 
     @property
     def end(self) -> int:
         return self.base + len(self.clean)
 
     def add(self, at: int, piece: str) -> None:
+        end = at + len(piece)
         if at != self.length:
             self.base = self.sent = max(at, self.end)
             self.raw = self.clean = ""
-        self.length = at + len(piece)
+        self.length = end
+        if self.is_cut:
+            _, line_end, piece = piece.partition("\n")
+            self.is_cut = not line_end
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
@@ -56,12 +64,14 @@ class _Text:
             self._forget_beginning(redactor)
 
     def _forget_beginning(self, redactor: Redactor) -> None:
-        """Forget all but the end, at a line where no secret is cut in two."""
-        place = self.raw.rfind("\n", 0, len(self.raw) - KEPT) + 1
-        beginning, rest = redactor.text(self.raw[:place]), redactor.text(self.raw[place:])
-        if beginning + rest == redactor.text(self.raw):
-            self.raw, self.clean = self.raw[place:], self.clean[len(beginning) :]
-            self.base += len(beginning)
+        """Forget all but the end, at a line, or else anywhere, where no secret is cut in two."""
+        whole, most = redactor.text(self.raw), len(self.raw) - KEPT
+        for place in (self.raw.rfind("\n", 0, most) + 1, most):
+            beginning, rest = redactor.text(self.raw[:place]), redactor.text(self.raw[place:])
+            if place and beginning + rest == whole:
+                self.raw, self.clean = self.raw[place:], self.clean[len(beginning) :]
+                self.base += len(beginning)
+                return
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
         """Return the text after `place`, and where it begins."""
@@ -74,13 +84,24 @@ class Streams:
 
     def __init__(self, builder: Spans) -> None:
         self._builder = builder
-        self._inbox: deque[TextDelta] = deque(maxlen=WAITING_PIECES)
+        self._inbox: deque[TextDelta] = deque()
+        self._waiting = 0
+        """Characters in it."""
+        self._dropped: set[tuple[str, str]] = set()
+        """Of which texts pieces are not in it."""
+        self._lock = threading.Lock()
         self._texts: dict[tuple[str, str], _Text] = {}
         """By operation and part."""
 
     def put(self, delta: TextDelta) -> None:
         """Add a piece to the text of a call; any thread."""
-        self._inbox.append(delta)
+        with self._lock:
+            self._inbox.append(delta)
+            self._waiting += len(delta.text)
+            while self._waiting > MOST_WAITING and len(self._inbox) > 1:
+                dropped = self._inbox.popleft()
+                self._waiting -= len(dropped.text)
+                self._dropped.add((dropped.operation_id, encodable(dropped.part)))
 
     @property
     def has_news(self) -> bool:
@@ -89,9 +110,13 @@ class Streams:
 
     def pieces(self) -> list[Streamed]:
         """Return what came since the last call; the texts of calls that have ended are forgotten."""
+        with self._lock:
+            inbox, self._inbox, self._waiting = self._inbox, deque(), 0
+            dropped, self._dropped = self._dropped, set()
+        for name in dropped:
+            self._texts.setdefault(name, _Text()).is_cut = True
         grown: set[tuple[str, str]] = set()
-        for _ in range(len(self._inbox)):
-            delta = self._inbox.popleft()
+        for delta in inbox:
             name = delta.operation_id, encodable(delta.part)
             if delta.at == 0 or name not in self._texts:
                 self._texts[name] = _Text()

@@ -38,6 +38,7 @@ from divebook.workflow.servers import (
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
 from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text
 from divebook.workflow.table import Key
+from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workflow.written import UNWRITTEN, Written
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "ToolDefinition",
     "TriggerDefinition",
     "Workflow",
+    "WorkspaceDefinition",
 ]
 
 FORMS: Sequence[Change] = ()
@@ -148,6 +150,10 @@ class Workflow(Definition):
         ),
     ] = None
     """What an execution may spend, where it is not said when it is started; see `divebook.Bounds`."""
+    workspace: Annotated[
+        str | None,
+        Key("The workspace of its agents and steps that name none.", extension=True, example="app"),
+    ] = None
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
     """The text it was read from, empty if Python code made it."""
@@ -170,6 +176,7 @@ class Workflow(Definition):
         triggers: Sequence[TriggerDefinition] = (),
         continue_on_failure: bool = False,
         bounds: Bounds | Mapping[str, Any] | None = None,
+        workspace: str | None = None,
         dialect: Dialect = OWN,
         source: str = "",
         written: Written = UNWRITTEN,
@@ -188,6 +195,7 @@ class Workflow(Definition):
             triggers=tuple(triggers),
             continue_on_failure=continue_on_failure,
             bounds=_plain_bounds(bounds),
+            workspace=workspace,
             dialect=dialect,
             source=source,
             written=written,
@@ -293,6 +301,9 @@ class Definitions(Definition):
     ] = ()
     schedules: Annotated[tuple[ScheduleDefinition, ...], Key("When to start workflows.")] = ()
     mcp_servers: Annotated[tuple[MCPServerDefinition, ...], Key("Servers that offer tools to agents.")] = ()
+    workspaces: Annotated[
+        tuple[WorkspaceDefinition, ...], Key("Places with files and a shell, for agents and workflows.", extension=True)
+    ] = ()
     warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"transient": True})
     """What is doubtful but not wrong; the caller shows it."""
     positions: Mapping[Place, tuple[int, int]] = field(

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.code import LABEL, source_of
@@ -22,14 +22,11 @@ from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.determinism import warn_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
+from divebook.workflow.user_functions import IDEMPOTENCY_KEY, UserFunction, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FUNCTION = "function"
-IDEMPOTENCY_KEY = "idempotency_key"
-"""Parameter that receives a text which is the same whenever a call is repeated."""
-CONTEXT = "context"
-"""Parameter of an action that receives a `divebook.steps.call.CallContext`."""
 RESULT = "result"
 """Name of the variable and output that hold what a workflow function returned."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
@@ -44,79 +41,6 @@ class WorkflowFunction:
 
     function: Callable[..., Awaitable[Any]]
     workflow: Workflow
-
-
-@dataclass(frozen=True, slots=True)
-class UserFunction:
-    """A person's function, and how it is called; what calls it is `divebook.steps.call`."""
-
-    name: str
-    function: Callable[..., Any]
-    description: str = ""
-    """What it does, for people."""
-    idempotent: bool = False
-    """Calling it twice does no more than calling it once (reading included)."""
-    approval: bool = False
-    """A person must approve every call first, and may change its arguments."""
-    retry: Retry | None = None
-    """How often a call that failed is made again."""
-    timeout: float | None = None
-    """Seconds that a call may take."""
-    executor: Any = None
-    """Where it runs: a name, or a `concurrent.futures.Executor`; None leaves it to the environment."""
-    kind: ClassVar[str] = "function"
-    stays_here: ClassVar[bool] = False
-    """Whether it changes what it is given, so that it must run in this process."""
-
-    def __post_init__(self) -> None:
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
-            message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
-            raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
-        if self.executor is not None:
-            self._require_fit()
-
-    def _require_fit(self) -> None:
-        """Raise unless it can run in the executor that it names."""
-        is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
-        if not is_one and not isinstance(self.executor, str):
-            message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
-            hint = 'write executor="process", or pass a pool'
-            raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
-        if inspect.iscoroutinefunction(self.function):
-            message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
-            raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
-        if self.executor == "process" and self.kind == "action" and self.takes.context:
-            message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
-            hint = f"leave out the parameter {CONTEXT}, or the executor"
-            raise DefinitionError([Problem(message, key="executor", hint=hint)])
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether it may simply be called again when it is not known if a call took effect."""
-        return self.idempotent or self.takes.key
-
-    @property
-    def takes(self) -> Takes:
-        """What it takes, as far as every call of it asks."""
-        return _takes(self.function)
-
-    @property
-    def label(self) -> str:
-        """What it is and its name, for messages."""
-        return f'{self.kind} "{self.name}"'
-
-    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return what to call the function with, from arguments by name.
-
-        Raises
-        ------
-        TypeError
-            It does not take these arguments.
-        """
-        misfit = _misfit(self.function, tuple(arguments))
-        if misfit:
-            raise TypeError(misfit)
-        return (), arguments
 
 
 class StepFunction(UserFunction):
@@ -155,58 +79,6 @@ class StepFunction(UserFunction):
         return found.args, found.kwargs
 
 
-@functools.lru_cache(maxsize=1024)
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function."""
-    return inspect.signature(function)
-
-
-class Takes(NamedTuple):
-    """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
-
-    is_async: bool
-    """Whether it is a coroutine function."""
-    key: bool = False
-    """Whether it wants a text that is the same whenever its call is repeated."""
-    context: bool = False
-    """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
-    by_name: frozenset[str] = frozenset()
-    """Its parameters, if all of them may be given by name; else empty."""
-    by_place: tuple[str, ...] = ()
-    """Its parameters, if all of them may be given by place, and none comes with the call; else empty."""
-    least: int = 0
-    """How many of these have no default."""
-
-
-@functools.lru_cache(maxsize=1024)
-def _takes(function: Callable[..., Any]) -> Takes:
-    found = signature_of(function).parameters
-    kinds = {parameter.kind for parameter in found.values()}
-    own = found.get(CONTEXT)
-    return Takes(
-        inspect.iscoroutinefunction(function),
-        IDEMPOTENCY_KEY in found,
-        own is not None and own.default is own.empty,
-        frozenset(found) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
-        tuple(found) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in found else (),
-        sum(parameter.default is parameter.empty for parameter in found.values()),
-    )
-
-
-_BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-@functools.lru_cache(maxsize=1024)
-def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
-    """Return why a function does not take keywords of these names, or None if it does."""
-    signature = signature_of(function)
-    try:
-        signature.bind(**dict.fromkeys(names))
-    except TypeError as error:
-        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
-    return None
-
-
 class Calls(Protocol):
     """Carries out calls of step functions inside a running workflow function."""
 
@@ -221,13 +93,22 @@ CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None
 @overload
 def workflow(name: Callable[..., Awaitable[Any]]) -> Workflow: ...
 @overload
-def workflow(name: str | None = None) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
-def workflow(name: Any = None) -> Any:
+def workflow(
+    name: str | None = None, *, workspace: str | None = None
+) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
+def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Make a workflow of an async function ``async def f(ctx, ...)``.
 
     Its parameters after the first are the inputs; what it returns is the output ``result``. On resume the function runs
     again from its beginning, and everything it asked for (step functions, `ctx`) is answered from the log; what lies
     between must therefore be deterministic.
+
+    Parameters
+    ----------
+    name
+        By default the function's.
+    workspace
+        The workspace of `ctx.workspace()`, and of its agents and steps that name none.
 
     Examples
     --------
@@ -241,11 +122,11 @@ def workflow(name: Any = None) -> Any:
     ['n']
     """
     if callable(name):
-        return _make_workflow(name, name.__name__)
-    return lambda function: _make_workflow(function, name or function.__name__)
+        return _make_workflow(name, name.__name__, workspace)
+    return lambda function: _make_workflow(function, name or function.__name__, workspace)
 
 
-def _make_workflow(function: Callable[..., Awaitable[Any]], name: str) -> Workflow:
+def _make_workflow(function: Callable[..., Awaitable[Any]], name: str, workspace: str | None) -> Workflow:
     if not inspect.iscoroutinefunction(function):
         raise DefinitionError([Problem(f"workflow {name!r} must be an async function", hint="write `async def`")])
     source = _source(function)
@@ -256,6 +137,7 @@ def _make_workflow(function: Callable[..., Awaitable[Any]], name: str) -> Workfl
         inputs=_inputs(function, name),
         outputs=[RESULT],
         source=source,
+        workspace=workspace,
     )
     WORKFLOW_FUNCTIONS[name] = WorkflowFunction(function, made)
     warn_of(function)
@@ -313,6 +195,7 @@ def step(
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
+    workspace: str | None = None,
 ) -> Callable[[F], F]: ...
 def step(
     name: Any = None,
@@ -322,6 +205,7 @@ def step(
     idempotent: bool = False,
     approval: bool = False,
     executor: Any = None,
+    workspace: str | None = None,
 ) -> Any:
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
@@ -351,6 +235,9 @@ def step(
         notebook's cell work. A process whose call takes too long, or whose execution is cancelled, is killed; one that
         dies leaves it unknown whether the call took effect: it is called again if it is idempotent, else a person is
         asked.
+    workspace
+        The workspace in which the calls work; ``""`` is the one of the workflow. `divebook.present_workspace` gives it
+        to the function, and the log has what a call has changed there.
     """
     said = {
         "retry": retry,
@@ -358,6 +245,7 @@ def step(
         "idempotent": idempotent,
         "approval": approval,
         "executor": executor,
+        "workspace": workspace,
     }
     return decorated(name, _make_step, StepFunction, said)
 

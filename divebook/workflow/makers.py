@@ -35,6 +35,7 @@ LISTS = {
     "triggers": ("Triggers", "trigger"),
     "schedules": ("Schedules", "schedule"),
     "mcp_servers": ("MCPServers", "mcp server"),
+    "workspaces": ("Workspaces", "workspace"),
 }
 FATAL_DUPLICATES = {"agents", "workflows"}
 """Lists in which the dialect ``dive`` rejects a repeated name too."""

@@ -179,6 +179,14 @@ class AgentDefinition(Definition):
         tuple[str, ...],
         Key("MCP servers whose tools it may all call; Tools names single ones.", extension=True, example="[files]"),
     ] = ()
+    workspace: Annotated[
+        str | None,
+        Key(
+            "The workspace whose files and shell it may use. It has all tools for that, or those that Tools names.",
+            extension=True,
+            example="app",
+        ),
+    ] = None
     response_timeout: Annotated[
         float, Key("How long one request may take.", kind=kinds.ResponseTimeout(), example="90s")
     ] = DEFAULT_RESPONSE_TIMEOUT

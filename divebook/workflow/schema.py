@@ -27,6 +27,7 @@ from divebook.workflow.servers import (
 )
 from divebook.workflow.step import Each, Edge, Step
 from divebook.workflow.table import Key, One, Table
+from divebook.workflow.workspaces import WorkspaceDefinition
 
 CONTENT = Table("content entry", ContentEntry, makers.content_entry, example="{Text: ...}")
 EDGE = Table(
@@ -119,6 +120,12 @@ MCP_SERVER = Table(
     MCPServerDefinition,
     makers.mcp_server,
     example="{Name: files, Type: stdio, Command: mcp-server-git}",
+)
+WORKSPACE = Table(
+    "workspace",
+    WorkspaceDefinition,
+    example="{Name: app, Folder: project}",
+    advice={"Type": "write Kind", "Path": "write Folder", "Env": "write Environ"},
 )
 PROVIDER = Table("provider", ProviderSettings)
 CONFIG = Table("Config", Config, makers.config)

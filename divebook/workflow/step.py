@@ -27,7 +27,7 @@ STAGE = "stage"
 WORKFLOW, CONTINUE = "workflow", "continue_as_new"
 USED: dict[str, dict[str, str]] = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output", "thread": "Thread"},
-    "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor"},
+    "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor", "workspace": "Workspace"},
     "script": {"script": "Script"},
     "wait": {"seconds": "Seconds", "signal": "Signal"},
     "interrupt": {"ask": "Ask"},
@@ -217,6 +217,10 @@ class Step(Definition):
             example="process",
         ),
     ] = None
+    workspace: Annotated[
+        str | None,
+        Key("The workspace in which its action works, in place of the workflow's.", extension=True, example="app"),
+    ] = None
     workflow: Annotated[
         str | None, Key("Another workflow, which runs as an execution of its own.", extension=True, example="audit")
     ] = None
@@ -250,6 +254,7 @@ class Step(Definition):
         signal: str | None = None,
         timeout: float | None = None,
         executor: str | None = None,
+        workspace: str | None = None,
         workflow: str | None = None,
         inputs: Mapping[str, Any] | None = None,
     ) -> None:
@@ -278,6 +283,7 @@ class Step(Definition):
             signal=signal,
             timeout=timeout,
             executor=executor,
+            workspace=workspace,
             workflow=workflow,
             inputs=json_value(inputs or {}, "inputs"),
         )

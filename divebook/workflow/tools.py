@@ -15,8 +15,8 @@ from typing import Any, ClassVar, TypeVar, overload
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.code import source_of
-from divebook.workflow.functions import UserFunction
 from divebook.workflow.policies import Retry
+from divebook.workflow.user_functions import UserFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,6 +100,10 @@ class ToolFunction(UserFunction):
                 message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
                 raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
 
+    def inside(self, workspace: str | None) -> ToolFunction:
+        """Return it as an agent has it that has a workspace: its calls work there, if they are to work in one."""
+        return replace(self, workspace=workspace) if self.workspace == "" and workspace else self
+
     @property
     def is_repeatable(self) -> bool:
         """Whether it may simply be called again when it is not known if a call took effect."""
@@ -150,6 +154,7 @@ def tool(
     most: int = MOST,
     limit: int | None = None,
     concurrency: int | None = None,
+    workspace: str | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
     name: Any = None,
@@ -166,6 +171,7 @@ def tool(
     most: int = MOST,
     limit: int | None = None,
     concurrency: int | None = None,
+    workspace: str | None = None,
 ) -> Any:
     """Make a function a tool of every environment of this process; a later one of the same name replaces it.
 
@@ -208,6 +214,8 @@ def tool(
         How often it may be called in one turn; then the model hears that it is used up.
     concurrency
         How many of its calls may run at once in this process.
+    workspace
+        The workspace in which calls work, as for ``@step``; ``""`` is the one of the step, else of the workflow.
 
     Examples
     --------
@@ -235,6 +243,7 @@ def tool(
             most=most,
             limit=limit,
             concurrency=concurrency,
+            workspace=workspace,
         )
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
             REGISTERED_TOOLS[made.name] = made

@@ -172,7 +172,7 @@ def test_its_files_are_for_their_owner_and_sealed_as_the_store_is(tmp_path, cloc
     cache.keep("d", {"text": "a secret plan"}, 60)
     (file,) = (tmp_path / "c").iterdir()
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
-    assert b"plan" not in file.read_bytes()
+    assert b"secret plan" not in file.read_bytes()
     assert cache.find("d", 60) == {"text": "a secret plan"}
 
 

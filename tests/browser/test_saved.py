@@ -62,7 +62,10 @@ def test_what_waits_the_inbox_and_a_replay_show_the_same_whether_trusted_or_not(
         notebook.run_through(cell)
     for cell, view in ((2, "live"), (3, "inbox"), (4, "replay")):
         notebook.output(cell).locator(f".divebook-{view}" if view != "live" else ".db-root").first.wait_for()
-        assert notebook.output(cell).locator(".divebook-below").is_hidden()  # the view says it all
+        below = notebook.output(cell).locator(".divebook-below")
+        # of a run in the background it is saved when it asks, which may be after its cell
+        below.filter(has_text="Publish it?").wait_for(state="attached")
+        assert below.is_hidden()  # the view says it all
     notebook.save()
     seen = []
     for trusted in (True, False):

@@ -97,6 +97,7 @@ def test_what_an_environment_of_a_file_holds_is_run(divebook, module):
     assert divebook("run", module, "-w", "held", "-q").exit_code == 0
 
 
+@pytest.mark.usefixtures("own_shell")
 @pytest.mark.parametrize("way", ["file", "notebook"])
 def test_an_environment_brings_all_that_it_was_given(divebook, folder, way):
     """Tools, rules about them, servers, documents: tests/test_taking_in.py walks all that there is."""
@@ -160,8 +161,9 @@ CODE = (
 
 
 @pytest.fixture
-def own_shell():
+def own_shell(monkeypatch):
     """Let the command have a shell of its own, and leave none behind."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     known = InteractiveShell.initialized()
     yield
     if known:

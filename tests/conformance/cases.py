@@ -16,7 +16,7 @@ WHOLE = ("workflow", "condition", "template")
 GROUPS = (*WHOLE, *loose.RUN, *facts.RUN)
 """Groups with cases that a machine can run; the others of such a file are prose for ordinary tests."""
 
-SUBJECTS = ("Envelope",)
+SUBJECTS = ("Envelope", "Workspace (files + shell + resources)")
 """Subjects whose language (key `dsl`) `scenario` knows; of such a file a machine can run every group."""
 
 

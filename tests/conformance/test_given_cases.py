@@ -10,7 +10,7 @@ from tests.conformance.report import check, describe
 from tests.conformance.scenario.run import unknown_operations
 
 FOLDER = Path(os.environ.get("DIVEBOOK_CASES", Path(__file__).parents[3] / "shared" / "conformance"))
-FILES = ("dive.json", "envelope.json")
+FILES = ("dive.json", "envelope.json", "workspace.json")
 
 
 def cases():

@@ -106,12 +106,58 @@ NAMES = {"a": [1, 2], "b": [1, 2], "t": NOW, "n": None}
         ({"$falsy": True, "$len": 1}, [], False),
         ({"$colour": 1}, 1, False),
         ({"$falsy": True}, MISSING, False),
+        ({"$missing": True}, MISSING, True),
+        ({"$missing": True}, b"there", False),
+        ({"$hex": "00ff"}, b"\x00\xff", True),
+        ({"$hex": "00"}, b"\x01", False),
+        ({"$unordered": [["a", 1], ["b", 2]]}, [("b", 2), ("a", 1)], True),
+        ({"$unordered": ["a"]}, ["a", "a"], False),
+        ({"$contains": ["a", False]}, [("a", False)], True),
+        ({"$gte": 1}, 1, True),
+        ({"$gte": 1}, 0.5, False),
+        ({"$lte": 1}, 2, False),
+        ({"$dir": True}, b"", False),
+        ({"$same_object": "a"}, [1, 2], False),
+        ({"$key_value": ["k", [1]]}, {"k": (1,)}, True),
+        ({"$key_value": ["k", 1]}, {}, False),
         (None, MISSING, False),
         (1, True, False),
     ],
 )
 def test_matchers(matcher, got, met):
     assert meets(World(dict(NAMES)), matcher, got) is met
+
+
+FILES = {"op": "fs", "files": {"ws/a.txt": "text", "out/b": {"hex": "00"}}, "dirs": ["ws/d"], "links": {"ws/l": "out"}}
+ENTER = {"op": "enter", "workspace": {"default": "ws", "allowed": ["ws"]}}
+
+
+def file(method, *arguments, **more):
+    return {"op": "file", "method": method, "args": list(arguments), **more}
+
+
+def test_a_case_about_a_workspace_has_a_folder_of_its_own_that_goes_with_it():
+    where = {"op": "shell", "command": "pwd -P; echo {out}"}
+    expect = {"result.stdout": "{ws}\n{out}\n", "fs": {"ws/d": {"$dir": True}, "ws/a.txt": "other"}}
+    assert keys(expect, where, FILES, ENTER) == ["fs:ws/a.txt"]
+    world = World()
+    root = world.place.root
+    world.close()
+    assert not root.exists()
+
+
+def test_what_a_case_wants_refused_must_be():
+    outside = {"type": "PathNotAllowed"}
+    assert keys({"$raises": outside}, file("read_file", "l/b"), FILES, ENTER) == []
+    assert keys({"$raises": outside}, file("read_file", "a.txt"), FILES, ENTER) == ["$raises"]
+    assert keys({"$raises": {"type": "Key"}}, file("read_file", "l/b"), FILES, ENTER) == ["$raises"]
+
+
+def test_a_case_about_a_container_has_an_engine_that_notes_what_it_is_asked():
+    enter = {"op": "enter", "docker": {"mount": "ws", "image": "i"}}
+    expect = {"result.stdout": "in\n", "engine.last_exec.workdir": "/workspace", "engine.runs": 2}
+    engine = {"op": "fake_engine", "exec": {"stdout": "in\n"}}
+    assert keys(expect, {"op": "shell", "command": "pwd"}, engine, enter) == ["engine.runs"]
 
 
 def test_paths_lead_through_keys_positions_and_attributes():

@@ -84,6 +84,16 @@ def test_a_rule_that_allows_needs_every_argument_named() -> None:
     assert judged({**rule, "arguments": {}}, arguments={"path": "docs/a.md"}).outcome == "ask"
 
 
+def test_an_argument_that_is_what_it_would_be_by_default_need_not_be_named() -> None:
+    rule = {"tool": "write_file", "arguments": {"command": "pytest**"}, "outcome": "allow"}
+    defaults = {"timeout": None, "count": 1}
+    given = {"command": "pytest -q", "timeout": None, "count": 1}
+    assert judged(rule, arguments=given, defaults=defaults).outcome == "allow"
+    for other in ({"timeout": 5}, {"count": True}, {"cwd": None}):
+        assert judged(rule, arguments={**given, **other}, defaults=defaults).outcome == "ask"
+    assert judged(rule, arguments={"timeout": None}, defaults=defaults).outcome == "ask"
+
+
 def test_a_rule_that_denies_needs_what_it_names_only() -> None:
     rule = {"arguments": {"path": "/etc/**"}, "outcome": "deny"}
     assert judged(rule, mode="never", arguments={"path": "/etc/passwd", "mode": "w"}).outcome == "deny"

@@ -16,6 +16,7 @@ ON_A_SERVER = {
     "test_kept_answers",
     "test_leaving",
     "test_meanwhile",
+    "test_orphans",
     "test_resuming",
     "test_running",
     "test_signals",

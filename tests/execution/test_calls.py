@@ -150,8 +150,8 @@ def test_functions_run_in_any_executor_and_travel_by_value():
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         made = Workflow("w", [Step("s", action="square", parameters={"n": 7}, store="n")])
         world = environment(made, actions=[Action("square", lambda n: n * n)], executor=pool)
-        assert world.start("squares").wait(60).outputs == {"result": [0, 1, 4]}
-        assert world.start("w").wait(60).variables == {"n": 49}
+        assert world.start("squares").wait(60, check=True).outputs == {"result": [0, 1, 4]}
+        assert world.start("w").wait(60, check=True).variables == {"n": 49}
 
 
 class Broken(ProcessPoolExecutor):

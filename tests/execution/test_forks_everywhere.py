@@ -72,7 +72,7 @@ def answered(environment, execution):
             asked.append(question.question)
             execution = environment.answer(question.id, "Bonn", execution.id)
         if execution.refresh().state.is_over:
-            return execution, asked
+            return execution.wait(20), asked  # what has ended may still be on its way to the store
     raise AssertionError(execution.standing)
 
 

@@ -66,12 +66,19 @@ def chain(steps=3):
     return Workflow("chain", [Step(f"s{number}", action="look", store=f"v{number}") for number in range(steps)])
 
 
-def world(store, called=None):
-    """Make an environment whose action notes what of all logs was on the disk when it was called."""
+def world(store, called=None, together=1):
+    """Make an environment whose action notes what of all logs was on the disk when it was called.
+
+    The first calls wait for each other, so that as many executions as are to go on `together` do.
+    """
+    all_have_begun = asyncio.Event()
 
     async def look(context):
         if called is not None:
             called.append((context.execution_id, dict(store.synced)))
+            if len({name for name, _ in called}) == together:
+                all_have_begun.set()
+            await all_have_begun.wait()
         return 1
 
     return environment(chain(), actions=[Action("look", look)], store=store)
@@ -85,7 +92,7 @@ def test_one_execution_waits_for_the_disk_where_it_stands(disk):
 
 def test_no_call_is_made_before_its_intent_is_on_the_disk(disk):
     called = []
-    environment = world(disk, called)
+    environment = world(disk, called, together=8)
 
     async def drive_all():
         return await asyncio.gather(*(environment.create("chain") for _ in range(8)))

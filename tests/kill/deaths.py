@@ -21,7 +21,7 @@ from divebook.engine.checkpoint import load_state
 from divebook.engine.evolve import fold
 from divebook.engine.operations import TOOL_CALL
 from divebook.events import Event, catalog
-from divebook.store import SqliteStore
+from divebook.store import EventStore
 from divebook.store.check import check
 from tests.kill.turn import SERVED
 from tests.kill.victim import (
@@ -121,9 +121,9 @@ class Uninterrupted:
 
 def events_of(place: Place) -> list[Event]:
     """Return what the log of a folder says."""
-    if not place.database.exists():
+    if not place.folder.exists():
         return []
-    with SqliteStore(place.database) as store:
+    with place.opened() as store:
         known = store.records()
         return store.read(known[0].execution_id) if known else []
 
@@ -227,7 +227,7 @@ def deaths(lives: Lives, folder: Path, index: int, point: Point) -> tuple[Place,
 def check_deaths(place: Place, doubtful: Counter[str], point: Point, whole: Uninterrupted) -> None:
     """Compare what it came to with the uninterrupted run: result, log, checkpoint, and how often each call was made."""
     assert json.loads(place.result.read_text()) == whole.result, f"another result after {point}"
-    with SqliteStore(place.database) as store:
+    with place.opened() as store:
         report = check(store, fold=lambda events: fold(events[0].execution_id, events))
         assert report.ok, f"{point}: {report.all_damages()}"
         check_checkpoint(store, point)
@@ -238,7 +238,7 @@ def check_deaths(place: Place, doubtful: Counter[str], point: Point, whole: Unin
     check_questions(place, counts, whole, point)
 
 
-def check_checkpoint(store: SqliteStore, point: Point) -> None:
+def check_checkpoint(store: EventStore, point: Point) -> None:
     """The state that is kept is that of the log up to there."""
     (execution_id,) = store.ids()
     kept = store.checkpoint(execution_id)

@@ -23,7 +23,7 @@ from divebook.execution import journal
 from divebook.questions.kinds import OUTCOME_UNKNOWN
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
-from divebook.store import Batch, SqliteStore
+from divebook.store import Batch, EventStore, SqliteStore
 from divebook.store.durability import RELAXED, Durability
 from divebook.store.log import Refusal
 from divebook.store.sqlite.transactions import Transaction
@@ -40,6 +40,8 @@ CHECKPOINT, CHECKPOINT_WRITTEN, CHECKPOINTED = (
     "after the checkpoint of event",
 )
 TIME = "after milliseconds of work"
+STORE = "DIVEBOOK_KILL_STORE"
+"""The variable that names a database, for processes that have no file."""
 CHECKPOINT_EVENTS = 20
 """Events between two checkpoints: fewer than usual, so that there are some in a short run."""
 
@@ -54,6 +56,15 @@ class Place:
     def database(self) -> Path:
         """The store."""
         return self.folder / "log.db"
+
+    def opened(self, killer: Killer | None = None) -> EventStore:
+        """Return its store, one that kills if there is a killer: a file, or a schema where `STORE` names a database."""
+        url = os.environ.get(STORE)
+        if url is not None:
+            from tests.postgres.killing import opened_in
+
+            return opened_in(url, self.folder, killer)
+        return SqliteStore(self.database) if killer is None else KillingStore(self.database, killer)
 
     @property
     def calls(self) -> Path:
@@ -292,7 +303,7 @@ def take_up(folder: Path, point: tuple[str, float] | None = None, subject: str =
     journal.CHECKPOINT_EVENTS = CHECKPOINT_EVENTS
     killer = Killer(place, point)
     register_function(killer)
-    with KillingStore(place.database, killer) as store:
+    with place.opened(killer) as store:
         workflows, agents = [WORKFLOW, turn.WORKFLOW], turn.agents(killer.count)
         environment = Environment(
             store=store,

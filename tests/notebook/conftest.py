@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import sys
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -26,7 +27,9 @@ def session():
 @pytest.fixture(scope="session")
 def bare_shell():
     """Return the only shell that IPython allows in a process, without history on disk."""
+    before = sys.modules["__main__"]
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    sys.modules["__main__"] = before
     yield shell
     InteractiveShell.clear_instance()
 
@@ -35,6 +38,7 @@ def bare_shell():
 def shell(bare_shell, session, tmp_path, monkeypatch):
     """Return the shell with the extension loaded, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "__main__", bare_shell.user_module)
     bare_shell.run_line_magic("load_ext", "divebook")
     yield bare_shell
     bare_shell.run_line_magic("unload_ext", "divebook")

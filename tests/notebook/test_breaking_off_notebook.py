@@ -1,4 +1,4 @@
-"""The fifth notebook runs as a new user would run it: a failure, a dead process, a pause, and nothing done twice."""
+"""The sixth notebook runs as a new user would run it: a failure, a dead process, a pause, and nothing done twice."""
 
 import csv
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.notebook.books import NOTEBOOKS, executed_in, shown
 
-NOTEBOOK = NOTEBOOKS / "05_when_it_breaks_off.ipynb"
+NOTEBOOK = NOTEBOOKS / "06_when_it_breaks_off.ipynb"
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

@@ -68,3 +68,16 @@ def test_what_no_page_hosted_yet_is_saved_once_one_does(slow, monkeypatch):
     clock.now += 2
     publisher.turn()
     assert saved == ["waiting"]
+
+
+def test_what_is_saved_below_a_view_is_brought_up_to_date_after_its_cell(slow, monkeypatch):
+    output, publisher, saved, clock = slow
+    monkeypatch.setattr(lasting.PAGES, "host", False)
+    output.leave()  # with it what is saved has its place
+    assert saved == ["waiting"]
+    saved.clear()
+    publisher.turn()
+    clock.now += 2 * outputs.REST
+    publisher.turn()
+    assert saved == ["waiting"]
+    assert "Publish it?" in output._output._below.bundle["text/html"]

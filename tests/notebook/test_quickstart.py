@@ -1,13 +1,13 @@
 """The first notebook runs as a new user would run it."""
 
 import shutil
-from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
-QUICKSTART = Path(__file__).parents[2] / "notebooks" / "01_quickstart.ipynb"
+from tests.notebook.books import NOTEBOOKS, executed_in
+
+QUICKSTART = NOTEBOOKS / "01_quickstart.ipynb"
 UNCLEAR = QUICKSTART.with_name("example_sundial-1.0.dist-info")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -17,9 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 def executed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart")
     shutil.copytree(UNCLEAR, folder / UNCLEAR.name)
-    notebook = nbformat.read(shutil.copy(QUICKSTART, folder), as_version=4)
-    NotebookClient(notebook, timeout=60, resources={"metadata": {"path": str(folder)}}).execute()
-    return notebook, folder
+    return executed_in(folder, QUICKSTART.name)
 
 
 def outputs(notebook, source):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -23,16 +24,21 @@ from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.ids import type_id
 from divebook.execution.execution import Execution
+from divebook.lending import Lending
 from divebook.store import MemoryStore
 from divebook.store.jsonl import export, import_, read
 from divebook.store.lines import LineWriter, LogFile
 from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import read_definitions
+from divebook.workspace import LocalWorkspace
+from divebook.workspace.egress.answers import EgressAnswer
 from tests.execution.test_resuming import FixedChance, StoppedClock
 from tests.replay.history_world import world
 
 ROOT = Path(__file__).parents[2]
 ANSWERED_AT = re.compile(r'("timestamp":)"[^"]+"(?=,"kind":"response")')
+IN_FOLDER = re.compile(r'("folder":")[^"]+/')
+WRITTEN_AT = re.compile(r"([0-9]\]\},)[0-9]{15,}")
 MOVED_TO = re.compile(r'"[^"]+/moved\.jsonl"')
 FOLDER = Path(__file__).parent / "recorded"
 PATIENCE = 20
@@ -177,6 +183,18 @@ class Steady(StoppedClock):
         await (super().sleep(seconds) if seconds < 600 else asyncio.Event().wait())
 
 
+def _asking_outside(made: Environment) -> Execution:
+    def made_there(
+        _lending: Lending, _definition: Any, folder: Path, told: Callable[[EgressAnswer], None]
+    ) -> LocalWorkspace:
+        told(EgressAnswer("pypi.org", 443))
+        told(EgressAnswer("elsewhere.test", 443, "not on the list"))
+        return LocalWorkspace(folder)
+
+    with patch.object(Lending, "made", made_there):
+        return made.start("files", {"n": 3}).wait(PATIENCE)
+
+
 RULE = {"approved": True, "data": {"rule": {"scope": "run"}}}
 STORIES: dict[str, Story] = {
     **{
@@ -210,9 +228,11 @@ STORIES: dict[str, Story] = {
             "telling",
             "calling",
             "calling-in-vain",
+            "files",
         )
     },
     "looping": _ran("looping"),
+    "egress": _asking_outside,
     "asking": _answered("asking", "four"),
     "asking-still": _ran("asking"),
     "choice": _answered("choice", "blue"),
@@ -280,6 +300,7 @@ def _anywhere(event: Event) -> Event:
         told["id"] = type_id("event", event.recorded_at // 1000, event.sequence)
     text = encode(told).decode().replace(f"{ROOT}/", "")
     text = ANSWERED_AT.sub(rf'\1"{told["timestamp"]}"', text)
+    text = WRITTEN_AT.sub(r"\g<1>1750000000000000000", IN_FOLDER.sub(r"\1", text))
     return decode_line(MOVED_TO.sub('"moved.jsonl"', text).encode())
 
 

@@ -213,4 +213,7 @@ _REGISTERED = {flow.name: WORKFLOW_FUNCTIONS[flow.name] for flow in FUNCTIONS}
 def world(store: object = "memory:", **more: object) -> Environment:
     """Return an environment with all that recorded histories call."""
     WORKFLOW_FUNCTIONS.update(_REGISTERED)  # other tests begin without any
-    return Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, **more)
+    from divebook.workflow.workspaces import WorkspaceDefinition  # recorded errors name lines of this file
+
+    desk = WorkspaceDefinition("desk", shell=False)
+    return Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, workspaces=[desk], **more)

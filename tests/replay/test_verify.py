@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from divebook import Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import ExecutionError
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
@@ -12,6 +12,7 @@ from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.replay.worlds import random_workflow, world
 
 CALLS = []
@@ -272,3 +273,25 @@ def test_on_the_engines_own_thread_it_is_refused():
         execution = made.start(Workflow("short", [Step("add", script="1")])).wait(20)
         with pytest.raises(ExecutionError, match="use another thread"):
             ENGINE.call(lambda: made.verify(execution.id))
+
+
+def test_which_rule_allowed_a_call_is_no_difference():
+    """Rules are not asked again: what was allowed was allowed."""
+    model = ScriptedModel(turns=[[{"call": {"wipe": {"x": 1}}}, "done"]])
+    with Environment(store="memory:", approvals=[ApprovalRule("wipe")]) as made:
+        made.add_agent(
+            Agent("cleaner", model=model, tools=[ToolFunction("wipe", _wipe, hints=ToolHints(destructive=True))])
+        )
+        execution = made.start(Workflow("clean", [Step("go", prompt="clean", agent="cleaner")])).wait()
+        (called,) = [
+            event
+            for event in execution.history()
+            if event.event_type == "operation_started" and event.data.setting == {"rule": "allow wipe"}
+        ]
+        assert called.data.name == "wipe"
+        assert made.verify(execution.id).equal
+
+
+def _wipe(x: int) -> int:
+    """Wipe."""
+    return x

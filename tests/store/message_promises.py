@@ -326,6 +326,28 @@ class MessagePromises:
         store.post(signal())
         assert orphans(store) == []
 
+    # --- brought from another store
+
+    def test_messages_are_brought_with_their_numbers(self, store):
+        store.append_all([batch(ONE, 0, log(2), taken=7), batch(TWO, 0, log(1, TWO))])
+        brought = [replace(answer(f"ask_{n}", {"n": n}, to), number=n) for n, to in ((3, ONE), (7, ONE), (9, TWO))]
+        store.bring(brought)
+        assert store.new_messages(0) == brought
+        assert store.last_message() == 9
+        assert store.untaken() == {TWO}
+        assert store.post(answer("ask_3", "again")) == brought[0]
+        assert store.post(answer("later")).number == 10
+        assert check(store).ok
+
+    def test_of_messages_that_are_brought_all_or_none_are_kept(self, store):
+        store.append(ONE, log(1), 0)
+        store.post(answer())
+        for wrong in (replace(answer("a"), number=1), replace(answer("b", execution=TWO), number=3)):
+            with pytest.raises(StoreError):
+                store.bring([replace(answer("c"), number=2), wrong])
+        assert keys(store.inbox(ONE)) == ["ask_1"]
+        assert store.last_message() == 1
+
     def test_a_closed_store_takes_no_messages(self, store):
         store.append(ONE, log(1), 0)
         store.close()

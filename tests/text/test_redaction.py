@@ -58,6 +58,23 @@ def test_a_secret_that_was_seen_under_its_name_is_hidden_everywhere():
     assert redactor.text("sent hunter2hunter2 twice: hunter2hunter2") == f"sent {HIDDEN} twice: {HIDDEN}"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ", "plain "),
+        ("say zq81-tied", "say "),
+        ("say zq81-tied-to-nothing", "say zq81-tied-to-nothing"),
+        ("say zq81-tied-to-nothing 9", "say zq81-tied-to-nothing 9"),
+        ("say knot-17-zq81", "say "),  # whole, and its end may begin another one
+    ],
+)
+def test_what_may_be_the_beginning_of_a_named_secret_waits(text, shown):
+    redactor = Redactor()
+    redactor.know("zq81-tied-to-nothing")
+    redactor.know("knot-17-zq81")
+    assert text[: redactor.settled_of_named(text)] == shown
+
+
 def test_a_short_value_is_not_taken_for_a_secret_elsewhere():
     redactor = Redactor()
     redactor.learn({"password": "the"})

@@ -26,6 +26,7 @@ class Log:
             subscribe=self.subscribe,
             subscribe_text=lambda _: lambda: None,
             variables=list,
+            files=lambda _at, _since: [],
             question_id=ExecutionState("exec_1").question_id,
             names=ItemNames(lambda span: span.name, {}),
         )

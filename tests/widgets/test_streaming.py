@@ -10,7 +10,7 @@ from divebook.execution.streaming import TextDelta
 from divebook.history.spans import Span
 from divebook.text.redaction import Redactor
 from divebook.widgets.publisher import publisher_of
-from divebook.widgets.streams import KEPT, Streams
+from divebook.widgets.streams import KEPT, MOST_WAITING, Streams
 from tests.execution.worlds import environment
 
 PATIENCE = 20
@@ -32,23 +32,25 @@ class View:
 
     def __init__(self, execution):
         self.publisher = publisher_of(execution)
-        self.text, self.status, self._news = "", "", threading.Condition()
+        self.text, self.status, self.last, self._news = "", "", 0, threading.Condition()
         self.close = self.publisher.add(self._take)
 
     def _take(self, delta):
         with self._news:
-            self.status = delta["header"]["status"]
+            self.status, self.last = delta["header"]["status"], delta["last"]
             for piece in delta["streamed"]:
                 self.text = self.text[: piece["at"]] + piece["text"]
             self._news.notify_all()
         return 1
 
-    def wait_for(self, text="", status=""):
+    def wait_for(self, text="", status="", last=0):
+        """Wait for what is told; a status may be told before the last events."""
+
+        def is_told():
+            return self.text == (text or self.text) and status in ("", self.status) and last <= self.last
+
         with self._news:
-            seen = self._news.wait_for(
-                lambda: self.text == (text or self.text) and status in ("", self.status), PATIENCE
-            )
-        assert seen, (self.text, self.status)
+            assert self._news.wait_for(is_told, PATIENCE), (self.text, self.status, self.last)
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def test_a_view_shows_a_text_word_by_word_and_forgets_it_when_it_is_recorded(wor
         assert execution.is_live
         held.words.release()
     assert execution.wait(PATIENCE).variables == {"poem": "Roses are red"}
-    view.wait_for(status="completed")
+    view.wait_for(status="completed", last=execution.state.last_sequence)
     assert view.publisher.feed.welcome("v", 0)["streamed"] == []
     view.close()
 
@@ -166,6 +168,32 @@ def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
     assert len(streams._texts["op_1", "text"].raw) <= 2 * KEPT + 1000
     (last,) = streams.so_far()
     assert last["at"] + len(last["text"]) == at
+
+
+def test_of_a_flood_the_end_is_shown_and_little_is_held(monkeypatch):
+    redactor = Redactor(["correct horse battery"])
+    monkeypatch.setattr("divebook.widgets.streams.shared", lambda: redactor)
+    streams, at, filler = Streams(Calls()), 0, "y " * (MOST_WAITING // 32)
+    for number in range(400):  # each but the first begins with the rest of a secret
+        text = f"horse battery\nline {number} {filler}and correct "
+        streams.put(TextDelta("op_1", at, text, "output"))
+        at += len(text)
+    assert sum(len(delta.text) for delta in streams._inbox) <= MOST_WAITING
+    page = "".join(piece["text"] for _ in range(20) for piece in streams.pieces())
+    assert page.startswith("line 399 ")
+    assert page.endswith("y and ")
+    assert "horse" not in page
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_only_the_end_of_what_has_no_lines_is_kept(end):
+    streams, at = Streams(Calls()), 0
+    for _ in range(100):
+        text = "dots and " * 500 + end
+        streams.put(TextDelta("op_1", at, text, "output"))
+        at += len(text)
+        streams.pieces()
+    assert len(streams._texts["op_1", "output"].raw) <= 3 * KEPT
 
 
 def test_models_are_not_asked_to_stream_once_the_last_view_has_gone(world):

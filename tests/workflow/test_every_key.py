@@ -48,6 +48,18 @@ READ_BY = {
     **{("approval rule", name): ("engine/approvals.py", name.lower()) for name in RULE_KEYS},
     ("approval rule", "Expires"): ("engine/approvals.py", "expires_us"),
     ("definition", "MCPServers"): ("holdings.py", "mcp_servers"),
+    ("definition", "Workspaces"): ("outfit.py", "workspaces"),
+    **{(what, "Workspace"): ("steps/call.py", "workspace") for what in ("step", "workflow")},
+    ("agent", "Workspace"): ("outfit.py", "workspace"),
+    **{("workspace", name): ("workflow/workspaces.py", name.lower()) for name in ("Name", "Kind")},
+    **{("workspace", name): ("outfit.py", name.lower()) for name in ("Folder", "Shell")},
+    **{("workspace", name): ("lending.py", name.lower()) for name in ("Timeout", "Environ", "Secrets")},
+    **{
+        ("workspace", name): ("lending.py", name.lower())
+        for name in ("Python", "Packages", "Image", "Hosts", "Memory", "Processors")
+    },
+    **{("workspace", name): ("execution/open_workspaces.py", name.lower()) for name in ("Exclude", "Snapshots")},
+    ("workspace", "InPlace"): ("execution/workspaces.py", "in_place"),
     ("agent", "Servers"): ("outfit.py", "servers"),
     **{("MCP server", name): ("tools/mcp/connecting.py", name.lower()) for name in ("Type", "Command", "URL", "Args")},
     **{("MCP server", name): ("tools/mcp/connecting.py", name.lower()) for name in ("Env", "Headers", "Timeout")},

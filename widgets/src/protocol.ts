@@ -168,7 +168,90 @@ export interface FailureReport {
   shown: FailureView[];
 }
 
-export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Bundle | Ack;
+/** How one file differs from what it was when the run began to use it. */
+export interface FileView {
+  path: string;
+  kind: "added" | "changed" | "deleted" | "renamed";
+  /** The former path of what was renamed; else empty. */
+  was: string;
+  added: number | null;
+  /** Lines that came and went; null for what is no text. */
+  removed: number | null;
+  /** The difference, as git writes it; null where it would be too long. */
+  diff: string | null;
+}
+
+/** A file of which nothing is kept. */
+export interface LeftOutView {
+  path: string;
+  reason: string;
+}
+
+/** An event from which on a workspace has other files. */
+export interface FilesPoint {
+  sequence: number;
+  /** What has changed with it: ``calc.py and 2 more``. */
+  told: string;
+}
+
+/** What has changed in one workspace, from when the run began to use it. */
+export interface WorkspaceView {
+  name: string;
+  /** Where its commands run: ``local``, ``fenced``, ``virtualenv``, ``docker``. */
+  kind: string;
+  /** The folder that it is a copy of; empty if it is none. */
+  folder: string;
+  /** How many files have changed. */
+  total: number;
+  added: number;
+  /** Lines that came and went, of the files that are shown. */
+  removed: number;
+  /** The first of them. */
+  files: FileView[];
+  /** The first of those that are not kept. */
+  left_out: LeftOutView[];
+  /** The newest events at which files changed, and the one with which they began; the latest first. None in what is saved, where only the files of the end are. */
+  points: FilesPoint[];
+}
+
+/** Answer to `FilesQuery`. */
+export interface Files {
+  type: "files";
+  view: string;
+  /** Grows with each change. */
+  version: number;
+  /** The event up to which the changes are; 0 for now. */
+  at: number;
+  /** The event from which on they are; 0 for all of them. */
+  since: number;
+  /** Null if nothing has changed since the version that the view has. */
+  workspaces: WorkspaceView[] | null;
+}
+
+/** A person wants changes to be taken over into the folder that a workspace is a copy of: all of them, or none. */
+export interface TakingOver {
+  type: "take_over";
+  id: string;
+  workspace: string;
+  /** The event up to which the changes are, so that no others are taken over than were shown. */
+  at: number;
+  /** Of these files. */
+  paths: string[];
+}
+
+/** A view asks for the changed files. */
+export interface FilesQuery {
+  type: "files";
+  view: string;
+  /** Of those that it has; 0 for none. */
+  version: number;
+  /** The event up to which the changes are wanted; 0 for now. */
+  at: number;
+  /** The event from which on they are wanted; 0 for all of them. */
+  since: number;
+}
+
+export type ToBrowser = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle | Ack;
 
 export type InboxToBrowser = Inbox | InboxDelta | Ack;
 
@@ -180,11 +263,13 @@ export type PictureToBrowser = Welcome | Bundle;
 
 export type ReplayToBrowser = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser;
 
-export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery;
+export type Present = VariableQuery | FilesQuery;
+
+export type Lookup = Range | DetailRequest | ConversationQuery | SentQuery | Present | BundleQuery | RunsQuery;
 
 export type ReplayToKernel = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery;
 
-export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel;
+export type ToKernel = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel;
 
 /** What a question is about. */
 export type InterruptKind = "clarification" | "confirmation" | "agent_review" | "checkpoint" | "resource_exhausted" | "timeout" | "system_error" | "outcome_unknown" | "agent_changed";
@@ -295,6 +380,8 @@ export interface Recording {
   conversations: Conversation[];
   /** As they were in the end. */
   variables: VariableView[];
+  /** The files that were changed, as they were in the end. */
+  workspaces: WorkspaceView[];
   events: EventBlock;
   /** For each event in `events`, what is recorded in it. */
   data: Record<string, unknown>[];
@@ -553,6 +640,8 @@ export interface Header {
   failed: number;
   /** Of one that has failed: what can be done. */
   ways: Way[];
+  /** How many workspaces it has used. */
+  workspaces: number;
   /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. Of a live one also how many requests the providers of models take at once. */
   waits: string;
 }
@@ -846,7 +935,7 @@ export type Micros = number;
 export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
 /** A part of the front end that only some runs need. */
-export type BundleName = "failure" | "graph" | "stepping" | "timeline" | "turn" | "variables";
+export type BundleName = "failure" | "files" | "graph" | "stepping" | "timeline" | "turn" | "variables";
 
 /** A view begins, or has missed something. */
 export interface Hello {

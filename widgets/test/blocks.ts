@@ -83,6 +83,7 @@ export const HEADER: Header = {
   failed: 0,
   ways: [],
   waits: "",
+  workspaces: 0,
 };
 
 export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welcome {

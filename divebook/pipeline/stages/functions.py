@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from divebook.workflow.functions import Takes, UserFunction
+from divebook.workflow.user_functions import Takes, UserFunction
 
 EnvelopeFunction = Callable[..., Any]
 """Takes an envelope, which it may change; a coroutine function or an ordinary one, which runs in a thread."""

@@ -8,11 +8,13 @@ from types import NoneType
 from typing import Any
 
 from divebook.errors import CorruptStoreError
+from divebook.store.execution_row import Line, record_of
+from divebook.store.packed_ids import unpack_id
 from divebook.store.sqlite import checkpoints, lists, messages, questions, summaries
-from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
-from divebook.store.sqlite.rows import LINE_TYPES, RECORD, Line, record_of
+from divebook.store.sqlite.rows import LINE_TYPES, RECORD
 from divebook.store.sqlite.transactions import at_one_moment
 from divebook.store.sqlite.whereabouts import MOST, find
 from divebook.store.upkeep import StoredLog, StoredRecord

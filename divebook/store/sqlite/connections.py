@@ -10,15 +10,13 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 from urllib.parse import quote
 
 from divebook.errors import ReadOnlyStoreError, StoreError
+from divebook.store.dropping import close_when_dropped
 from divebook.store.durability import Durability
 from divebook.store.private import FILE, FOLDER
 
-P = ParamSpec("P")
-T = TypeVar("T")
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
 _CHECKPOINT_PAGES = 4000  # 16 MB of WAL; a fifth more events per second than with SQLite's 1000
@@ -150,24 +148,6 @@ class _Held:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-
-
-def close_when_dropped(owner: object, connection: sqlite3.Connection) -> None:
-    """Close a connection when what holds it is dropped; not at the end of the process, where a thread may use it."""
-    weakref.finalize(owner, connection.close).atexit = False
-
-
-def weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method that does not hold its object: without a circle, its files are closed as soon as nobody does."""
-    held = weakref.WeakMethod(method)
-
-    def call(*args: P.args, **named: P.kwargs) -> T:
-        present = held()
-        if present is None:
-            raise ReferenceError("a store is asked that nobody holds any more")
-        return present(*args, **named)
-
-    return call
 
 
 class Readers:

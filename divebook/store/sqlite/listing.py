@@ -8,6 +8,7 @@ from typing import Any
 
 from divebook.store.base import EventStore
 from divebook.store.durability import RELAXED, Durability
+from divebook.store.execution_row import sound
 from divebook.store.leases import Moment
 from divebook.store.log import MAX_CANDIDATES
 from divebook.store.records import ExecutionRecord, RecordFilter
@@ -45,7 +46,7 @@ class SqliteListing(EventStore):
     def _listed(self, statement: str, asked: Mapping[str, Any]) -> list[ExecutionRecord]:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
             rows = connection.execute(statement, asked).fetchall()
-            return lists.sound(rows, lambda row: load_record(connection, self._types, row), self._warned)
+            return sound(rows, lambda row: load_record(connection, self._types, row), self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with translated(self.location), at_one_moment(self._readers.get()) as connection:
@@ -55,7 +56,7 @@ class SqliteListing(EventStore):
                 is_left = leases.is_left(row[0], row[lists.WIDTH :], moment)
                 return load_record(connection, self._types, row[: lists.WIDTH]) if is_left else None
 
-            return lists.sound(rows, load, self._warned)
+            return sound(rows, load, self._warned)
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with translated(self.location):

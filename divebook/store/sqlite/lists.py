@@ -6,14 +6,13 @@ A test of the statements' plans, and of the work they do as a store grows, is in
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from divebook.engine.lifecycle import STATUSES, TERMINAL
-from divebook.errors import CorruptStoreError
 from divebook.events.catalog import BOOK, WAITING
-from divebook.store.records import ExecutionRecord, RecordFilter
+from divebook.store.records import RecordFilter
 from divebook.store.sqlite.rows import COLUMNS, RECORD
 from divebook.text.logs import logger
 
@@ -75,21 +74,6 @@ def fitting(wanted: RecordFilter, limit: int, offset: int) -> tuple[str, dict[st
     where = " AND ".join(["tag = :tag"] * ("tag" in asked) + conditions + without_books)
     order = f"ORDER BY {order} DESC, key DESC LIMIT :limit OFFSET :offset"
     return f"{source} {where and 'WHERE'} {where} {order}", {**asked, "limit": limit or -1, "offset": offset}
-
-
-def sound(
-    rows: Iterable[tuple[Any, ...]], load: Callable[[tuple[Any, ...]], ExecutionRecord | None], warned: set[str]
-) -> list[ExecutionRecord]:
-    """Return what rows say; of one that is damaged there is a warning, once, and the others are listed."""
-    found = []
-    for row in rows:
-        try:
-            found.append(load(row))
-        except CorruptStoreError as error:
-            if str(error) not in warned:
-                warned.add(str(error))
-                _log.warning("%s", error)
-    return [record for record in found if record is not None]
 
 
 def note_tags(cursor: sqlite3.Cursor, key: int, began: int, tags: Iterable[str]) -> None:

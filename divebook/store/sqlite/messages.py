@@ -26,8 +26,8 @@ _FIRST = f"{_SELECT} WHERE messages.key = ? AND kind = ? AND name = ?"
 _OF_ONE = f"{_SELECT} WHERE messages.key = ? AND number > ? ORDER BY number"
 _OF_ALL = f"{_SELECT} WHERE number > ? ORDER BY number"
 _INSERT = """
-INSERT INTO messages (key, kind, name, payload, source, posted_at, checksum, untaken)
-SELECT ?, ?, ?, ?, ?, ?, ?, ended_at IS NULL FROM executions WHERE key = ?
+INSERT INTO messages (number, key, kind, name, payload, source, posted_at, checksum, untaken)
+SELECT ?, key, ?, ?, ?, ?, ?, ?, ended_at IS NULL AND ifnull(? > taken, 1) FROM executions WHERE key = ?
 RETURNING number
 """
 # Numbers of deleted messages count as well, so that a reader that has seen them misses none of the later ones.
@@ -63,9 +63,16 @@ def post(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, p
     first = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if first is not None:
         return _message(first, sealing)
+    return replace(message, number=insert(cursor, key, replace(message, number=0), payload))
+
+
+def insert(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
+    """Write a message; return its number: the next one where it has none."""
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
-    (number,) = cursor.execute(_INSERT, (key, *row, of_row((message.execution_id, *row)), key)).fetchone()
-    return replace(message, number=number)
+    checksum = of_row((message.execution_id, *row))
+    given = message.number or None
+    number: int = cursor.execute(_INSERT, (given, *row, checksum, given, key)).fetchone()[0]
+    return number
 
 
 def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from divebook.events.codec import decode
 from divebook.events.ids import successor
 from divebook.store.batches import PreparedBatch
+from divebook.store.execution_row import Line, line_after
 from divebook.store.facts import width_of
 from divebook.store.known_ids import Ids, KnownIds
+from divebook.store.packed_ids import unpack_id
 from divebook.store.sqlite import lists, messages
-from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.reach import NOTED_EVERY, Reach
-from divebook.store.sqlite.rows import Line, line_after
 from divebook.store.sqlite.whereabouts import MOST, Log
 
 _NOTE = """

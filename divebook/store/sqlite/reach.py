@@ -11,9 +11,10 @@ import sqlite3
 import sys
 from typing import Any, NamedTuple
 
+from divebook.store.execution_row import record_of
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite.compact import EventTypes
-from divebook.store.sqlite.rows import load_line, load_records, record_of
+from divebook.store.sqlite.rows import load_line, load_records
 from divebook.store.sqlite.whereabouts import Log, find
 
 NOTED_EVERY = 32

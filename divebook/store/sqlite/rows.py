@@ -6,23 +6,21 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
-from divebook.events.catalog import RUNNING, Payload
-from divebook.events.codec import decode, encode
-from divebook.events.event import to_datetime
+from divebook.events.catalog import Payload
+from divebook.events.codec import encode
 from divebook.events.record import Record
-from divebook.store.batches import PreparedBatch
 from divebook.store.blobs import Fetch
-from divebook.store.checksums import head, of_row
+from divebook.store.checksums import head
 from divebook.store.codec import Sealing
-from divebook.store.durability import Durability
+from divebook.store.execution_row import Line
 from divebook.store.facts import width_of
-from divebook.store.records import Beginning, ExecutionRecord
+from divebook.store.packed_ids import unpack_id
 from divebook.store.sqlite.blobs import fetcher
-from divebook.store.sqlite.compact import EventTypes, unpack_id
+from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.faults import Types
 from divebook.store.sqlite.schema import place_of
 from divebook.store.sqlite.whereabouts import MOST, Log
@@ -71,35 +69,6 @@ LINE_TYPES: Types = (
 """Those of the columns of a `Line`."""
 
 
-class Line(NamedTuple):
-    """An execution's row: what a list shows of it, as the file has it."""
-
-    id: str
-    status: str
-    created_at: int
-    ended_at: int | None
-    last_sequence: int
-    error: str | None
-    size: int
-    wake_at: int | None
-    taken: int
-    durability: Durability
-    workflow_name: str
-    fingerprint: str | None
-    start_key: str | None
-    origin: str
-    parent: str | None
-    tags: str
-    note: str | None
-    notebook: str | None
-    cell: str | None
-    opened: int = 1
-
-    def seal(self) -> int:
-        """Return the checksum of the row; of one that is no fork, it is as it was before there were any."""
-        return of_row(self if self.opened > 1 else self[:-1])
-
-
 def load_line(row: tuple[Any, ...]) -> Line:
     """Return a row of `RECORD`.
 
@@ -116,54 +85,6 @@ def load_line(row: tuple[Any, ...]) -> Line:
             "is not to be trusted; `divebook check` says what is still readable"
         )
     return line
-
-
-def record_of(line: Line) -> ExecutionRecord:
-    """Return a row as lists have it."""
-    created = to_datetime(line.created_at)
-    return ExecutionRecord(
-        execution_id=line.id,
-        status=line.status,
-        created_at=created,
-        started_at=created,
-        ended_at=None if line.ended_at is None else to_datetime(line.ended_at),
-        last_sequence=line.last_sequence,
-        error=line.error,
-        size=line.size,
-        wake_at=None if line.wake_at is None else to_datetime(line.wake_at),
-        taken=line.taken,
-        durability=line.durability,
-        **_beginning(line)._asdict(),
-    )
-
-
-def _beginning(line: Line) -> Beginning:
-    names = (line.workflow_name, line.fingerprint, line.start_key, line.origin, line.parent)
-    return Beginning(*names, tuple(decode(line.tags)), *line[16:])
-
-
-def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
-    """Return the row of an execution before its first events."""
-    created = batch.began_at
-    extent = (0, None, 0, None, 0, durability)
-    name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
-    listed = encode(list(tags)).decode()
-    row = (batch.execution_id, RUNNING, created, None, *extent, name, fingerprint, key, origin, parent, listed)
-    return Line(*row, note, notebook, cell, opened)
-
-
-def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
-    """Return an execution's row once a batch is written and its log has such a size."""
-    status, ended_at, error = batch.status or line.status, line.ended_at, line.error
-    if batch.turn is not None:
-        status, ended_at, error = batch.turn.status, batch.turn.ended_at, batch.turn.error
-    taken = max(line.taken, batch.taken)
-    if batch.annotations:
-        said = _beginning(line).annotated(batch.annotations)
-        line = line._replace(tags=encode(list(said.tags)).decode(), note=said.note)
-    return Line(
-        line.id, status, line.created_at, ended_at, batch.last_sequence, error, size, batch.wake_at, taken, *line[9:]
-    )
 
 
 def load_decoded(

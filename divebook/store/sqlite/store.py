@@ -14,6 +14,7 @@ from divebook.events.catalog import Payload
 from divebook.events.record import Record
 from divebook.store.batches import Batch, PreparedBatch
 from divebook.store.checkpoints import check_reached
+from divebook.store.dropping import close_when_dropped, weakly
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
@@ -25,11 +26,9 @@ from divebook.store.sqlite.audit import find_faults, load_stored
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import (
     Readers,
-    close_when_dropped,
     open_reader,
     open_writer,
     wait_in_turns,
-    weakly,
     why_read_only,
 )
 from divebook.store.sqlite.faults import translated
@@ -256,6 +255,13 @@ class SqliteStore(SqliteListing):
         if self._watch is not None:
             self._watch.posted(kept.number)
         return kept
+
+    def _bring(self, brought: Sequence[tuple[Message, bytes]]) -> None:
+        with self._transaction() as cursor:
+            for message, payload in brought:
+                messages.insert(cursor, self._find(cursor, message.execution_id).key, message, payload)
+        if self._watch is not None:
+            self._watch.posted(brought[-1][0].number)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         # Of one moment: a deleted execution's key goes to the next one.

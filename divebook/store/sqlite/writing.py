@@ -20,15 +20,17 @@ from divebook.errors import (
 )
 from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.durability import Durability
+from divebook.store.execution_row import first_line, line_after
 from divebook.store.known_ids import Ids, KnownIds
 from divebook.store.log import Refusal
+from divebook.store.packed_ids import pack_id
 from divebook.store.packing import PACKED
 from divebook.store.records import Beginning
 from divebook.store.sqlite import blobs, leases, lists, messages, questions
-from divebook.store.sqlite.compact import EventTypes, pack_id
+from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.open_log import OpenLog, known_ids, load_ids
 from divebook.store.sqlite.reach import Reach, reach_of
-from divebook.store.sqlite.rows import RECORD, first_line, line_after, load_line, load_records
+from divebook.store.sqlite.rows import RECORD, load_line, load_records
 from divebook.store.sqlite.schema import place_of
 from divebook.store.sqlite.whereabouts import find
 

@@ -17,7 +17,7 @@ from divebook.workflow.tool_servers import SCHEME
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Document):
+class ServedResource(Document):
     """A resource of a server; its path is the resource's address."""
 
     id: str = ""
@@ -35,15 +35,15 @@ def id_of(server: str, address: str) -> str:
     return f"{SCHEME}{server}/{address}"
 
 
-def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> Resource:
+def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
     """Return the parts of a resource as a document; binary ones are described."""
     first = parts[0]
-    return Resource(
+    return ServedResource(
         first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
     )
 
 
-async def read(client: Client, server: str, address: str) -> Resource:
+async def read(client: Client, server: str, address: str) -> ServedResource:
     """Return a resource as a document."""
     result = await client.session.read_resource(address, allow_input_required=True)
     if isinstance(result, InputRequiredResult):

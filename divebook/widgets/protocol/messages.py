@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from divebook.widgets.protocol.conversations import Conversation, ConversationQuery, Sent, SentQuery
+from divebook.widgets.protocol.files import Files, FilesQuery, TakingOver
 from divebook.widgets.protocol.questions import AnswerGiven, Inbox, InboxDelta, Offer
 from divebook.widgets.protocol.replay import (
     EventAnswer,
@@ -25,12 +26,15 @@ from divebook.widgets.protocol.spans import Detail, DetailRequest, Range, RangeA
 from divebook.widgets.protocol.variables import VariableQuery, Variables
 from divebook.widgets.protocol.views import Ack, Alive, Bundle, BundleQuery, Bye, Hello, Hosted, Steering
 
-ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Bundle | Ack
+ToBrowser: TypeAlias = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle | Ack
 InboxToBrowser: TypeAlias = Inbox | InboxDelta | Ack
 OfferToBrowser: TypeAlias = Offer | Ack
 RunsToBrowser: TypeAlias = RunsPage | Ack
 PictureToBrowser: TypeAlias = Welcome | Bundle
 ReplayToBrowser: TypeAlias = StateAnswer | EventAnswer | EventsAnswer | SaidAnswer | GoTo | PictureToBrowser
-Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | VariableQuery | BundleQuery | RunsQuery
+Present: TypeAlias = VariableQuery | FilesQuery
+Lookup: TypeAlias = Range | DetailRequest | ConversationQuery | SentQuery | Present | BundleQuery | RunsQuery
 ReplayToKernel: TypeAlias = StateRequest | EventRequest | EventRange | SaidQuery | StoodAt | PictureQuery | BundleQuery
-ToKernel: TypeAlias = Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | ReplayToKernel
+ToKernel: TypeAlias = (
+    Hello | Alive | Hosted | Bye | Lookup | AnswerGiven | Steering | RunsWish | TakingOver | ReplayToKernel
+)

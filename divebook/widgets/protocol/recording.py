@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from divebook.widgets.protocol.conversations import Conversation
 from divebook.widgets.protocol.failures import FailureReport
+from divebook.widgets.protocol.files import WorkspaceView
 from divebook.widgets.protocol.questions import QuestionView
 from divebook.widgets.protocol.replay import EventBlock, StateView
 from divebook.widgets.protocol.run import Graph, Header
@@ -31,6 +32,8 @@ class Recording(TypedDict):
     """Those of the turns and requests in `spans`, the newest first to stay."""
     variables: list[VariableView]
     """As they were in the end."""
+    workspaces: list[WorkspaceView]
+    """The files that were changed, as they were in the end."""
     events: EventBlock
     data: list[dict[str, Any]]
     """For each event in `events`, what is recorded in it."""

@@ -101,6 +101,8 @@ class Header(TypedDict):
     """How many items, and steps without items, have failed."""
     ways: list[Way]
     """Of one that has failed: what can be done."""
+    workspaces: int
+    """How many workspaces it has used."""
     waits: str
     """What it waits for: the disk, signals and the commands that send them; questions stand beside it.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.conformance.compare import same
 from tests.conformance.scenario.paths import MISSING, read
+from tests.conformance.scenario.places import IS_FOLDER
 from tests.conformance.scenario.world import World
 
 TOLERANCE = "tolerance"
@@ -22,9 +23,9 @@ Matcher = Callable[[World, Any, Any, Mapping[str, Any]], bool]
 def meets(world: World, expected: Any, got: Any) -> bool:
     """Whether what is there is the expected value, or meets every part of a matcher."""
     if got is MISSING:
-        return False
+        return bool(expected == {"$missing": True})
     if not _is_matcher(expected):
-        return same(expected, plain(got))
+        return same(_filled(world, expected), plain(got))
     asked = {key: value for key, value in expected.items() if key != TOLERANCE}
     return all(key in MATCHERS and MATCHERS[key](world, got, value, expected) for key, value in asked.items())
 
@@ -36,6 +37,39 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def on_disk(expected: Any) -> Any:
+    """Return what a file is to hold, as bytes; a matcher as it is."""
+    if isinstance(expected, str):
+        return expected.encode()
+    return bytes.fromhex(expected["hex"]) if "hex" in expected else expected
+
+
+def _filled(world: World, expected: Any) -> Any:
+    """Return an expected value with the paths of the case's folder in its texts."""
+    if isinstance(expected, str) and "{" in expected:
+        return world.place.filled(expected, world.names)
+    return expected
+
+
+def _matches(world: World, got: Any, pattern: str, _whole: Mapping[str, Any]) -> bool:
+    wanted = world.place.filled(pattern, world.names, is_pattern=True) if "{" in pattern else pattern
+    return isinstance(got, str) and re.search(wanted, got) is not None
+
+
+def _has_all(_world: World, got: Any, members: list[Any], _whole: Mapping[str, Any]) -> bool:
+    there = plain(_members(got))
+    return len(there) == len(members) and all(there.count(each) == members.count(each) for each in members)
+
+
+def _is_same_object(world: World, got: Any, path: str, _whole: Mapping[str, Any]) -> bool:
+    return got is read(world.names, path)
+
+
+def _has_pair(_world: World, got: Any, pair: list[Any], _whole: Mapping[str, Any]) -> bool:
+    key, value = pair
+    return isinstance(got, Mapping) and key in got and same(value, plain(got[key]))
 
 
 def _is_matcher(expected: Any) -> bool:
@@ -68,9 +102,11 @@ def _members(got: Any) -> list[Any]:
 
 
 MATCHERS: Mapping[str, Matcher] = {
-    "$re": lambda _world, got, pattern, _whole: isinstance(got, str) and re.search(pattern, got) is not None,
+    "$re": _matches,
     "$len": lambda _world, got, length, _whole: hasattr(got, "__len__") and len(got) == length,
-    "$contains": lambda _world, got, part, _whole: part in got if isinstance(got, str) else part in _members(got),
+    "$contains": lambda _world, got, part, _whole: (
+        part in got if isinstance(got, str) else part in plain(_members(got))
+    ),
     "$falsy": lambda _world, got, wanted, _whole: (not got) is wanted,
     "$not_none": lambda _world, got, wanted, _whole: (got is not None) is wanted,
     "$ne": lambda _world, got, other, _whole: not same(other, plain(got)),
@@ -81,5 +117,13 @@ MATCHERS: Mapping[str, Matcher] = {
     "$missing_key": lambda _world, got, key, _whole: isinstance(got, Mapping) and key not in got,
     "$superset": lambda _world, got, members, _whole: all(member in _members(got) for member in members),
     "$approx_now_plus": _near_now,
+    "$hex": lambda _world, got, hexed, _whole: got == bytes.fromhex(hexed),
+    "$unordered": _has_all,
+    "$gte": lambda _world, got, least, _whole: isinstance(got, int | float) and got >= least,
+    "$lte": lambda _world, got, most, _whole: isinstance(got, int | float) and got <= most,
+    "$missing": lambda _world, _got, wanted, _whole: wanted is False,
+    "$dir": lambda _world, got, wanted, _whole: (got is IS_FOLDER) is wanted,
+    "$same_object": _is_same_object,
+    "$key_value": _has_pair,
     "$same_instant": lambda _world, got, moment, _whole: _instant(got) == _instant(moment),
 }

@@ -8,10 +8,21 @@ from typing import Any
 
 import divebook.pipeline.envelope
 from divebook import Envelope, InterruptService, create_envelope
-from divebook.errors import DefinitionError, DivebookError, InvalidEnvelopeError, ResumeError
+from divebook.errors import (
+    DefinitionError,
+    FileOperationError,
+    InvalidEnvelopeError,
+    PathNotAllowedError,
+    ResumeError,
+    ShellExecutionError,
+    ShellTimeoutError,
+    WorkspaceEnteredError,
+    WorkspaceNotEnteredError,
+)
 from divebook.pipeline.envelope import InterruptRecord, Origin, merge_state
 from tests.conformance.scenario.paths import assign, read
 from tests.conformance.scenario.pipelines import PIPELINE_OPERATIONS
+from tests.conformance.scenario.workspaces import WORKSPACE_OPERATIONS
 from tests.conformance.scenario.world import ENVELOPE, RESULT, World
 
 Step = Mapping[str, Any]
@@ -20,10 +31,20 @@ Operation = Callable[[World, Step], None]
 USUAL_ORIGIN = {"request_id": "req-1", "user_id": "user-1", "session_id": "sess-1"}
 """Where questions come from whose case says nothing else."""
 
-ERRORS: dict[str, type[DivebookError]] = {
+ERRORS: dict[str, type[Exception]] = {
     "ConfigError": DefinitionError,
     "ResumeError": ResumeError,
     "ValidationError": InvalidEnvelopeError,
+    "PathNotAllowed": PathNotAllowedError,
+    "FileOperation": FileOperationError,
+    "ShellExecution": ShellExecutionError,
+    "ShellTimeout": ShellTimeoutError,
+    "NotEntered": WorkspaceNotEnteredError,
+    "AlreadyEntered": WorkspaceEnteredError,
+    "Key": KeyError,
+    "Type": TypeError,
+    "Value": ValueError,
+    "Runtime": RuntimeError,
 }
 """What the errors that cases name are called here."""
 
@@ -118,4 +139,5 @@ OPERATIONS: Mapping[str, Operation] = {
     "validate": _validate,
     "merge_state": _merge_state,
     **PIPELINE_OPERATIONS,
+    **WORKSPACE_OPERATIONS,
 }

@@ -35,6 +35,6 @@ def assign(whole: Any, path: str, value: Any) -> None:
 def _part(whole: Any, name: str) -> Any:
     if isinstance(whole, Mapping):
         return whole.get(name, MISSING)
-    if isinstance(whole, Sequence) and not isinstance(whole, str):
-        return whole[int(name)] if name.isdecimal() and int(name) < len(whole) else MISSING
+    if isinstance(whole, Sequence) and not isinstance(whole, str) and name.isdecimal():
+        return whole[int(name)] if int(name) < len(whole) else MISSING
     return getattr(whole, name, MISSING)

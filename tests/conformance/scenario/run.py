@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from divebook.errors import DivebookError
 from tests.conformance.compare import Difference
-from tests.conformance.scenario.matchers import meets, plain
+from tests.conformance.scenario.matchers import meets, on_disk, plain
 from tests.conformance.scenario.operations import ERRORS, OPERATIONS
 from tests.conformance.scenario.paths import read
+from tests.conformance.scenario.places import IS_FOLDER
 from tests.conformance.scenario.world import World
 
 RAISES = "$raises"
@@ -27,10 +28,13 @@ def differences(data: Mapping[str, Any]) -> list[Difference]:
     if unknown:
         return [Difference("operations", "known ones", f"this runner does not know yet: {', '.join(unknown)}")]
     world = World()
-    for step in data["setup"]:
-        OPERATIONS[step["op"]](world, step)
-    expect = dict(data["expect"])
-    return [*_act(world, data["action"], expect.pop(RAISES, None)), *_compare(world, expect)]
+    try:
+        for step in data["setup"]:
+            OPERATIONS[step["op"]](world, step)
+        expect = dict(data["expect"])
+        return [*_act(world, data["action"], expect.pop(RAISES, None)), *_compare(world, expect)]
+    finally:
+        world.close()
 
 
 def _act(world: World, action: Mapping[str, Any], failure: Mapping[str, str] | None) -> Iterator[Difference]:
@@ -39,7 +43,7 @@ def _act(world: World, action: Mapping[str, Any], failure: Mapping[str, str] | N
         return
     try:
         OPERATIONS[action["op"]](world, action)
-    except DivebookError as error:
+    except tuple(ERRORS.values()) as error:
         wanted = ERRORS.get(failure["type"])
         if wanted is None or not isinstance(error, wanted) or failure.get("contains", "") not in str(error):
             yield Difference(RAISES, failure, f"{type(error).__name__}: {error}")
@@ -48,7 +52,25 @@ def _act(world: World, action: Mapping[str, Any], failure: Mapping[str, str] | N
 
 
 def _compare(world: World, expect: Mapping[str, Any]) -> Iterator[Difference]:
-    for path, expected in expect.items():
-        got = read(world.names, path)
+    for path, expected, got in _observed(world, expect):
         if not meets(world, expected, got):
             yield Difference(path, expected, plain(got))
+
+
+def _observed(world: World, expect: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Give what is expected and what is there: at paths through names, or on the disk of the case."""
+    for key, expected in expect.items():
+        what, _, name = key.partition(":")
+        if key == "fs":
+            for path, content in expected.items():
+                yield f"fs:{path}", on_disk(content), world.place.found(path)
+        elif what == "dir_entries":
+            yield key, expected, len(list((world.place.root / name).iterdir()))
+        elif what == "path_exists":
+            yield key, expected, Path(read(world.names, name)).exists()
+        elif key == "tmp_dir_exists":
+            yield key, IS_FOLDER, world.place.found(world.place.filled(f"{{tmp}}/{expected}", world.names))
+        elif key.split(".")[0] in {"close_order", "last_resource"}:
+            yield key, expected, read(vars(world.place), key)
+        else:
+            yield key, expected, read(world.names, key)

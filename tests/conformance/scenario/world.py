@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from tests.conformance.scenario.paths import read
+from tests.conformance.scenario.places import Place
 
 ENVELOPE, RESULT = "env", "result"
 """Names that are bound where a case gives none."""
@@ -34,6 +36,16 @@ class World:
 
     names: dict[str, Any] = field(default_factory=dict)
     clock: StandingClock = field(default_factory=StandingClock)
+
+    @cached_property
+    def place(self) -> Place:
+        """The folder of a case about workspaces, made when it is first needed."""
+        return Place()
+
+    def close(self) -> None:
+        """Undo what the case has done beyond its names."""
+        if "place" in self.__dict__:
+            self.place.close()
 
     def bind(self, step: Mapping[str, Any], default: str, value: Any) -> None:
         """Bind a value to the default name and to the one that the step gives."""

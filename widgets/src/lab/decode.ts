@@ -27,7 +27,7 @@ const HEADER = having({
   execution_id: text, workflow: text, status: text, live: truth, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
   model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), tool_calls: count, spenders: listOf(SPENDER), gauges: listOf(GAUGE),
   doing: text, since_us: orNull(count), worked_us: number(), waited_us: count, paused_us: count, stretches: listOf(STRETCH), progress: listOf(PROGRESS),
-  durability: text, commands: listOf(text), failed: count,
+  durability: text, commands: listOf(text), failed: count, workspaces: count,
 });
 const ARGUMENT = having({ name: text, text });
 const LINE = having({ number: count, text });
@@ -45,6 +45,8 @@ const numbers = listOf(number());
 const SPANS = having({ names: listOf(text), ...Object.fromEntries(spanColumns.map((name) => [name, numbers])) });
 const EVENTS = having({ first: number(1, MOST_EVENTS), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
 const VARIABLE = having({ name: text, source: text, type: text, size: text, text, columns: listOf(text), rows: listOf(listOf(text)), total: count });
+const FILE = having({ path: text, kind: text, was: text, added: orNull(count), removed: orNull(count), diff: orNull(text) });
+const WORKSPACE = having({ name: text, kind: text, folder: text, total: count, added: count, removed: count, files: listOf(FILE), left_out: listOf(having({ path: text, reason: text })), points: listOf(having({ sequence: count, told: text })) });
 const SAID = listOf(having({ kind: text, text, call: text }));
 const REQUEST = having({
   id: count, number: count, model: text, finish: text, is_cached: truth, input_tokens: count, cached_tokens: count, output_tokens: count,
@@ -58,7 +60,7 @@ const table = tableOf(anything);
 const STATE = having({ sequence: count, status: text, inputs: table, outputs: table, variables: table, paths: listOf(PATH), usage: tableOf(count), pending: listOf(PENDING), error: text });
 const PARTS = { status: text, error: text, usage: tableOf(count), paths: PATH, pending: PENDING, inputs: anything, outputs: anything, variables: anything };
 const RECORDING = having({
-  header: HEADER, failures: FAILURES, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MOST_SPANS), spans: SPANS, sample: text, members: listOf(counts), conversations: listOf(CONVERSATION), variables: listOf(VARIABLE),
+  header: HEADER, failures: FAILURES, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MOST_SPANS), spans: SPANS, sample: text, members: listOf(counts), conversations: listOf(CONVERSATION), variables: listOf(VARIABLE), workspaces: listOf(WORKSPACE),
   events: EVENTS, data: listOf(table), base: STATE, changes: listOf(listOf(change)),
 });
 
@@ -100,19 +102,24 @@ function inPresentWords(data: unknown): unknown {
     variables: [],
     sample: "",
     ...data,
+    workspaces: each(data["workspaces"] ?? [], { left_out: [], points: [] }),
     failures: explained(data["failures"]),
     ...numbered(events),
     questions: Array.isArray(questions) ? questions.map((asked: unknown) => (isObject(asked) ? { answered_us: null, became: valueText(asked["response"], 400), fallback: "", ...asked } : asked)) : questions,
-    header: isObject(header) ? { tool_calls: 0, spenders: [], failed: 0, ways: [], ...UNTIMED, ...header } : header,
+    header: isObject(header) ? { tool_calls: 0, spenders: [], failed: 0, ways: [], workspaces: 0, ...UNTIMED, ...header } : header,
     spans: isObject(spans) ? { within: ids.map(() => -1), item: ids.map(() => 0), given: ids.map(() => 0), came: ids.map(() => 0), ...spans } : spans,
   };
+}
+
+/** Adds to each object of a list what it does not say. */
+function each(list: unknown, more: object): unknown {
+  return Array.isArray(list) ? list.map((one: unknown) => (isObject(one) ? { ...more, ...one } : one)) : list;
 }
 
 /** Older recordings held no failures, or did not say what these mean. */
 function explained(failures: unknown): unknown {
   if (!isObject(failures)) return failures ?? { total: 0, kept: "", shown: [] };
-  const { shown } = failures;
-  return { ...failures, shown: Array.isArray(shown) ? shown.map((failure: unknown) => (isObject(failure) ? { means: "", ...failure } : failure)) : shown };
+  return { ...failures, shown: each(failures["shown"], { means: "" }) };
 }
 
 /** Older recordings held the newest events, without gaps. */

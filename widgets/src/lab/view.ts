@@ -57,6 +57,8 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
     detail: (id, receive) => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
     conversation: (id, _since, receive) => { receive(recorded(recording, id, kept.last)); },
     variables: (_version, receive) => { receive({ type: "variables", view: "", version: 1, variables: recording.variables }); },
+    takeOver: undefined,
+    files: (_version, receive) => { receive({ type: "files", view: "", version: 1, at: 0, since: 0, workspaces: recording.workspaces }); },
     sent: undefined,
     placeCard: () => undefined,
     gatherCards: () => undefined,
@@ -68,8 +70,9 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
   const values = later(model, () => recording.variables.length > 0, () => load("variables"), host);
+  const files = later(model, () => recording.workspaces.length > 0, () => load("files"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(root, model, connection), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, values, step]; // as in the live view
+  const views: View[] = [header(root, model, connection), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, files, values, step]; // as in the live view
   const [top, ...rest] = views.map((view) => view.element);
   root.append(top ?? "", h("p", { class: "db-origin", hidden: recording.sample === "" && saved.next === "" && recording.header.ended_us !== null }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");

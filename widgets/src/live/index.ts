@@ -33,6 +33,8 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
     detail: (id, receive) => { connection.detail(id, receive); },
     conversation: (id, since, receive) => { connection.conversation(id, since, receive); },
     variables: (version, receive) => { connection.variables(version, receive); },
+    takeOver: (workspace, at, paths) => connection.takeOver(workspace, at, paths),
+    files: (version, receive, at, since) => { connection.files(version, receive, at, since); },
     sent: (id, receive) => { connection.sent(id, receive); },
     placeCard: (id, place) => { asked.prompt.place(id, place); },
     gatherCards: () => { asked.prompt.gather(); },
@@ -45,9 +47,10 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
   const values = later(model, () => model.spans.total > 0, () => load("variables"), host);
+  const files = later(model, () => (model.header?.workspaces ?? 0) > 0, () => load("files"), host);
   const steps = later(model, () => model.isOver, () => load("stepping"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(root, model, connection), failure, asked, choice, chat, workflow, picture, values, steps];
+  const views: View[] = [header(root, model, connection), failure, asked, choice, chat, workflow, picture, files, values, steps];
   const undo = model.on((change) => { if (change === "view" && model.view !== "chat") host.gatherCards(); });
   root.append(...views.map((view) => view.element));
   for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);

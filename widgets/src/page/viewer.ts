@@ -1,6 +1,7 @@
 // The viewer in a file that holds a run: what shows saved runs in JupyterLab, with all its parts in one script.
 
 import failure from "../failure";
+import files from "../files";
 import graph from "../graph";
 import { checkRecording, checkSaved } from "../lab/decode";
 import { recordedRun } from "../lab/view";
@@ -14,7 +15,7 @@ import "./page.css";
 /** Returns the view of what the part "run" holds. */
 export type Show = (run: unknown) => HTMLElement;
 
-const PARTS: Record<string, Part> = { failure, graph, timeline, turn, variables };
+const PARTS: Record<string, Part> = { failure, files, graph, timeline, turn, variables };
 
 /** The styles of all parts stand in the one of this script. */
 const load: Load = (name) => Promise.resolve({ default: { ...PARTS[name], style: "" } });

@@ -2,6 +2,7 @@
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
+import { fileDiffs, fileList } from "../shared/filediff";
 import { oneLine } from "../shared/text";
 import { branchOf } from "../shared/words";
 import { ago, countdown } from "../shared/times";
@@ -251,6 +252,8 @@ function seenOf(question: Question): HTMLElement | null {
   const rows = facts.flatMap(([name, value]) => {
     const told = flags(value) ?? value;
     const isShort = typeof told !== "object" && valueText(told, 200).length < 200;
+    const files = fileDiffs(value);
+    if (files !== undefined) return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, fileList(files))];
     return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(told, 200) : valueView(told))];
   });
   const title = question.kind === "outcome_unknown" ? "The call" : "What the run has seen";

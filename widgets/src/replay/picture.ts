@@ -21,6 +21,8 @@ export function picture({ welcome, load }: PictureHost, go: (sequence: number) =
     detail: (id, receive) => { receive({ type: "detail", view: "", id, events: [], error: "" }); },
     conversation: () => undefined,
     variables: () => undefined,
+    takeOver: undefined,
+    files: () => undefined,
     sent: undefined,
     placeCard: () => undefined,
     gatherCards: () => undefined,
@@ -29,11 +31,18 @@ export function picture({ welcome, load }: PictureHost, go: (sequence: number) =
   };
   const timeline = later(model, () => model.spans.total > 0, () => load("timeline"), host);
   const graph = later(model, () => model.spans.total > 0 && model.graph.steps.length > 1, () => load("graph"), host);
-  root.append(timeline.element, graph.element);
+  const sample = h("p", { class: "hint", hidden: true });
+  root.append(timeline.element, sample, graph.element);
   model.on((change) => {
     if (change === "selection" && model.selected !== null) go(model.spans.number(model.selected, "sequence"));
   });
-  welcome().then((message) => { model.welcome(message); }, () => { root.hidden = true; }); // the replay says that the kernel is gone
+  welcome().then((message) => {
+    const [count, total] = [message.spans.id.length, message.total];
+    sample.hidden = count >= total || count === 0;
+    const told = `${count.toLocaleString("en")} of ${total.toLocaleString("en")} steps and calls are shown, spread over the run: all are in `;
+    sample.replaceChildren(told, h("code", {}, "run.operations"), ".");
+    model.welcome(message);
+  }, () => { root.hidden = true; }); // the replay says that the kernel is gone
   const destroy = (): void => {
     timeline.destroy();
     graph.destroy();

@@ -12,6 +12,7 @@ import type { Filled } from "./stepping";
 const PAGE = 10_000;
 const AGAIN_MS = 2000;
 const PATIENCE_MS = 20_000;
+const PICTURE_MS = 120_000; // a long log is read aside meanwhile
 const TOLD_EVERY_MS = 100; // that somebody moves it
 
 interface Waiting {
@@ -84,7 +85,7 @@ export class Requests implements Filled, PictureHost {
 
   /** Returns what the timeline and the graph show. */
   readonly welcome = async (): Promise<Welcome> => {
-    const answer = await this.#ask("welcome", { type: "picture", view: this.#view });
+    const answer = await this.#ask("welcome", { type: "picture", view: this.#view }, PICTURE_MS);
     if (answer.type === "welcome") return answer;
     throw new Error("there is no picture");
   };
@@ -118,7 +119,7 @@ export class Requests implements Filled, PictureHost {
     clearTimeout(this.#telling);
   }
 
-  #ask(key: string, message: ReplayToKernel): Promise<ReplayToBrowser> {
+  #ask(key: string, message: ReplayToKernel, patience = PATIENCE_MS): Promise<ReplayToBrowser> {
     return new Promise((resolve, reject) => {
       this.#waiting.get(key)?.stop();
       const again = setInterval(() => { this.#wire.send(message); }, AGAIN_MS);
@@ -130,7 +131,7 @@ export class Requests implements Filled, PictureHost {
         stop();
         this.#waiting.delete(key);
         reject(new Error("The kernel does not answer. Restart it, and run the notebook up to this cell again."));
-      }, PATIENCE_MS);
+      }, patience);
       this.#waiting.set(key, { resolve, stop });
       this.#wire.send(message);
     });

@@ -1,12 +1,12 @@
 // The conversation about one execution: what is new, older spans page by page, and the events of a span.
 
-import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, RangeAnswer, Sent, Variables, Welcome } from "../protocol";
+import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, Files, RangeAnswer, Sent, Variables, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
 const PAGE = 5_000;
 
-type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Bundle;
+type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle;
 type Receive<T> = (answer: T) => void;
 
 /** Keeps a model up to date, and brings a person's wishes to the kernel. */
@@ -15,6 +15,7 @@ export class Connection extends Channel<Told> {
   readonly #conversations = new Map<number, Receive<Conversation>>();
   readonly #sent = new Map<number, Receive<Sent>>();
   #variables: Receive<Variables> = () => undefined;
+  #files: Receive<Files> = () => undefined;
   readonly #bundles = new Map<BundleName, Receive<string>>();
   readonly #model: Model;
 
@@ -26,6 +27,11 @@ export class Connection extends Channel<Told> {
   /** Asks to pause, resume or cancel; resolves when the kernel has done or refused it. */
   control(command: Command): Promise<Ack> {
     return this.insist({ type: "control", id: freshId(), command });
+  }
+
+  /** Has changes taken over into the folder that a workspace is a copy of; resolves when they are, or cannot be. */
+  takeOver(workspace: string, at: number, paths: string[]): Promise<Ack> {
+    return this.insist({ type: "take_over", id: freshId(), workspace, at, paths });
   }
 
   /** Asks for the events of a span; the latest request for it gets the answer. */
@@ -44,6 +50,12 @@ export class Connection extends Channel<Told> {
   sent(id: number, receive: Receive<Sent>): void {
     this.#sent.set(id, receive);
     this.send({ type: "sent", view: this.view, id });
+  }
+
+  /** Asks for the files changed from one event to another, or by now if they are others than in a version; the latest request gets the answer. */
+  files(version: number, receive: Receive<Files>, at = 0, since = 0): void {
+    this.#files = receive;
+    this.send({ type: "files", view: this.view, version, at, since });
   }
 
   /** Asks for the variables as they are now, if they are others than in a version; the latest request gets the answer. */
@@ -88,6 +100,9 @@ export class Connection extends Channel<Told> {
       case "sent":
         settle(this.#sent, message.id, message);
         return;
+      case "files":
+        this.#files(message);
+        break;
       case "variables":
         this.#variables(message);
         return;

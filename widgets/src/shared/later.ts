@@ -12,6 +12,10 @@ export interface Host extends Pick<Connection, "control" | "conversation" | "det
   root: HTMLElement;
   /** Asks for all that was sent with a request; absent where nobody knows. */
   sent: ((id: number, receive: (answer: Sent) => void) => void) | undefined;
+  /** Asks for the files that were changed by an event, or by now if they are others than in a version; answered once. */
+  files: Connection["files"];
+  /** Has changed files taken over into the folder that they are a copy of; absent where nobody can. */
+  takeOver: Connection["takeOver"] | undefined;
   /** Asks for the variables, if they are others than in a version; answered once. */
   variables: Connection["variables"];
   /** Has the card of a question stand at a place in the part. */

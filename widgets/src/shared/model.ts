@@ -138,24 +138,27 @@ export class Model {
     this.last = message.last;
     this.graph = message.graph;
     this.#takeRest(message);
-    this.tell("graph");
+    this.#tellAll(["spans", "header", ...news(message), ...(fresh ? ["questions" as const] : []), "graph"]);
   }
 
   /** Takes over a delta; returns false if something before it is missing. */
   delta(message: Delta): boolean {
     if (message.after > this.last) return false;
-    if (message.last >= this.last) {
+    const isNewer = message.last >= this.last;
+    if (isNewer) {
       this.originUs = message.origin_us;
       this.#takeSpans(message.spans, message.total, this.spans.floor);
       this.last = message.last;
     }
     this.#takeRest(message);
+    this.#tellAll([...(isNewer ? ["spans" as const] : []), "header", ...news(message)]);
     return true;
   }
 
   history(message: RangeAnswer): void {
     if (message.stop < this.spans.floor) return; // for somebody who had more
     this.#takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
+    this.tell("spans");
   }
 
   #takeSpans(block: SpanBlock, total: number, floor: number): void {
@@ -163,21 +166,19 @@ export class Model {
     for (const id of this.streams.keys()) {
       if (!this.spans.running.has(id)) this.streams.delete(id);
     }
-    this.tell("spans");
   }
 
   #takeRest({ header, failures, questions, streamed }: Welcome | Delta): void {
     this.header = header;
     this.#toldAt = this.clock();
-    this.tell("header");
-    if (failures !== null) {
-      this.failures = failures;
-      this.tell("failures");
-    }
+    if (failures !== null) this.failures = failures;
     for (const asked of questions) this.questions.set(asked.interrupt_id, asked);
-    if (questions.length > 0) this.tell("questions");
     for (const piece of streamed) this.#stream(piece);
-    if (streamed.length > 0) this.tell("streams");
+  }
+
+  /** Nobody hears of one part of a message before all of it is here: cards would go and come again (vitest model). */
+  #tellAll(changes: readonly Change[]): void {
+    for (const change of new Set(changes)) this.tell(change);
   }
 
   #stream(piece: Streamed): void {
@@ -191,6 +192,12 @@ export class Model {
     stream.length = piece.at + piece.text.length;
     parts.set(piece.part, stream);
   }
+}
+
+/** Returns what a message has brought beside spans and header. */
+function news({ failures, questions, streamed }: Welcome | Delta): Change[] {
+  const brought = { failures: failures !== null, questions: questions.length > 0, streams: streamed.length > 0 };
+  return (Object.keys(brought) as (keyof typeof brought)[]).filter((change) => brought[change]);
 }
 
 /** Returns the id from which on a welcome has all spans. */

@@ -17,6 +17,16 @@ function spelled(character: string): string {
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
 
+// eslint-disable-next-line no-control-regex
+const CONTROL = /\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
+
+/** Returns what a command has printed as a terminal shows it: without colours; of a line that was written over, the last.
+ * The same rules as divebook/text/printed.py. */
+export function printed(text: string): string {
+  const lines = text.replace(CONTROL, "").replaceAll("\r\n", "\n").split("\n");
+  return lines.map((line) => line.replace(/\r+$/, "").replace(/^.*\r/s, "")).join("\n").replace(/\n+$/, "");
+}
+
 /** Returns the text on one line, at most `width` characters of it. */
 export function oneLine(text: string, width: number): string {
   const looked = text.slice(0, width + 400);

@@ -2,6 +2,7 @@
 
 const NAMES = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
 const PLAIN = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "accent", "tint"];
+const LATER = [100, 400, 1_500, 4_000]; // milliseconds after which colours have come that nothing tells of
 const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
 
 /** Returns the colours as they are now, by the names of their properties after `--db-`. */
@@ -10,19 +11,32 @@ export function paletteOf(element: Element): Record<string, string> {
   return Object.fromEntries(COLOURS.map((name) => [name, style.getPropertyValue(`--db-${name}`).trim()]));
 }
 
-/** Calls `changed` when the page turns dark or light, until what is returned is called. */
+/** Calls `changed` when the page turns dark or light, or a style sheet with colours has come, until what is returned is called. */
 export function onThemeChange(root: HTMLElement, changed: () => void = () => undefined): () => void {
   const media = matchMedia("(prefers-color-scheme: dark)");
-  const look = (): void => {
+  let [known, timers]: [string, ReturnType<typeof setTimeout>[]] = ["", []];
+  const see = (isSure: boolean): void => {
     root.classList.toggle("db-dark", isDark(root));
+    const present = JSON.stringify(paletteOf(root));
+    if (!isSure && present === known) return;
+    known = present;
     changed();
+  };
+  const look = (): void => {
+    timers.forEach(clearTimeout);
+    timers = LATER.map((wait) => setTimeout(see, wait, false));
+    see(true);
   };
   const observer = new MutationObserver(look);
   observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class", "data-theme"] });
   media.addEventListener("change", look);
+  const arrived = ({ target }: Event): void => { if (target instanceof HTMLLinkElement) look(); };
+  document.addEventListener("load", arrived, true); // a theme's name may be there before its colours
   look();
   return () => {
+    timers.forEach(clearTimeout);
     observer.disconnect();
+    document.removeEventListener("load", arrived, true);
     media.removeEventListener("change", look);
   };
 }

@@ -76,10 +76,7 @@ export class TimelineCanvas implements View {
     this.#canvas.addEventListener("wheel", (event) => { this.#wheel(event); }, { passive: false });
     this.#waits = waitsOf(model);
     this.#undo.push(
-      onThemeChange(root, () => {
-        this.#palette = null;
-        this.invalidate();
-      }),
+      onThemeChange(root, () => { this.invalidate(); }),
       model.on((change) => {
         if (change === "questions") this.#waits = waitsOf(model);
         if (change === "selection" && model.selected !== null) this.#bring(model.selected);
@@ -137,6 +134,7 @@ export class TimelineCanvas implements View {
     this.#later = undefined;
     if (this.element.clientWidth === 0) return;
     const started = performance.now();
+    this.#palette = paletteFor(this.element, this.#palette); // a change of theme may be told before its colours are there
     this.layout.update(this.model.spans, this.model.generation);
     this.#updateMap(started);
     this.viewport.extend(this.map.toDrawn(this.model.now()));
@@ -167,10 +165,15 @@ export class TimelineCanvas implements View {
     return this.scene(width, height);
   }
 
-  scene(width = this.element.clientWidth, height = this.#canvas.clientHeight): Scene {
+  /** The colours of the last picture: another object once one of them has changed. */
+  get palette(): Palette {
     this.#palette ??= paletteFor(this.element);
-    const { model, layout, map, viewport, focused } = this;
-    const [palette, waits] = [this.#palette, this.#waits];
+    return this.#palette;
+  }
+
+  scene(width = this.element.clientWidth, height = this.#canvas.clientHeight): Scene {
+    const { model, layout, map, viewport, focused, palette } = this;
+    const waits = this.#waits;
     const isMeant = (id: number): boolean => this.matches.has(id);
     const [spans, now, scroll, selected] = [model.spans, model.now(), this.#scroller.scrollTop, model.selected];
     return { spans, layout, isMeant, map, viewport, width, height, scroll, now, palette, focused, selected, waits, pauses: pausesOf(model), at: model.position?.time ?? null };

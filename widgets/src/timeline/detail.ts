@@ -6,6 +6,7 @@ import { copyButton } from "../shared/copy";
 import { h, longText, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import type { Model } from "../shared/model";
+import { printed } from "../shared/text";
 import { exactMoment } from "../shared/times";
 import { eventName } from "../shared/words";
 import { conversation } from "./messages";
@@ -45,7 +46,8 @@ export function detail(model: Model, ask: Connection["detail"], describe: (id: n
   }
 
   function stream(id: number): void {
-    const text = model.streams.get(id)?.get("text")?.text ?? "";
+    const parts = model.streams.get(id);
+    const text = parts?.get("text")?.text ?? printed(parts?.get("output")?.text ?? "");
     written.hidden = text === "";
     setText(written, text);
   }

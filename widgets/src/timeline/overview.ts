@@ -4,6 +4,7 @@ import { h, type View } from "../shared/dom";
 import type { Model } from "../shared/model";
 import type { TimelineCanvas } from "./canvas";
 import { isWork } from "./kinds";
+import type { Palette } from "./palette";
 import { labelsWide } from "./scene";
 import { drawStrip } from "./strip";
 import type { TimeMap } from "./timemap";
@@ -30,6 +31,7 @@ export class Overview implements View {
   #drawnVersion = -1;
   #drawnMap: TimeMap | null = null;
   #drawnWide = -1;
+  #drawnPalette: Palette | null = null;
   #later: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
@@ -52,10 +54,11 @@ export class Overview implements View {
     this.element.classList.toggle("db-all", viewport.fitted);
     const now = performance.now();
     const { spans } = this.model;
-    const isNew = spans.version !== this.#drawnVersion || spans.running.size > 0 || this.#canvas.clientWidth !== this.#drawnWide || this.timeline.map !== this.#drawnMap;
+    const isNewTheme = this.timeline.palette !== this.#drawnPalette;
+    const isNew = isNewTheme || spans.version !== this.#drawnVersion || spans.running.size > 0 || this.#canvas.clientWidth !== this.#drawnWide || this.timeline.map !== this.#drawnMap;
     if (!isNew) return;
     const least = Math.max(DRAW_EVERY, spans.total / SPANS_PER_MILLISECOND);
-    if (now - this.#drawnAt > least || this.element.clientWidth !== this.#drawnWide) this.#paint(now, room);
+    if (isNewTheme || now - this.#drawnAt > least || this.element.clientWidth !== this.#drawnWide) this.#paint(now, room);
     else this.#later ??= setTimeout(() => { this.#later = undefined; this.timeline.invalidate(); }, least);
   }
 
@@ -68,7 +71,7 @@ export class Overview implements View {
   }
 
   #paint(now: number, room: number): void {
-    [this.#drawnAt, this.#drawnVersion, this.#drawnMap] = [now, this.model.spans.version, this.timeline.map];
+    [this.#drawnAt, this.#drawnVersion, this.#drawnMap, this.#drawnPalette] = [now, this.model.spans.version, this.timeline.map, this.timeline.palette];
     const scene = this.timeline.scene();
     const ratio = window.devicePixelRatio || 1;
     const width = (this.#drawnWide = this.element.clientWidth);

@@ -7,12 +7,13 @@ export type Palette = Readonly<Record<string, string>>;
 
 const TINTED = ["step", "item", "turn", "model", "tool", "action", "script", "other", "running"];
 
-/** Returns the colours as the page has them now. */
-export function paletteFor(element: Element): Palette {
+/** Returns the colours as the page has them now: `known` itself where none differs, so that what is made of it stays. */
+export function paletteFor(element: Element, known: Palette | null = null): Palette {
   const palette = paletteOf(element);
   const [share, paper] = [palette["tint"] ?? "", palette["paper"] ?? ""];
   const mixed = TINTED.map((name) => [`${name}-tint`, `color-mix(in srgb, ${palette[name] ?? ""} ${share}, ${paper})`]);
-  return { ...palette, ...Object.fromEntries(mixed) as Record<string, string> };
+  const now: Palette = { ...palette, ...Object.fromEntries(mixed) as Record<string, string> };
+  return known !== null && Object.keys(now).every((name) => now[name] === known[name]) ? known : now;
 }
 
 export type Hatch = "failed" | "cancelled" | "wait";

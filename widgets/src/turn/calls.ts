@@ -1,11 +1,12 @@
-// A tool call in a conversation: one line, which unfolds into arguments and result; below it the work it gave to an agent.
+// A tool call in a conversation: one line, which unfolds into arguments and result; below it what a command prints while
+// it runs, and the work that was given to an agent.
 
 import type { ConversationCall, QuestionView as Question } from "../protocol";
 import { h, longText, setText } from "../shared/dom";
 import { setAttribute } from "../shared/element";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
-import { oneLine } from "../shared/text";
+import { oneLine, printed } from "../shared/text";
 import { valueText } from "../shared/values";
 import { closedText } from "../prompt/answers";
 import { SIGNS } from "../timeline/kinds";
@@ -15,10 +16,13 @@ import { argumentsText, outcomeText } from "./words";
 const MOST = 100_000;
 const LONG_LINES = 24; // a result with more lines shows its beginning and its end
 const ENDS = 8;
+const LATEST_LINES = 12; // of what a command has printed so far
 
 /** The line of one call. */
 export class CallLine {
   readonly element = h("details", { class: "call" });
+  /** What a command has printed so far, as a terminal shows it; it stands below the line. */
+  readonly printed = h("pre", { class: "db-text printed", dir: "auto", "aria-label": "Output so far", hidden: true });
   readonly #what = h("code", { class: "what" });
   readonly #came = h("span", { class: "came" });
   readonly #took = h("span", { class: "took" });
@@ -47,6 +51,9 @@ export class CallLine {
     const given = argumentsText(call.arguments, call.tool) || oneLine(writing, 200);
     setText(this.#what, given);
     setAttribute(this.#what, "title", given);
+    const output = model.streams.get(call.id)?.get("output");
+    this.printed.hidden = output === undefined;
+    setText(this.printed, output === undefined ? "" : latest(printed(output.text), output.length > output.text.length));
     const waits = asked.at(-1)?.status === "pending";
     [this.#call, this.#note, this.#asked] = [call, isKnown ? spans.text(call.id, "note") : "", asked];
     const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
@@ -70,6 +77,11 @@ export class CallLine {
     const why = status === "failed" && call.result === "" ? oneLine(this.#note, 60) || "failed" : outcomeText(call);
     return `${failed ? "✕ " : ""}${why}`;
   }
+}
+
+function latest(text: string, isCut: boolean): string {
+  const lines = text.split("\n");
+  return `${isCut || lines.length > LATEST_LINES ? "…\n" : ""}${lines.slice(-LATEST_LINES).join("\n")}`;
 }
 
 function argumentRows(given: unknown): HTMLElement[] {

@@ -103,7 +103,7 @@ export class Exchange {
       if (line === undefined) {
         line = new CallLine(call);
         this.#lines.set(call.call, line);
-        this.#calls.append(line.element);
+        this.#calls.append(line.element, line.printed);
       }
       const asked = this.around.questionOf(call);
       line.update(call, model, written?.get(`arguments:${call.call}`)?.text ?? "");

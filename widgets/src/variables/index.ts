@@ -57,7 +57,7 @@ export function variables(model: Model, host: Host): View {
 
   function row(view: VariableView): HTMLElement {
     const key = keyOf(view);
-    if (view.type === "") return h("tr", {}, h("th", { scope: "row" }, view.name), h("td", { class: "soft", colspan: 3 }, view.text));
+    if (view.type === "") return h("tr", {}, h("th", { scope: "row", title: view.name }, view.name), h("td", { class: "soft", colspan: 3 }, view.text));
     const name = button(view.name, () => { choose(chosen === key ? null : key); }, { class: "quiet small", "aria-expanded": String(chosen === key), "data-variable": key });
     const isTable = view.rows.length > 0;
     const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, BRIEF));

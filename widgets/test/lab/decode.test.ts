@@ -58,6 +58,14 @@ test("what the model had been told by then is put together of its conversation",
   await expect(host.saidAt(2)).rejects.toThrow("What was said here is not in this file.");
 });
 
+test("changed files are there as they were saved, also by who did not say what is not kept", async () => {
+  const workspace = { name: "app", kind: "local", folder: "", total: 1, added: 1, removed: 0, files: [] };
+  const older = await repacked((recording) => { recording.workspaces = [workspace as unknown as Recording["workspaces"][number]]; });
+  expect((await decode(older)).workspaces).toEqual([{ ...workspace, left_out: [], points: [] }]);
+  const hostile = await repacked((recording) => { recording.workspaces = [{ ...workspace, left_out: "all" as unknown as [], points: [] }]; });
+  await expect(decode(hostile)).rejects.toThrow("left_out");
+});
+
 test("of a sample the states at the kept events are right, and others are said to be missing", async () => {
   const sampled = await repacked((recording) => {
     const { events } = recording;

@@ -53,6 +53,19 @@ test("an answer goes through the connection", () => {
   expect(answer).toHaveBeenCalledWith("int_1", { text: "MIT" });
 });
 
+test("a second welcome leaves the card in which somebody writes, and takes away what is no longer asked", () => {
+  view = questions(model, {} as unknown as Connection);
+  document.body.replaceChildren(view.element);
+  begin([], question());
+  const written = document.querySelector("textarea");
+  type(written, "half an ans");
+  written?.focus();
+  begin([], question());
+  expect([document.activeElement === written, written?.isConnected]).toEqual([true, true]);
+  begin([]);
+  expect(document.querySelector("article.card")).toBeNull();
+});
+
 test("steps follow the spans, those that run again as well", () => {
   view = workflow(model);
   document.body.replaceChildren(view.element);

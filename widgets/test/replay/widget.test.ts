@@ -117,3 +117,16 @@ test("a call that is chosen in the picture is gone to", async () => {
   expect(gone).toEqual([2]);
   view.destroy();
 });
+
+test("of more calls than are sent the picture says how many there are", async () => {
+  const make = (): View => ({ element: document.createElement("p"), destroy: () => undefined });
+  const load = (): Promise<unknown> => Promise.resolve({ default: { style: "", make } });
+  const rows = [{ id: 0, start: 0, end: 5 }, { id: 700, start: 1, end: 4 }];
+  const hint = async (total: number): Promise<HTMLElement | null> => {
+    const view = picture({ welcome: () => Promise.resolve(welcome(rows, { total })), load }, () => undefined);
+    await vi.advanceTimersByTimeAsync(0);
+    return view.element.querySelector<HTMLElement>(".hint");
+  };
+  expect((await hint(1234))?.textContent).toBe("2 of 1,234 steps and calls are shown, spread over the run: all are in run.operations.");
+  expect((await hint(2))?.hidden).toBe(true);
+});

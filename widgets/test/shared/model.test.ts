@@ -88,6 +88,15 @@ test("a welcome after a gap adds to what is there, one from the start replaces i
   expect([model.spans.total, model.spans.has(1), model.last]).toEqual([1, false, 5]);
 });
 
+test("nobody hears of one part of a message before all of it is there", () => {
+  const model = new Model(() => 0);
+  const heard: [string, boolean][] = [];
+  model.on((change) => heard.push([change, model.graph.steps.length > 0 && model.last === 10 && model.failures.total === 1 && model.header !== null]));
+  const graph = { steps: [{ name: "a" }], edges: [] } as unknown as Model["graph"];
+  model.welcome(welcome([{ id: 0, start: 0 }], { graph, failures: { total: 1, kept: "", shown: [] } }));
+  expect(heard).toEqual(["spans", "header", "failures", "questions", "graph"].map((change) => [change, true]));
+});
+
 test("bars of a run that rests end where nothing ran any more, while its clock goes on as long as it can be asked for something", () => {
   let clock = 0;
   const model = new Model(() => clock);

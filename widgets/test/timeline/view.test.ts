@@ -198,6 +198,16 @@ test("hostile labels, details and streams are text with visible control characte
   expect(shown(".db-detail")).toContain("\\u202eevil");
 });
 
+test("what models write and commands print now stands below the picture, each with its sign", () => {
+  begin({ streamed: [{ id: 0, part: "text", at: 0, text: "Roses" }, { id: 1, part: "output", at: 0, text: "1%\r2%\r" }] }, [
+    { id: 0, kind: "operation", type: "agent_response", label: "poet", start: 0 },
+    { id: 1, kind: "operation", type: "tool_call", label: "shell", start: 0 },
+  ]);
+  expect([...page.querySelectorAll(".db-writer")].map((one) => one.textContent)).toEqual(["M s0Roses", "$ s12%"]);
+  model.select(1);
+  expect(shown(".db-written")).toBe("2%");
+});
+
 test("a text of five million characters is cut, and goes on by request", () => {
   begin();
   openDetail([{ sequence: 7, event_type: "operation_completed", recorded_us: 1, data: { result: "x".repeat(5_000_000) } }]);

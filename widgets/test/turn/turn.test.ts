@@ -54,12 +54,14 @@ beforeEach(() => {
   host = {
     control: vi.fn(),
     replay: undefined,
+    takeOver: undefined,
     conversation: (id, since, receive) => {
       asked.push([id, since]);
       receive(said.get(id) ?? conversation({ id, requests: [], calls: [], error: `no ${id}` }));
     },
     sent: (id, receive) => { receive({ type: "sent", view: "", id, parts: [{ kind: "system", text: "the whole", call: "" }], error: "" }); },
     variables: () => undefined,
+    files: () => undefined,
     placeCard: (id, place) => { placed.push([id, place]); },
     gatherCards: vi.fn(),
     root: document.createElement("div"),
@@ -141,6 +143,23 @@ test("what a model writes now stands in its request, with the arguments of the c
   vi.advanceTimersByTime(500);
   expect(find(".said").classList.contains("live")).toBe(false);
   expect(text(".said")).toContain("I look for Z.");
+});
+
+test("below a call that runs stands what its command prints, as in a terminal, until it has ended", () => {
+  const running: Row = { id: 3, kind: "operation", type: "tool_call", label: "shell", start: 1_000_000, within: 1, step: "ask" };
+  said.set(1, conversation({ calls: [call({ tool: "shell", outcome: "", result: "" })] }));
+  begin([...ROWS.slice(0, 3), running]);
+  expect(find(".printed").hidden).toBe(true);
+  const lines = Array.from({ length: 40 }, (_, line) => `line ${line}\n`).join("");
+  model.delta(delta([], { streamed: [{ id: 3, part: "output", at: 0, text: `${lines}\x1b[32m 10%\r 50%\r` }] }));
+  vi.advanceTimersByTime(100);
+  expect(find(".printed").hidden).toBe(false);
+  expect(text(".printed")).toBe(`…\n${Array.from({ length: 11 }, (_, line) => `line ${line + 29}`).join("\n")}\n 50%`);
+  said.set(1, conversation({ last: 12, requests: [], calls: [call({ tool: "shell" })] }));
+  model.delta(delta([{ ...running, end: 2_000_000 }], { after: 10, last: 12, total: 4 }));
+  vi.advanceTimersByTime(500);
+  expect(find(".printed").hidden).toBe(true);
+  expect(text(".printed")).toBe("");
 });
 
 test("only what may have changed is asked for again, and only while there is news", () => {

@@ -44,6 +44,8 @@ test("each variable stands with its type and size, and those that are not set ye
   expect(pane.element.querySelector("summary")?.textContent).toBe("Variables (3)");
   const rows = [...pane.element.querySelectorAll(".all tbody tr")].map((row) => [...row.children].map((cell) => cell.textContent));
   expect(rows).toEqual([["folder", "text", "13", "site-packages"], ["rows", "DataFrame", "58 x 2", "a table: choose it"], ["report", "not set yet"]]);
+  const cut = [...pane.element.querySelectorAll<HTMLElement>("tbody th")].map((name) => name.title || name.querySelector("[aria-expanded]")?.textContent);
+  expect(cut).toEqual(["folder", "rows", "report"]); // where a name is too long, each can be read whole
 });
 
 test("a table shows its first rows beside, as text", () => {

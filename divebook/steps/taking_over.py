@@ -1,0 +1,128 @@
+"""What a workspace has changed is taken over into the folder that it is a copy of: of the files that a person chooses.
+
+The question has the difference of each file, and its answer the paths. The folder is touched only by the recorded call
+that follows: it writes what was shown, whatever the workspace has by then, of all of them, or of none where one was
+changed there meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from divebook.engine.operations import ACTION_EXECUTION
+from divebook.errors import StepError
+from divebook.execution.context import StepContext
+from divebook.execution.file_records import OwnChanges
+from divebook.questions.answer import value_of
+from divebook.questions.kinds import CLARIFICATION
+from divebook.text.redaction import shared
+from divebook.text.shown import plural
+from divebook.workspace.snapshots.diffs import FileDiff
+
+TAKE_OVER = "Workspace.Apply"
+MOST_SHOWN = 100_000
+"""Characters of all differences that a question has."""
+_PATHS, _ASK = "Paths", "Ask"
+
+
+async def take_over(
+    context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
+) -> dict[str, list[str]]:
+    """Return the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+
+    Parameters
+    ----------
+    parameters
+        ``Paths``: of which files; by default of all. ``Ask``: whether a person chooses among them; by default yes.
+    key
+        Name of the call within the step.
+
+    Raises
+    ------
+    StepError
+        There is nothing to take over, or a parameter is not what it should be.
+    OperationError
+        The folder has something else than the changes began with.
+    """
+    paths, asks = _read(parameters)
+    tree: str | None = None
+    if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
+        paths, tree = await _asked(context, workspace, paths, f"{key}-files")
+
+    async def carry_out() -> dict[str, list[str]]:
+        own = await context.workspaces.own_changes(workspace, context.place(f"{key}-now"), tree)
+        known = [diff.path for diff in own.diffs()]
+        wanted = known if paths is None else paths
+        done = own.take_over(None if set(wanted) == set(known) else wanted)
+        return {
+            "written": done.written,
+            "there": done.there,
+            "left": [path for path in known if path not in wanted],
+        }
+
+    given = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
+    asked = {"action_name": TAKE_OVER, "params": given}
+    found: dict[str, list[str]] = await context.operation(ACTION_EXECUTION, asked, carry_out, key=key, repeatable=True)
+    return found
+
+
+def _read(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | None, bool]:
+    paths, asks = parameters.get(_PATHS), parameters.get(_ASK, True)
+    if paths is not None and not (isinstance(paths, list | tuple) and all(isinstance(path, str) for path in paths)):
+        raise StepError(f"{_PATHS} of {TAKE_OVER} are a list of paths, not {paths!r}")
+    if not isinstance(asks, bool):
+        raise StepError(f"{_ASK} of {TAKE_OVER} is true or false, not {asks!r}")
+    unknown = parameters.keys() - {_PATHS, _ASK}
+    if unknown:
+        raise StepError(f"{TAKE_OVER} has no parameter {min(unknown)}: it has {_PATHS} and {_ASK}")
+    return paths, asks
+
+
+async def _asked(
+    context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
+) -> tuple[Sequence[str] | None, str]:
+    """Return the paths that a person has chosen, or all that are asked for where nothing has changed; of which files.
+
+    The files are those that were shown, by the digest of their tree: others may have come while the person thought.
+    """
+    asked = context.question_of(key)
+    if asked is not None:
+        options: dict[str, Any] = {"message": asked.message, "data": asked.data, "schema": asked.schema}
+        question = asked.question
+    else:
+        own = await context.workspaces.own_changes(workspace, context.place(key))
+        diffs = [diff for diff in own.diffs() if paths is None or diff.path in paths]
+        if not diffs:
+            return paths, own.tree
+        question, options = _question(workspace, own, diffs)
+    answered = await context.interrupt(CLARIFICATION, question, key=key, **options)
+    return list(value_of(answered)), options["data"]["tree"]
+
+
+def _question(workspace: str, own: OwnChanges, diffs: Sequence[FileDiff]) -> tuple[str, dict[str, Any]]:
+    names = [diff.path for diff in diffs]
+    added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
+    told = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
+    choice = {
+        "type": "array",
+        "title": "Files",
+        "items": {"type": "string", "enum": names},
+        "uniqueItems": True,
+        "default": names,
+    }
+    data = {"workspace": workspace, "folder": str(own.folder), "tree": own.tree, "files": _shown(diffs)}
+    return "Which of these files are to be taken over?", {"message": told, "data": data, "schema": choice}
+
+
+def _shown(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
+    """Return the differences as a question has them: without secrets, and without those that are too long."""
+    left, told = MOST_SHOWN, []
+    for diff in diffs:
+        row: dict[str, Any] = shared().value(diff.to_dict())
+        if len(row["diff"]) > left:
+            row["diff"] = None  # `divebook diff` has it
+        else:
+            left -= len(row["diff"])
+        told.append(row)
+    return told

@@ -1,0 +1,151 @@
+"""The connections of a process to its server: one that writes, and a few that read, made when they are needed."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from divebook.errors import ConnectionLostError
+from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.faults import translated
+from divebook.store.postgres.schema import named
+
+if TYPE_CHECKING:
+    import psycopg
+
+Link: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
+Rows: TypeAlias = list[tuple[Any, ...]]
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+READERS = 4
+"""Connections that read at a time: a server has about a hundred for all of its processes."""
+
+
+class SendStatement(Protocol):
+    """Sends a statement, in one round trip; returns the rows that it gives."""
+
+    def __call__(self, statement: str, values: Values = ()) -> Rows:
+        """Return the rows."""
+        ...
+
+
+class Connections:
+    """What this process has open.
+
+    No statement is prepared, and no setting outlasts a transaction: a pool such as PgBouncer's may give each
+    transaction another session of the server.
+    """
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self.address = address
+        self._places = threading.Semaphore(READERS)
+        self._free: list[Link] = []
+        self._writer: Link | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def open(self) -> Link:
+        """Return a new connection."""
+        import psycopg
+
+        with translated(self.address.location):
+            link = psycopg.connect(self.address.conninfo, autocommit=True)
+            link.prepare_threshold = None
+            return link
+
+    @contextmanager
+    def opened(self) -> Iterator[Link]:
+        """Open a connection for a block, whose errors are the store's."""
+        with translated(self.address.location), self.open() as link:
+            yield link
+
+    def statement(self, text: str) -> str:
+        """Return a statement with the names of this store's tables."""
+        return named(text, self.address.schema)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def read(self, statement: str, values: Values = ()) -> Rows:
+        """SendStatement on a connection that reads; one that was lost meanwhile is replaced by another one, once."""
+        try:
+            with self._reader() as link:
+                return self._execute(link, statement, values)
+        except ConnectionLostError:
+            self._drop_free()
+            with self._reader() as link:
+                return self._execute(link, statement, values)
+
+    @contextmanager
+    def _reader(self) -> Iterator[Link]:
+        with self._places:
+            with self._lock:
+                link = self._free.pop() if self._free else None
+            if link is not None and not _is_idle(link):
+                link.close()
+                link = None
+            link = link or self.open()
+            try:
+                yield link
+            finally:
+                self._put_back(link)
+
+    def _put_back(self, link: Link) -> None:
+        with self._lock:
+            if not self._closed and _is_idle(link):
+                self._free.append(link)
+                return
+        link.close()
+
+    def _drop_free(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for link in free:
+            link.close()
+
+    # --- writing: the store's lock is held ---------------------------------------------------------------------------
+
+    def write(self, statement: str, values: Values = ()) -> Rows:
+        """Do what one statement says, whole or not at all."""
+        with self._writing() as link:
+            return self._execute(link, statement, values)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SendStatement]:
+        """Do what several statements say, all or none."""
+        with self._writing() as link, translated(self.address.location), link.transaction():
+            yield lambda statement, values=(): self._execute(link, statement, values)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Link]:
+        if self._writer is None or not _is_idle(self._writer):
+            self._end_writer()
+            self._writer = self.open()
+        try:
+            yield self._writer
+        except ConnectionLostError:
+            self._end_writer()
+            raise
+
+    def _end_writer(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _execute(self, link: Link, statement: str, values: Values) -> Rows:
+        with translated(self.address.location):
+            cursor = link.execute(self.statement(statement).encode(), values or None, binary=True)
+            return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        """Close all of them."""
+        self._end_writer()
+        with self._lock:
+            self._closed = True
+        self._drop_free()
+
+
+def _is_idle(link: Link) -> bool:
+    """Return whether a statement can be sent; to one that does not wait for an answer, a server sends its end only."""
+    return not (link.closed or link.info.transaction_status or select.select([link], [], [], 0)[0])

@@ -1,0 +1,336 @@
+"""The store in a Postgres database: one connection that writes, with a lock, and a few that read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from divebook.engine.inbox import Message
+from divebook.errors import ConcurrentAppendError, ConnectionLostError, CorruptStoreError, StoreError
+from divebook.events.catalog import Payload
+from divebook.events.codec import decode
+from divebook.events.record import Record
+from divebook.store.base import EventStore
+from divebook.store.batches import Batch, PreparedBatch
+from divebook.store.checkpoints import check_reached
+from divebook.store.dropping import close_when_dropped, weakly
+from divebook.store.durability import FULL, Durability
+from divebook.store.execution_row import sound
+from divebook.store.large_values import StoredBlob
+from divebook.store.leases import Lease, Moment
+from divebook.store.log import Refusal
+from divebook.store.news import NewsListener
+from divebook.store.owner import THIS_PROCESS, Owner
+from divebook.store.postgres import keeping, leases, lists, messages
+from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.connections import Connections
+from divebook.store.postgres.listening import ServerNews
+from divebook.store.postgres.reading import FoundLog, LogReader
+from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
+from divebook.store.postgres.schema import migrate
+from divebook.store.postgres.texts import escaped, unescaped
+from divebook.store.postgres.writing import LogWriter
+from divebook.store.records import ExecutionRecord, RecordFilter
+from divebook.store.summaries import StoredSummary
+from divebook.store.upkeep import StoredLog
+
+T = TypeVar("T")
+
+
+class PostgresStore(EventStore):
+    """Logs in a schema of a Postgres database, shared by threads, processes and machines.
+
+    Parameters
+    ----------
+    url
+        ``postgresql://user:password@host:port/database``, with any parameter of libpq, and ``schema`` for the schema
+        that has the tables: ``divebook`` unless given. They are made if need be.
+    durability
+        How it is written where a batch does not say: ``full``, so that it survives a failure of the server's machine,
+        or ``relaxed`` (``synchronous_commit = off``), so that such a failure may take the events of the last second,
+        but never leaves a log half written. A transaction with a batch that is to be full is full.
+
+    Raises
+    ------
+    ConnectionLostError
+        The server is out of reach.
+    SetupError
+        The URL is none.
+    CorruptStoreError
+        The schema belongs to another program.
+    NewerStoreError
+        A newer divebook wrote it.
+    """
+
+    local = False
+
+    def __init__(self, url: str, *, durability: Durability = FULL) -> None:
+        super().__init__()
+        address = DatabaseAddress.of(url)
+        self.location = address.location
+        self.durability: Durability = durability
+        self._process = THIS_PROCESS.number
+        self._warned: set[str] = set()
+        self._connections = Connections(address)
+        self._prepare(address)
+        self._types = TypeNumbers(self._connections)
+        self._reader = LogReader(self._connections, self._types)
+        self._logs = LogWriter(self._connections, self._types, self._reader, weakly(self._unknown))
+        self._server_news = ServerNews(self._connections, self._arrivals)
+        for part in (self._connections, self._server_news):
+            close_when_dropped(self, part)
+
+    def _prepare(self, address: DatabaseAddress) -> None:
+        with self._connections.opened() as link:
+            migrate(link, address.schema, self.location)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._process != THIS_PROCESS.number:
+            raise StoreError(
+                f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
+                "connection does not survive that; open it again here, with open_store or a new Environment"
+            )
+
+    def _moment(self, now: int | None) -> Moment:
+        if now is not None:
+            return Moment(now, None)
+        ((wall,),) = self._connections.read(leases.NOW)
+        return Moment(wall, None)
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
+        """Append as `EventStore.append_all` says; what a lost connection left in doubt is settled."""
+        answers = super().append_all(batches)
+        # The server may have made the commit in doubt only now, after this process looked for it
+        # (test_a_commit_that_the_server_makes_after_all_is_not_made_twice).
+        late = [
+            place
+            for place, batch in enumerate(batches)
+            if batch.again and isinstance(answers[place], ConcurrentAppendError)
+        ]
+        for place, answer in zip(late, super().append_all([batches[place] for place in late]), strict=True):
+            answers[place] = answer
+        return answers
+
+    def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
+        return self._logs.write(batches, self.durability)
+
+    def _delete(self, execution_id: str) -> None:
+        with self._connections.transaction() as ask:
+            changed = keeping.delete(ask, execution_id, self.sealing)
+        if not changed:
+            raise self._unknown(execution_id)
+        self._logs.forget(changed)
+
+    def _cleanup(self, before: int) -> list[str]:
+        with self._connections.transaction() as ask:
+            ended = keeping.ended_before(ask, before)
+            changed = [name for execution_id in ended for name in keeping.delete(ask, execution_id, self.sealing)]
+        self._logs.forget(changed)
+        return ended
+
+    # --- leases and checkpoints --------------------------------------------------------------------------------------
+
+    def _acquire(
+        self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
+    ) -> Lease:
+        try:
+            with self._connections.transaction() as ask:
+                leases.lock(ask, execution_id)
+                found = leases.load_lease(ask, execution_id)
+                if found is not None:
+                    (held,) = found
+                    if held is not None and held.keeps_out(moment, instead_of):
+                        raise held.held_error()
+                    self._logs.forget((execution_id,))  # its token is another
+                    return leases.put_next(ask, execution_id, owner, until)
+        except ConnectionLostError:
+            (taken,) = leases.load_lease(self._connections.read, execution_id) or (None,)
+            if taken is None or (taken.owner, taken.expires_at) != (owner, until.wall):
+                raise
+            return taken  # it was written, and only the word of that was lost
+        raise self._unknown(execution_id)
+
+    def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
+        return leases.renew(self._connections.write, held, until)
+
+    def _release(self, lease: Lease) -> None:
+        leases.release(self._connections.write, lease)
+
+    def _leases(self) -> list[Lease]:
+        return leases.load_leases(self._connections.read)
+
+    def _lease_of(self, execution_id: str) -> Lease | None:
+        return self._found(execution_id, leases.load_lease(self._connections.read, execution_id))[0]
+
+    def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
+        with self._connections.transaction() as ask:
+            leases.lock(ask, execution_id)
+            found = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
+            if found:
+                ((key, last),) = found
+                check_reached(execution_id, sequence, last)
+                keeping.put_checkpoint(ask, key, execution_id, sequence, data)
+                return
+        raise self._unknown(execution_id)
+
+    def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
+        return keeping.load_checkpoint(self._connections.read, execution_id)
+
+    def _checkpoints(self) -> list[str]:
+        select = "SELECT id FROM divebook.checkpoints JOIN divebook.executions USING (key)"
+        return [unescaped(name) for (name,) in self._connections.read(select)]
+
+    def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
+        drop = """
+        DELETE FROM divebook.checkpoints USING divebook.executions
+        WHERE checkpoints.key = executions.key AND id = ANY(%s) RETURNING 1
+        """
+        return len(self._connections.write(drop, ([escaped(name) for name in execution_ids],)))
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _post(self, message: Message, payload: bytes) -> Message:
+        number = messages.post(self._connections.write, message, payload)
+        if number is None:
+            raise self._unknown(message.execution_id)
+        kept = messages.load_one(self._connections.read, self.sealing, number)
+        return kept or replace(message, payload=decode(self.sealing.open(payload)), number=number)
+
+    def _bring(self, brought: Sequence[tuple[Message, bytes]]) -> None:
+        with self._connections.transaction() as ask:
+            for message, payload in brought:
+                if not messages.insert(ask, message, payload):
+                    raise self._unknown(message.execution_id)
+
+    def _inbox(self, execution_id: str, after: int) -> list[Message]:
+        found = messages.load_inbox(self._connections.read, self.sealing, execution_id, after)
+        return self._found(execution_id, found)
+
+    def _new_messages(self, after: int) -> list[Message]:
+        return messages.load_all(self._connections.read, self.sealing, after)
+
+    def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
+        """Call ``listener()`` at news, as `EventStore.on_news` says."""
+        ends = [super().on_news(listener)]
+        if execution_id is not None:
+            ends.append(self._server_news.follow(execution_id))
+
+        def leave() -> None:
+            for end in ends:
+                end()
+
+        return leave
+
+    def _wait_for_news(self, seen: int, seconds: float) -> int:
+        self._server_news.start()
+        found = super()._wait_for_news(seen, seconds)
+        self._check_open()
+        return found
+
+    def _last_message(self) -> int:
+        return messages.last_number(self._connections.read)
+
+    def _untaken(self) -> set[str]:
+        return messages.untaken(self._connections.read)
+
+    def _has_untaken(self, execution_id: str) -> bool:
+        return self._found(execution_id, messages.has_untaken(self._connections.read, execution_id))
+
+    def _last_addressee(self, kind: str, key: str) -> str | None:
+        return messages.last_addressee(self._connections.read, kind, key)
+
+    # --- lists -------------------------------------------------------------------------------------------------------
+
+    def _record(self, execution_id: str) -> ExecutionRecord:
+        rows = self._connections.read(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
+        return load_record(self._found(execution_id, rows[0] if rows else None))
+
+    def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
+        return sound(self._connections.read(*lists.fitting(wanted, limit, offset)), load_record, self._warned)
+
+    def _unended(self) -> list[ExecutionRecord]:
+        return sound(self._connections.read(lists.UNENDED), load_record, self._warned)
+
+    def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
+        rows = self._connections.read(lists.ORPHANS, (moment.wall,))
+        held = [leases.lease_of(row[0], row[WIDTH:]) for row in rows]
+        left = [row[:WIDTH] for row, lease in zip(rows, held, strict=True) if not (lease and lease.keeps_out(moment))]
+        return sound(left, load_record, self._warned)
+
+    def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
+        return lists.asking(self._connections.read, question_id)
+
+    def _candidates(self, prefix: str) -> list[str]:
+        return lists.candidates(self._connections.read, prefix)
+
+    def _put_summaries(self, kept: Mapping[str, StoredSummary]) -> None:
+        lists.put_summaries(self._connections.write, kept)
+
+    def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+        return lists.load_summaries(self._connections.read, execution_ids)
+
+    # --- keeping in order --------------------------------------------------------------------------------------------
+
+    def _ids(self) -> list[str]:
+        return [unescaped(name) for (name,) in self._connections.read(lists.IDS)]
+
+    def _stored_log(self, execution_id: str) -> StoredLog:
+        with self._lock, self._connections.transaction() as ask:
+            ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            found = keeping.load_stored(ask, self._types, execution_id)
+        return self._found(execution_id, found)
+
+    def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
+        return keeping.list_blobs(self._connections.read, without)
+
+    def _blob(self, digest: bytes) -> bytes | None:
+        return self._reader.blob(digest)
+
+    def _faults(self) -> list[str]:
+        return keeping.find_faults(self._connections.read)
+
+    def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
+        with self._connections.transaction() as ask:
+            gone = [name for name in execution_ids if keeping.is_over(ask, name, moment)]
+            changed = [name for execution_id in gone for name in keeping.delete(ask, execution_id, self.sealing)]
+        self._logs.forget(changed)
+        return gone
+
+    def _drop_blobs(self) -> int:
+        with self._connections.transaction() as ask:
+            return keeping.drop_unused(ask)
+
+    def _close(self) -> None:
+        self._server_news.close()
+        self._connections.close()
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
+        log = self._found(execution_id, self._reader.find(execution_id, after, last))
+        return self._reader.decoded(log, last, self.sealing)
+
+    def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
+        wanted, facts = set(sequences), dict[int, Payload]()
+        looks: list[FoundLog] = self._reader.around(execution_id, sorted(wanted))
+        if not looks:
+            raise self._unknown(execution_id)
+        for sequence, log in zip(sorted(wanted), looks, strict=True):
+            for record in self._reader.decoded(log, sequence, self.sealing):
+                found = enumerate(record.facts, record.sequence)
+                facts |= {number: fact for number, fact in found if number in wanted}
+        if missing := wanted - facts.keys():
+            raise CorruptStoreError(f"event {min(missing)} of execution {execution_id} is missing")
+        return facts
+
+    def _last_sequence(self, execution_id: str) -> int:
+        return self._record(execution_id).last_sequence
+
+    def _found(self, execution_id: str, found: T | None) -> T:
+        if found is None:
+            raise self._unknown(execution_id)
+        return found

@@ -1,0 +1,196 @@
+"""Executions as traces and metrics of OpenTelemetry: what is recorded is told once, by the process that recorded it.
+
+A listener of the store hears what this process has written. What a replay takes from the log is not written again, so
+nothing is told twice; and what another process tells of the same execution belongs to the same trace.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from divebook._version import __version__
+from divebook.errors import SetupError
+from divebook.events import Event, catalog
+from divebook.execution.leases import HANDS
+from divebook.store import EventStore
+from divebook.telemetry.attributes import attributes_of, error_of, name_of
+from divebook.telemetry.followed import EndedSpan, TracedLog, span_id, trace_id
+from divebook.text.logs import logger
+from divebook.text.redaction import shared
+
+try:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+    from divebook.telemetry.metrics import Measures
+except ImportError as error:
+    raise SetupError(
+        f"telemetry needs OpenTelemetry's SDK ({error}); install it: pip install 'divebook[otel]'"
+    ) from error
+
+_STATUS = {
+    catalog.ExecutionCompleted: catalog.COMPLETED,
+    catalog.ExecutionFailed: catalog.FAILED,
+    catalog.ExecutionCancelled: catalog.CANCELLED,
+}
+_SCOPE = InstrumentationScope("divebook", __version__)
+_log = logger(__name__)
+
+
+class Telemetry:
+    """Tells OpenTelemetry of executions, steps and recorded calls.
+
+    Of models, agents and tools it speaks in the words of GenAI: models, tokens, durations and errors, and nothing of
+    what was asked and answered. A trace is of one execution, whichever processes carry it on.
+
+    Parameters
+    ----------
+    processors
+        Processors of spans, which who gives them closes; by default one that sends batches by OTLP over HTTP to where
+        ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
+    meter_provider
+        Where metrics go; by default by OTLP as well, or nowhere where `processors` are given.
+    resource
+        What the spans are of; by default what ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` say.
+
+    Examples
+    --------
+    ::
+
+        environment = Environment(telemetry=True)  # or DIVEBOOK_TELEMETRY=1
+    """
+
+    def __init__(
+        self,
+        processors: Iterable[SpanProcessor] | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        resource: Resource | None = None,
+    ) -> None:
+        self.resource = Resource.create() if resource is None else resource
+        self._closers: list[Callable[[], object]] = []
+        if processors is None:
+            processors, meter_provider = self._by_otlp(meter_provider)
+        self._processors = tuple(processors)
+        atexit.register(self.close)  # processes of notebooks end without closing anything
+        self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
+
+    def _by_otlp(self, meter_provider: MeterProvider | None) -> tuple[list[SpanProcessor], MeterProvider]:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk import metrics
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        batches = BatchSpanProcessor(OTLPSpanExporter())
+        self._closers.append(batches.shutdown)
+        if meter_provider is None:
+            readers = [PeriodicExportingMetricReader(OTLPMetricExporter())]
+            own = metrics.MeterProvider(readers, resource=self.resource)
+            self._closers.append(own.shutdown)
+            meter_provider = own
+        return [batches], meter_provider
+
+    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
+        """Tell of what this process does with the executions of a store; return what ends that, from the last on."""
+        listener = _Listener(self, store)
+        return [listener.close, store.subscribe(listener)]
+
+    def flush(self) -> None:
+        """Send what was told so far."""
+        for processor in self._processors:
+            processor.force_flush()
+
+    def close(self) -> None:
+        """Send what was told, and end what was made here; calling it twice is the same as once."""
+        atexit.unregister(self.close)
+        closers, self._closers = self._closers, []
+        for close in closers:
+            close()
+
+    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
+        """Tell of one span that has ended."""
+        span, trace = ended.span, trace_id(execution_id)
+        if span is None:
+            name, attributes, status, error = _execution_told(ended, followed)
+        else:
+            name, attributes, status, error = name_of(span), attributes_of(span), span.status, error_of(span)
+        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
+        if ended.served:
+            attributes["divebook.served"] = True
+        links: tuple[Link, ...] = ()
+        if span is None and followed.came_from:
+            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, -1, 0))),)
+        told = ReadableSpan(
+            name,
+            context=_context(trace, span_id(execution_id, ended.number, ended.again)),
+            parent=None if ended.parent is None else _context(trace, span_id(execution_id, *ended.parent)),
+            resource=self.resource,
+            attributes=attributes,
+            links=links,
+            kind=SpanKind.CLIENT if attributes.get("gen_ai.operation.name") == "chat" else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, error) if status == catalog.FAILED else Status(StatusCode.UNSET),
+            start_time=ended.began_us * 1000,
+            end_time=ended.ended_us * 1000,
+            instrumentation_scope=_SCOPE,
+        )
+        for processor in self._processors:
+            processor.on_end(told)
+        if self._measures is not None and not ended.served:
+            self._measures.take(ended, followed.workflow, status)
+
+
+class _Listener:
+    """Follows the executions of a store that this process drives, in a thread of its own."""
+
+    def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
+        self._telemetry, self._store = telemetry, store
+        self._executor = ThreadPoolExecutor(1, "divebook-telemetry")
+        self._heard: set[str] = set()
+        self._followed: dict[str, TracedLog] = {}
+
+    def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
+        """Hear of events that were written; what is copied or imported is of another time."""
+        if execution_id in self._heard or HANDS.drives(execution_id):
+            self._heard.add(execution_id)
+            self._executor.submit(self._take, execution_id, events)
+
+    def close(self) -> None:
+        """Return when all was told."""
+        self._executor.shutdown()
+
+    def _take(self, execution_id: str, events: Sequence[Event]) -> None:
+        try:
+            followed = self._followed.setdefault(execution_id, TracedLog())
+            missed = events[0].sequence - 1 - followed.last if events else 0
+            for event in self._store.read(execution_id, followed.last, missed) if missed else ():
+                followed.take(event)  # others have told of it
+            for event in events:
+                for ended in followed.take(event):
+                    self._telemetry.tell(execution_id, followed, ended)
+                    if ended.span is None:
+                        self._heard.discard(execution_id)
+                        self._followed.pop(execution_id, None)
+                    elif ended.span.kind != "step":
+                        ended.span.parameters = ended.span.result = None  # what is told need not be held
+        except Exception:  # noqa: BLE001 - the run must not depend on who is told of it
+            _log.exception("telemetry of %s ends here", execution_id)
+            self._followed.pop(execution_id, None)
+
+
+def _execution_told(
+    ended: EndedSpan, followed: TracedLog
+) -> tuple[str, dict[str, str | int | float | bool], str, str | None]:
+    status = _STATUS[type(ended.end)]
+    told: dict[str, str | int | float | bool] = {"divebook.kind": "execution", "divebook.status": status}
+    error = ended.end.error if isinstance(ended.end, catalog.ExecutionFailed) else None
+    return f"workflow {followed.workflow}", told, status, None if error is None else str(shared().text(error))[:1000]
+
+
+def _context(trace: int, span: int) -> SpanContext:
+    return SpanContext(trace, span, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))

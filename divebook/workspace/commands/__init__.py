@@ -1,0 +1,1 @@
+"""Commands: run in a shell, bounded in time and output, with nothing of them left behind."""

@@ -1,0 +1,82 @@
+"""A program that runs another one in a terminal of its own: what comes goes in, and what that prints comes out.
+
+It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and knows nothing of divebook.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import sys
+import termios
+from collections.abc import Sequence
+from contextlib import suppress
+
+_PIECE = 1 << 16
+_END = b"\x04"
+"""What a terminal takes as the end of what can be read, at the beginning of a line."""
+
+
+def end_after(last: bytes) -> bytes:
+    """Return what a terminal takes as the end of what can be read, after what was typed last."""
+    return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2  # the first one only hands on the line
+
+
+def main(rows: int, columns: int, words: Sequence[str]) -> int:
+    """Run a program; return its exit code, negative where a signal has ended it."""
+    child, terminal = pty.fork()
+    if child == 0:
+        termios.tcsetwinsize(0, (rows, columns))
+        try:
+            os.execvp(words[0], list(words))  # noqa: S606 - it is what this program is for
+        except OSError as error:
+            os.write(2, f"{words[0]}: {error.strerror}\n".encode())
+            os._exit(127)
+    os.set_blocking(terminal, False)
+    _relay(terminal, os.pidfd_open(child))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _relay(terminal: int, program: int) -> None:
+    """Hand on what is typed and printed, until the program has ended and all that it printed is read."""
+    sources, waiting, last = [terminal, program, 0], b"", b""
+    while True:
+        ready, writable, _ = select.select(sources, [terminal] if waiting else [], [])
+        if terminal in ready:
+            piece = _read(terminal)
+            if not piece:
+                return
+            _write(piece)
+        elif program in ready:
+            return
+        if writable:
+            waiting = waiting[os.write(terminal, waiting) :]
+        if 0 in ready:
+            piece = os.read(0, _PIECE)
+            if not piece:
+                sources.remove(0)
+                piece = end_after(last)
+            waiting, last = waiting + piece, piece
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, _PIECE)
+    except OSError:  # nobody has it open any more
+        return b""
+
+
+def _write(data: bytes) -> None:
+    while data:
+        data = data[os.write(1, data) :]
+
+
+if __name__ == "__main__":
+    CODE = main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    if CODE < 0:
+        with suppress(OSError):  # nobody sets what SIGKILL does
+            signal.signal(-CODE, signal.SIG_DFL)
+        os.kill(os.getpid(), -CODE)
+    sys.exit(CODE)

@@ -1,0 +1,235 @@
+"""A workspace in a container: files on a folder that is mounted, and commands that see little else of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from divebook.errors import ContainerError, WorkspaceGoneError
+from divebook.workspace.docker.engine import Engine
+from divebook.workspace.docker.outlet import INSIDE, Outlet
+from divebook.workspace.docker.plans import LABEL, WORKDIR, ContainerPlan, PublishedPort
+from divebook.workspace.docker.shell import DockerShell
+from divebook.workspace.egress.answers import EgressAnswer
+from divebook.workspace.given import several
+from divebook.workspace.local import LocalWorkspace
+from divebook.workspace.paths import Root
+
+_SCRATCH = "/divebook-tmp"
+
+
+class DockerWorkspace(LocalWorkspace):
+    """Files of a folder on this machine, and commands in a container in which that is mounted.
+
+    The container has no network, no capabilities, and the user of this process. It is removed when the workspace is
+    left, and ends with this process however that ends, unless it is to be kept. Paths of files are those inside.
+
+    Parameters
+    ----------
+    default_path
+        The folder, made if it is not there; by default the current one. What `LocalWorkspace` says of further
+        parameters holds, but for other folders.
+    image
+        What a new container is made of; it must be on this machine.
+    container
+        The id or name of a container that runs, instead of a new one; `default_path` must be mounted there already.
+    workdir
+        Where the folder is mounted.
+    keep
+        Whether a new container stays: entered again, also by another process, the workspace finds it by its folder
+        and image.
+    remove
+        Whether a container that was brought is removed all the same.
+    memory, cpus, pids
+        What all commands together may use: as ``512m``, processors, processes.
+    user
+        As whom commands run, as ``1000:1000``; by default as this process's user. Another one has no folder for what
+        is passing.
+    network
+        A network of the engine's; by default there is none.
+    allow
+        Hosts that may be reached without a network (``pypi.org``, ``*.pypi.org``), by a proxy that programs are told of
+        by ``HTTPS_PROXY``; the image must have Python.
+    told
+        Called with each answer of that proxy.
+    mounts
+        Further folders of this machine, and where a new container has them: as ``/data``, or ``/data:ro`` to be read.
+    ports
+        Ports inside, and the ports of this machine's loopback that lead to them, None for any; needs a network.
+        For UDP, and other addresses of this machine: `PublishedPort`.
+    command
+        The program, with its words, that a new container runs, and with which it ends; by default it waits.
+    terminal
+        The rows and columns of the terminal that commands find, whose one stream is ``stdout``; by default none.
+
+    Raises
+    ------
+    ValueError
+        There is neither an image nor a container, a limit is none, or what is asked for does not go together.
+    """
+
+    kind: ClassVar[str] = "docker"
+
+    def __init__(
+        self,
+        default_path: str | Path | None = None,
+        *,
+        image: str | None = None,
+        container: str | None = None,
+        workdir: str = WORKDIR,
+        keep: bool = False,
+        remove: bool = False,
+        memory: str = "1g",
+        cpus: float | None = None,
+        pids: int = 256,
+        user: str | None = None,
+        network: str = "none",
+        allow: Sequence[str] = (),
+        told: Callable[[EgressAnswer], None] = lambda _: None,
+        mounts: Mapping[str, str] | None = None,
+        ports: Mapping[int, int | None] | Sequence[PublishedPort] = (),
+        labels: Mapping[str, str] | None = None,
+        command: Sequence[str] = (),
+        terminal: tuple[int, int] | None = None,
+        engine: Engine | None = None,
+        **options: Any,
+    ) -> None:
+        _require(bool(image or container), "a workspace in a container needs an image or a container")
+        is_new = container is None
+        _require((is_new and not keep) or not allow, "only a new container that is not kept can have hosts allowed")
+        _require(user is None or not allow, "hosts are allowed for this process's user only: leave out user")
+        _require(network != "none" or not ports, "ports are published of a container with a network: name one")
+        _require(not options.get("allowed_paths"), "a container sees its one folder only: leave out allowed_paths")
+        # A folder for what is passing is mounted as well, for this user only; a container that is there cannot have it.
+        options["enable_tmp_dir"] = options.get("enable_tmp_dir", True) and is_new and not keep and user is None
+        super().__init__(default_path, **options)
+        self._workdir, self._brought, self._keep, self._remove = workdir, container, keep, remove
+        self._engine = engine or Engine()
+        self._container: str | None = None
+        self._outlet = Outlet.to(several(allow, "allow"), told) if allow else None
+        self._plan = ContainerPlan(
+            image or "",
+            str(self._default),
+            workdir,
+            memory=memory,
+            cpus=cpus,
+            pids=pids,
+            network=network,
+            mounts=dict(mounts or {}),
+            ports=[PublishedPort(*pair) for pair in ports.items()] if isinstance(ports, Mapping) else tuple(ports),
+            labels=dict(labels or {}),
+            is_kept=keep,
+            command=tuple(command),
+        )
+        if user is not None:
+            self._plan = replace(self._plan, user=user)
+        self._command_user, self._terminal = None if is_new else user, terminal
+        self.ports: dict[int | str, int] = {}
+        """Ports inside that are published (``80``, ``"53/udp"``), and those of this machine, while it is entered."""
+
+    async def require(self) -> None:
+        """Raise unless it can be entered: `ContainerError` without its image, `EngineUnavailableError`."""
+        try:
+            if self._brought is not None:
+                await self._engine.require_running(self._brought)
+            else:
+                await self._engine.require_image(self._plan.image)
+        finally:
+            if not self.is_entered:
+                await self._engine.close()
+
+    async def _setup(self) -> None:
+        await asyncio.to_thread(self._default.mkdir, parents=True, exist_ok=True)
+        self._policy()
+        self._require_mounts()
+        mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
+        if self._outlet is not None:
+            mounts[await self._outlet.open()] = INSIDE
+        self._container = await self._running(mounts)
+        self.ports = await self._engine.ports(self._container) if self._plan.ports else {}
+        self._shell = DockerShell(
+            self._engine,
+            self._container,
+            self._workdir,
+            str(self._default),
+            scratch=lambda: None if self._scratch is None else (self._scratch, _SCRATCH),
+            default_timeout=self._shell_timeout,
+            environ=self._environ,
+            secrets=self._all_secrets if self._secrets is not None or self._outlet is not None else None,
+            user=self._command_user,
+            terminal=self._terminal,
+        )
+        if self._outlet is not None:
+            await self._open_door(self._outlet)
+
+    def _require_mounts(self) -> None:
+        for folder in self._plan.mounts:  # the engine would make it, for its own user
+            if not os.path.exists(folder):
+                raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
+
+    async def _running(self, mounts: Mapping[str, str]) -> str:
+        """Return the container in which commands run."""
+        if self._brought is not None:
+            await self._engine.require_running(self._brought)
+            return self._brought
+        plan = replace(self._plan, mounts={**self._plan.mounts, **mounts})
+        labels = {**plan.labels, "divebook.image": plan.image}
+        found = await self._engine.found({**labels, LABEL: plan.folder}) if self._keep else None
+        return found or await self._engine.start(replace(plan, labels=labels))
+
+    async def _open_door(self, outlet: Outlet) -> None:
+        """Start the door inside, which is open when its command has ended."""
+        found = await self.shell.execute(outlet.command)
+        if found.exit_code:
+            told = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
+            raise ContainerError(f"{told}: {found.stderr.strip()}")
+
+    def _all_secrets(self) -> Mapping[str, str]:
+        """Return what commands get and must not be shown, looked up for each of them: the container has none of it."""
+        found = dict(self._secrets()) if self._secrets is not None else {}
+        return found if self._outlet is None else {**self._outlet.environ, **found}
+
+    def _rooted(self, folder: str) -> Root:
+        """Return a folder under its name inside, by which links are made there."""
+        return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
+
+    async def _teardown(self) -> None:
+        container, self._container = self._container, None
+        try:
+            if container is not None and self._is_removed:
+                await self._engine.remove(container)
+        finally:
+            if self._outlet is not None:
+                await self._outlet.close()
+            await self._engine.close()
+            await super()._teardown()
+
+    @property
+    def _is_removed(self) -> bool:
+        return self._remove if self._brought is not None else not self._keep
+
+    async def require_there(self) -> None:
+        """Raise unless its folder is still there (`WorkspaceGoneError`), and its container runs (`ContainerError`)."""
+        await super().require_there()
+        assert self._container is not None  # noqa: S101 - it is entered, as its folder is known
+        await self._engine.require_running(self._container)
+
+    @property
+    def container(self) -> str | None:
+        """The id of the container, while it is entered."""
+        return self._container
+
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The folder, its image, and the container by which commands are run, if that outlives this process."""
+        told = {**super().reference, "image": self._plan.image or None, "container": self._brought}
+        return {name: value for name, value in told.items() if value is not None}
+
+
+def _require(holds: bool, told: str) -> None:  # noqa: FBT001 - what must hold
+    if not holds:
+        raise ValueError(told)

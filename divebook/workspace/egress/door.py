@@ -1,0 +1,51 @@
+"""Run inside a place without a network: a port of its loopback that leads to the proxy, by a socket in a folder.
+
+``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a process behind that serves it. It imports
+nothing of this package, since the place need not have it.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    far = None
+    try:
+        far_reader, far = await asyncio.open_unix_connection(sys.argv[1])
+        await asyncio.gather(_copy(reader, far), _copy(far_reader, writer))
+    except OSError:
+        pass  # one end has gone, or the proxy is not there: the client sees its connection end
+    finally:
+        for end in (far, writer):
+            if end is not None:
+                end.close()
+
+
+async def _serve(listening: socket.socket) -> None:
+    async with await asyncio.start_server(_lead, sock=listening) as server:
+        await server.serve_forever()
+
+
+def _main() -> None:
+    listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    if os.fork():
+        return
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):  # who started it waits for the end of its streams
+        os.dup2(nothing, standard)
+    asyncio.run(_serve(listening))
+
+
+if __name__ == "__main__":
+    _main()

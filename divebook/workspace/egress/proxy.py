@@ -1,0 +1,171 @@
+"""The proxy outside: CONNECT to hosts that are named on a list, and to nothing private whatever a name resolves to."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import ipaddress
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+
+from divebook.documents.addresses import is_public
+from divebook.errors import WorkspaceError
+from divebook.workspace.egress.answers import EgressAnswer
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+_HEAD = 8192
+"""Bytes of a request's head."""
+_PATIENCE = 15.0
+"""Seconds until a request is answered."""
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, as the machine knows them."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(info[4][0]) for info in found))
+
+
+class Egress:
+    """A proxy with a list and a token of its own, for one workspace.
+
+    Parameters
+    ----------
+    allow
+        Names of hosts, or ``*.name`` for what is below one; each may end in ``:port``, which is 443 otherwise.
+    told
+        Called with each `EgressAnswer` before it is given.
+    resolve, public
+        Addresses of a name, and whether one may be connected to; tests give their own.
+
+    Raises
+    ------
+    WorkspaceError
+        An entry of the list is not the name of a host.
+    """
+
+    def __init__(
+        self,
+        allow: Iterable[str],
+        *,
+        told: Callable[[EgressAnswer], None] = lambda _: None,
+        resolve: Resolve = resolve,
+        public: Callable[[str], bool] = is_public,
+    ) -> None:
+        self._allow = [_entry(text) for text in allow]
+        self._told, self._resolve, self._public = told, resolve, public
+        self.token = secrets.token_urlsafe(16)
+        """What a request has to bring, as the password of the user ``divebook``."""
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def start(self, path: str) -> None:
+        """Listen on a socket at `path`, in a folder that the place without a network sees; for this user only."""
+        self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
+        os.chmod(path, 0o600)
+        await self._server.start_serving()
+
+    async def close(self) -> None:
+        """End it with every connection that goes through it; twice is once."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def refusal(self, host: str, port: int) -> str | None:
+        """Return why a host may not be asked for, by its name alone; None if it may."""
+        if _is_address(host):
+            return "addresses are not asked for by number"
+        name = host.lower().rstrip(".")
+        for allowed, at in self._allow:
+            if port == at and (name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))):
+                return None
+        return "not on the list"
+
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(self._lead(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
+        try:
+            status, answer, upstream = await self._answered(reader)
+            if upstream is not None:
+                ends.append(upstream[1])
+            self._told(answer)
+            if upstream is None:
+                writer.write(
+                    f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+                )
+                await writer.drain()
+                return
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_copy(reader, upstream[1]), _copy(upstream[0], writer))
+        except OSError:
+            pass  # one of the two has gone: the other is told by the end of its connection
+        finally:
+            for end in ends:
+                end.close()
+
+    async def _answered(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
+        host, port = "", 0
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                fields = {
+                    key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in rest)
+                }
+                expected = "Basic " + base64.b64encode(f"divebook:{self.token}".encode()).decode()
+                if not hmac.compare_digest(fields.get("proxy-authorization", "").encode(), expected.encode()):
+                    return 407, EgressAnswer(host, port, "no token"), None
+                words = first.split(" ")
+                if len(words) != 3 or words[0] != "CONNECT":
+                    return 403, EgressAnswer(host, port, "not a CONNECT request"), None
+                host, _, number = words[1].rpartition(":")
+                port = int(number)
+                refused = self.refusal(host, port)
+                if refused:
+                    return 403, EgressAnswer(host, port, refused), None
+                addresses = await self._resolve(host, port)
+                if not addresses or not all(self._public(address) for address in addresses):
+                    return 403, EgressAnswer(host, port, "resolves to an address that is not public"), None
+                # To the address that was checked: a second look-up might say another (test_a_name_is_looked_up_once).
+                return 200, EgressAnswer(host, port), await asyncio.open_connection(addresses[0], port)
+        except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            return 502, EgressAnswer(host, port, f"failed: {type(error).__name__}: {error}"), None
+
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_REASONS = {403: "Forbidden", 407: "Proxy Authentication Required", 502: "Bad Gateway"}
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(text: str) -> tuple[str, int]:
+    host, _, number = text.partition(":")
+    name = host.lower().rstrip(".")
+    port = number or "443"
+    if not name or "*" in name.removeprefix("*.") or _is_address(name) or not (port.isascii() and port.isdigit()):
+        raise WorkspaceError(
+            f"'{text}' cannot be allowed: an entry is the name of a host, as in 'pypi.org', '*.pypi.org', 'pypi.org:80'"
+        )
+    return name, int(port)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

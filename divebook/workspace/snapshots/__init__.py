@@ -1,0 +1,1 @@
+"""What the files of a folder were at each look: taken, told apart, put back."""

@@ -1,0 +1,135 @@
+"""Looking: ``view``, ``ls``, ``glob`` and ``grep``. Nothing here raises for what an agent asked wrongly: it is told."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from divebook.errors import WorkspaceError
+from divebook.text.lines import lines_in
+from divebook.workspace.files import FileOperator
+
+MOST_CHARACTERS = 60_000
+LINES, LINE_LENGTH = 300, 2000
+_TOO_LONG = "... (truncated)"
+LIMITED = "..."
+"""The key under which a search says that it has not shown everything."""
+_SEARCHED = ("**/*", "*")
+
+
+async def view(
+    files: FileOperator, path: str, line_offset: int = 0, line_limit: int = LINES, max_line_length: int = LINE_LENGTH
+) -> str | dict[str, Any]:
+    """Return the text of a file, or of what is too long a part, with how much there is."""
+    try:
+        text = await files.read_file(path, errors="replace")
+    except (WorkspaceError, ValueError) as error:
+        return f"Error: {error}"
+    lines, first = lines_in(text), max(0, line_offset)
+    kept: list[str] = []
+    is_cut, left = False, MOST_CHARACTERS
+    for line in lines[first : first + max(1, line_limit)]:
+        body = line.rstrip("\n")
+        is_long = len(body) > max_line_length
+        told = f"{body[:max_line_length]}{_TOO_LONG}\n" if is_long else line
+        is_cut |= is_long or len(told) > left
+        if len(told) > left and kept:
+            break  # the next look begins with this line
+        kept.append(told[:left])
+        left -= len(told)
+    if not is_cut and len(kept) == len(lines):
+        return text
+    metadata = {
+        "file_path": path,
+        "total_lines": len(lines),
+        "total_characters": len(text),
+        "first_line": first + 1,
+        "lines": len(kept),
+    }
+    return {"content": "".join(kept), "metadata": metadata}
+
+
+async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]:
+    """Return what is in a folder."""
+    from divebook.documents.globs import matches
+
+    try:
+        listed = await files.list_dir_with_types(path)
+    except WorkspaceError as error:
+        return {"success": False, "error": str(error), "entries": [], "count": 0}
+    entries = []
+    for name, is_folder in listed:
+        if any(matches(pattern, name) for pattern in ignore or ()):
+            continue
+        entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
+        entry["type"] = "directory" if is_folder else "file"
+        try:
+            found = await files.stat(entry["path"])
+        except WorkspaceError:  # a link that leads nowhere, or out
+            entry |= {"type": "link", "size": 0}
+        else:
+            entry["size"] = found["size"]
+            if found["mtime"] is not None:
+                entry["modified"] = datetime.fromtimestamp(found["mtime"], UTC).isoformat(timespec="seconds")
+        entries.append(entry)
+    return {"success": True, "entries": entries, "count": len(entries)}
+
+
+async def glob(files: FileOperator, pattern: str) -> list[str] | dict[str, Any]:
+    """Return the paths that a pattern means, the newest first."""
+    try:
+        return await files.glob(pattern)
+    except (WorkspaceError, ValueError) as error:
+        return {"error": str(error), "files": []}
+
+
+async def grep(  # noqa: PLR0917 - a model gives them by name
+    files: FileOperator,
+    pattern: str,
+    include: str | None = None,
+    context_lines: int = 2,
+    max_results: int = 100,
+    max_matches_per_file: int = 20,
+    max_files: int = 50,
+) -> dict[str, Any]:
+    """Return the lines that a regular expression finds, by ``file:line``."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        return {"error": f"{pattern!r} is no regular expression: {error}"}
+    try:
+        paths = await files.glob(include or _SEARCHED[0])
+    except (WorkspaceError, ValueError) as error:
+        return {"error": str(error)}
+    found: dict[str, Any] = {}
+    with_matches = 0
+    for path in paths:
+        try:
+            lines = lines_in(await files.read_file(path))
+        except WorkspaceError:  # a folder, or no text
+            continue
+        hits = [at for at, line in enumerate(lines) if wanted.search(line.rstrip("\r\n"))]
+        if not hits:
+            continue
+        if 0 <= max_files <= with_matches:
+            found[LIMITED] = f"stopped after {max_files} files with matches, the newest first: narrow the search"
+            break
+        with_matches += 1
+        for at in hits if max_matches_per_file < 0 else hits[:max_matches_per_file]:
+            if len(found) >= max_results:
+                found[LIMITED] = f"stopped after {max_results} matches: narrow the search"
+                return found
+            found[f"{path}:{at + 1}"] = _match(path, lines, at, context_lines)
+    return found
+
+
+def _match(path: str, lines: list[str], at: int, around: int) -> dict[str, Any]:
+    first = max(0, at - around)
+    return {
+        "line_number": at + 1,
+        "matching_line": lines[at].rstrip("\r\n"),
+        "context": "".join(lines[first : at + around + 1]),
+        "context_start_line": first + 1,
+        "file_path": path,
+    }

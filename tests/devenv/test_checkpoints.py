@@ -1,0 +1,168 @@
+"""Environments are saved and restored: files, what is installed, and what a kill in the middle leaves."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.devenv.conftest import plain_venv, run
+from tests.devenv.kills import KILLED, looks_whole, prepared, tried
+
+
+@pytest.fixture
+def native(dev_env, tmp_path):
+    """A native environment; returns its working folder."""
+    assert dev_env("create", "a", "native")[0] == 0
+    return tmp_path / ".dev_env_state" / "a" / "work"
+
+
+def tree(folder: Path) -> dict[str, object]:
+    return {
+        str(path.relative_to(folder)): path.readlink() if path.is_symlink() else path.is_file() and path.read_text()
+        for path in folder.rglob("*")
+    }
+
+
+def test_files_are_as_they_were_and_those_that_came_since_are_gone(dev_env, native):
+    (native / "src").mkdir()
+    (native / "src" / "a.py").write_text("one")
+    (native / "link").symlink_to("src/a.py")
+    before = tree(native)
+    code, printed, _ = dev_env("save", "a", "first")
+    assert (code, printed) == (0, f"{native.parent}/checkpoints/first/checkpoint.json\n")
+    (native / "src" / "a.py").write_text("two")
+    (native / "link").unlink()
+    (native / "new").write_text("new")
+    code, printed, _ = dev_env("restore", "a", "first")
+    assert (code, printed) == (0, "Environment 'a' restored to 'first'\n")
+    assert tree(native) == before
+    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["first"]
+
+
+def test_what_is_ignored_is_left_alone_also_once_it_is_ignored_no_more(dev_env, native):
+    (native / ".devenvignore").write_text("# large\ndata/\n*.log\n")
+    (native / "data").mkdir()
+    (native / "data" / "d").write_text("d")
+    assert dev_env("save", "a", "c")[0] == 0
+    (native / "x.log").write_text("x")
+    (native / ".devenvignore").unlink()
+    assert dev_env("restore", "a", "c")[0] == 0
+    assert set(tree(native)) == {".devenvignore", "data", "data/d", "x.log"}
+
+
+def test_environments_below_the_folder_are_no_part_of_it(tmp_path, dev_env):
+    (tmp_path / "f").write_text("one")
+    assert dev_env("create", "here", "native", "--set", f"native.working_dir={tmp_path}")[0] == 0
+    assert dev_env("save", "here", "c")[0] == 0
+    (tmp_path / "f").write_text("two")
+    assert dev_env("create", "other", "native")[0] == 0
+    assert dev_env("restore", "here", "c")[0] == 0
+    assert (tmp_path / "f").read_text() == "one"
+    assert dev_env("execute", "other", "true")[0] == 0
+    assert dev_env("destroy", "here")[0] == 0
+    assert (tmp_path / "f").exists()
+
+
+CODES = {
+    "save, no environment": (["save", "no", "c"], 2, "no environment"),
+    "save, name": (["save", "a", "../c"], 1, "is not allowed"),
+    "save, taken": (["save", "a", "c"], 1, "--overwrite"),
+    "save, replaced": (["save", "--overwrite", "a", "c"], 0, ""),
+    "restore, no environment": (["restore", "no", "no"], 2, "no environment"),
+    "restore, no checkpoint": (["restore", "a", "no"], 7, "no checkpoint 'no'; there are: c"),
+    "show, no checkpoint": (["checkpoint", "show", "a", "no"], 7, "no checkpoint"),
+    "delete, no checkpoint": (["checkpoint", "delete", "a", "no"], 7, "no checkpoint"),
+    "list, tenant": (["--tenant", "t", "checkpoint", "list", "a"], 8, "another tenant"),
+    "save, tenant": (["--tenant", "t", "save", "a", "d"], 8, "another tenant"),
+    "restore, tenant": (["--tenant", "t", "restore", "a", "c"], 8, "another tenant"),
+}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("root")
+    assert run(folder, "create", "a", "native")[0] == run(folder, "save", "a", "c")[0] == 0
+    return folder
+
+
+@pytest.mark.parametrize(("words", "code", "told"), CODES.values(), ids=CODES)
+def test_each_refusal_has_its_code(kept, words, code, told):
+    ended, _, said = run(kept, *words)
+    assert (ended, told in said) == (code, True), said
+
+
+def test_a_damaged_checkpoint_changes_nothing(dev_env, native):
+    (native / "f").write_text("one")
+    assert dev_env("save", "a", "c")[0] == 0
+    (native / "f").write_text("two")
+    contents = native.parent / "checkpoints" / ".contents"
+    (content,) = contents.iterdir()
+    content.write_text("other")
+    code, _, said = dev_env("restore", "a", "c")
+    assert (code, f"the content {content.name[:12]}... of a checkpoint is damaged" in said) == (1, True)
+    (native.parent / "checkpoints" / "c" / "files.json").write_text("{}")
+    assert "files.json of the checkpoint 'c' is damaged" in dev_env("restore", "a", "c")[2]
+    assert (native / "f").read_text() == "two"
+
+
+@pytest.mark.parametrize(("damaged", "content"), [("checkpoint.json", "{"), ("files.json", None), ("files.json", "[]")])
+def test_a_damaged_checkpoint_stands_in_nobodys_way_and_can_be_deleted(dev_env, native, damaged, content):
+    (native / "f").write_text("one")
+    assert [dev_env("save", "a", name)[0] for name in ("good", "bad")] == [0, 0]
+    place = native.parent / "checkpoints" / "bad" / damaged
+    place.unlink()
+    if content is not None:
+        place.write_text(content)
+    (native / "f").write_text("two")
+    assert dev_env("save", "a", "next")[0] == 0
+    assert dev_env("checkpoint", "delete", "a", "next")[0] == 0
+    assert dev_env("restore", "a", "bad")[0] == 1
+    assert dev_env("checkpoint", "delete", "a", "bad")[0] == 0
+    assert dev_env("restore", "a", "good")[0] == 0
+    assert (native / "f").read_text() == "one"
+
+
+def test_the_oldest_checkpoints_go_with_their_contents(dev_env, native, tmp_path):
+    settings = tmp_path / "config" / "dev_env" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"checkpoints": 2}')
+    for number in "123":
+        (native / "f").write_text(number)
+        assert dev_env("save", "a", f"c{number}")[0] == 0
+    assert [told["name"] for told in json.loads(dev_env("checkpoint", "list", "a")[1])] == ["c2", "c3"]
+    contents = native.parent / "checkpoints" / ".contents"
+    assert sorted(path.read_text() for path in contents.iterdir()) == ["2", "3"]
+    assert dev_env("checkpoint", "delete", "a", "c2")[1] == "Checkpoint 'c2' deleted\n"
+    assert [path.read_text() for path in contents.iterdir()] == ["3"]
+
+
+@pytest.mark.parametrize("what", ["save", "restore"])
+def test_a_kill_in_the_middle_leaves_nothing_half_made(tmp_path, what):
+    """A sample of ``python -m tests.devenv.kills``, which tries each moment."""
+    for moment in random.Random(what).sample(range(1, 12), 2):
+        root = prepared(tmp_path / f"{moment}")
+        assert tried(root, what, moment) == KILLED
+        looks_whole(root, what)
+
+
+def test_a_virtual_environment_has_again_what_its_lock_file_says(dev_env, tmp_path):
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny.py", "")
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    folder = plain_venv(dev_env, packages=[str(wheel)])
+    assert dev_env("execute", "v", "command -v python; echo $VIRTUAL_ENV; python -c 'import tiny'")[:2] == (
+        0,
+        f"{folder}/venv/bin/python\n{folder}/venv\n",
+    )
+    assert dev_env("save", "v", "c")[0] == 0
+    assert "tiny" in (folder / "checkpoints" / "c" / "requirements.txt").read_text()
+    assert dev_env("execute", "v", "echo > f; python -m pip uninstall -qy tiny")[0] == 0
+    assert dev_env("restore", "v", "c", "--no-backup")[0] == 0
+    assert dev_env("execute", "v", "python -c 'import tiny'; ls")[:2] == (0, "")

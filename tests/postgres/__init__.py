@@ -1,0 +1,1 @@
+"""Stores in Postgres, on a real server."""

@@ -1,0 +1,57 @@
+"""A PgBouncer before a server, as it is usually set up: each transaction gets any session that is free."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.postgres.server import NOBODY
+
+PORT = 6432
+_SETTINGS = """
+[databases]
+postgres = host={server} user=postgres
+[pgbouncer]
+pool_mode = transaction
+default_pool_size = 3
+max_client_conn = 200
+unix_socket_dir = {folder}
+listen_port = {port}
+auth_type = any
+logfile = {folder}/log
+"""
+
+
+def pooler():
+    """Return the path of PgBouncer, which Debian has off the users' search path; None if there is none."""
+    return shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def pooled(server):
+    """Start a PgBouncer; give the function from the name of a schema to the URL of a store behind it."""
+    user = NOBODY if os.getuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="divebook-pool-") as name:
+        folder = Path(name)
+        if user:
+            os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
+        settings = folder / "settings.ini"
+        settings.write_text(_SETTINGS.format(server=server.folder, folder=folder, port=PORT))
+        settings.chmod(0o644)
+        folder.chmod(0o755)
+        with subprocess.Popen([pooler(), "-q", settings], user=user, extra_groups=[] if user else None) as process:
+            try:
+                while not (folder / f".s.PGSQL.{PORT}").exists():
+                    assert process.poll() is None
+                    time.sleep(0.01)
+                yield (
+                    lambda schema="divebook": (
+                        f"postgresql://postgres@/postgres?host={folder}&port={PORT}&schema={schema}"
+                    )
+                )
+            finally:
+                process.kill()

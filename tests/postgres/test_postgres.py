@@ -1,0 +1,376 @@
+"""What only a store on a server has to show: round trips, lost connections, other clocks, other processes."""
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from divebook import Environment, Step, Workflow, open_store
+from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.errors import (
+    ConcurrentAppendError,
+    ConnectionLostError,
+    CorruptStoreError,
+    LeaseHeldError,
+    NewerStoreError,
+    SetupError,
+    StoreError,
+)
+from divebook.events.catalog import StepCompleted
+from divebook.store import Owner
+from divebook.store.check import check
+from divebook.store.postgres import PostgresStore, schema
+from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.texts import escaped, unescaped
+from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
+from tests.postgres.racing import race
+from tests.store.large_promises import text
+from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, log, step, steps
+
+HOUR = 3600
+
+
+@pytest.fixture
+def between(server, tmp_path_factory, address):
+    with proxy(tmp_path_factory.mktemp("p"), server) as made:
+        yield made
+
+
+# --- round trips
+
+
+def test_a_commit_of_many_executions_is_one_round_trip(between):
+    names = [execution_id(number) for number in range(20)]
+    with PostgresStore(between.url()) as store:
+        store.append_all([batch(name, 0, log(1, name), acquire=Owner.current()) for name in names])
+        large = event(2, StepCompleted(output=text(80_000)), names[0])
+        between.trips = 0
+        first = [batch(names[0], 1, [large], 1), *(batch(name, 1, steps(2, 4, name), 1) for name in names[1:])]
+        assert store.append_all(first) == [None] * 20
+        assert between.trips == 1
+        assert store.append_all([batch(name, 4, [completed(5, name)], 1) for name in names[1:]]) == [None] * 19
+        assert between.trips == 2
+
+
+def test_beginning_posting_and_reading_are_one_round_trip_each(between):
+    with PostgresStore(between.url()) as store:
+        store.append(TWO, log(1, TWO), 0)  # the types of records have their numbers
+        store.read(TWO)
+        for call, most in (
+            (lambda: store.append(ONE, log(3), 0), 1),
+            (lambda: store.read(ONE), 1),
+            (store.records, 1),
+            (lambda: store.post(Message(ONE, SIGNAL, "go", signal_payload("go", 1), "test", 1)), 2),
+        ):
+            between.trips = 0
+            call()
+            assert between.trips <= most
+
+
+# --- lost connections
+
+
+@pytest.mark.parametrize("loss", [BEFORE, AFTER])
+def test_a_commit_whose_connection_was_lost_is_settled_by_the_end_of_the_log(between, loss):
+    with PostgresStore(between.url()) as store:
+        store.append(ONE, log(1), 0)
+        for last in range(1, 21, 2):
+            between.losses.append(loss)
+            with pytest.raises(ConnectionLostError, match="out of reach"):
+                store.append(ONE, steps(last + 1, last + 2), last)
+            assert store.append_all([batch(ONE, last, steps(last + 1, last + 2), again=True)]) == [None]
+        assert store.read(ONE) == log(21)
+        assert check(store).ok
+
+
+def test_a_commit_that_the_server_makes_after_all_is_not_made_twice(between, monkeypatch):
+    with PostgresStore(between.url()) as store:
+        store.append(ONE, log(1), 0)
+        between.losses.append(LATE)
+        with pytest.raises(ConnectionLostError):
+            store.append(ONE, steps(2, 3), 1)
+        write = store._write
+
+        def after_the_other(batches):
+            between.release()  # this process has looked, and has not found it
+            return write(batches)
+
+        monkeypatch.setattr(store, "_write", after_the_other)
+        assert store.append_all([batch(ONE, 1, steps(2, 3), again=True)]) == [None]
+        assert store.read(ONE) == log(3)
+
+
+@pytest.mark.parametrize("loss", [BEFORE, AFTER])
+def test_a_lease_whose_connection_was_lost_is_held_or_not_taken(between, loss):
+    with PostgresStore(between.url()) as store:
+        store.append(ONE, log(1), 0)
+        between.watched = b"COMMIT"
+        between.losses.append(loss)
+        if loss == BEFORE:
+            with pytest.raises(ConnectionLostError):
+                store.acquire(ONE, Owner.current())
+        lease = store.acquire(ONE, Owner.current())
+        assert store.leases() == [lease]
+        store.append(ONE, [step(2)], 1, lease.token)
+
+
+def test_a_store_that_nobody_holds_any_more_has_no_connections(server, address):
+    store = PostgresStore(address)
+    store.append(ONE, log(1), 0)
+    store.read(ONE)
+    links = [store._connections._writer, *store._connections._free]
+    del store
+    assert [link.closed for link in links] == [True] * 2
+
+
+def test_another_writers_events_are_not_taken_for_a_commit_in_doubt(between, address):
+    with PostgresStore(between.url()) as store, PostgresStore(address) as other:
+        store.append(ONE, log(1), 0)
+        between.losses.append(BEFORE)
+        with pytest.raises(ConnectionLostError):
+            store.append(ONE, [step(2)], 1)
+        mine = event(2, StepCompleted(output="other"), event_id="event-other")
+        other.append(ONE, [mine], 1)
+        assert isinstance(store.append_all([batch(ONE, 1, [step(2)], again=True)])[0], ConcurrentAppendError)
+        assert store.read(ONE)[1:] == [mine]
+
+
+NOTED = Workflow("noted", [Step(f"step {n}", script=f"{n} + 1", store=f"n{n}") for n in range(8)])
+
+
+def test_executions_go_on_when_connections_are_lost(between):
+    environment = Environment(store=between.url())
+    between.losses.extend([None, BEFORE, AFTER, None, LATE, AFTER])
+    done = environment.start(NOTED).wait(60)
+    assert (done.status, done.state.variables["n7"]) == ("completed", 8)
+    between.release()
+    assert not between.losses
+    assert check(environment.store).ok
+    environment.store.close()
+
+
+def test_executions_go_on_when_the_server_was_stopped(server, address):
+    environment = Environment(store=address)
+    begun = environment.start(Workflow("asks", [Step("ask", ask="Go on?", store="said"), *NOTED.steps])).wait(20)
+    ((_, question),) = environment.interrupts()
+    server.stop()
+    server.start()
+    environment.answer(question.interrupt_id, "yes")
+    assert environment.execution(begun.id).wait(60).status == "completed"
+    environment.store.close()
+
+
+def test_what_reads_gets_a_new_connection_by_itself(server, store):
+    store.append(ONE, log(3), 0)
+    server.stop()
+    with pytest.raises(ConnectionLostError):
+        store.read(ONE)
+    server.start()
+    assert store.read(ONE) == log(3)
+    store.append(ONE, [step(4)], 3)
+
+
+# --- clocks
+
+
+def test_of_two_clocks_an_hour_apart_the_servers_decides(store, address, monkeypatch):
+    """One whose clock is fast would take leases that are held; what one whose clock is slow has would never lapse."""
+    for name, hours, number in (("fast", 1, 1), ("slow", -1, 2)):
+        execution, now = execution_id(number), time.time_ns()
+        with monkeypatch.context() as patch:
+            wrong = now + hours * HOUR * 10**9
+            patch.setattr(time, "time_ns", lambda wrong=wrong: wrong)
+            begun = [event(1, log(1)[0].data, execution, at=wrong // 1000, path="")]
+            store.append_all([batch(execution, 0, begun, acquire=Owner("there", 1, 1, name))])
+            (lease,) = [lease for lease in store.live_leases() if lease.execution_id == execution]
+            due = now // 1000 + 30_000_000
+            assert abs(lease.expires_at - due) < 5_000_000
+            assert store.renew([lease], 30) == [True]
+            assert abs(store.lease_of(execution).expires_at - due) < 5_000_000
+            with PostgresStore(address) as other, pytest.raises(LeaseHeldError):
+                other.acquire(execution, Owner("here", 2, 1, "kernel"))
+            assert store.orphans() == []
+
+
+# --- several processes
+
+
+def test_two_stores_see_each_other(store, address):
+    with PostgresStore(address) as there:
+        store.append(ONE, log(2), 0)
+        there.append(ONE, steps(3, 4), 2)
+        assert store.read(ONE) == log(4)
+        store.append(ONE, steps(5, 6), 4)
+        twin = event(7, StepCompleted(), event_id=step(3).id)
+        assert "already in the log" in str(there.append_all([batch(ONE, 6, [twin])])[0])
+        there.delete(ONE)
+        assert type(store.append_all([batch(ONE, 6, steps(7, 8))])[0]).__name__ == "ExecutionNotFoundError"
+        there.append(ONE, log(2), 0)
+        store.append(ONE, steps(3, 4), 2)
+        assert there.read(ONE) == log(4)
+
+
+def test_processes_that_race_for_one_execution_leave_one_sound_log(server):
+    url = server.url("race")  # they make its tables at once as well
+    race(url, 20)
+
+
+def test_a_message_and_what_is_appended_to_a_followed_log_are_heard_by_others(store, address):
+    heard, marks = threading.Event(), []
+
+    def hear():
+        heard.set()
+
+    def wait_for(ready):
+        until = time.monotonic() + 20
+        while not ready():
+            assert heard.wait(max(0.0, until - time.monotonic()))
+            heard.clear()
+        marks.append(time.monotonic())
+
+    with PostgresStore(address) as there:
+        there.append_all([batch(ONE, 0, log(1, ONE)), batch(TWO, 0, log(1, TWO))])
+        end = store.on_news(hear, ONE)
+        wait_for(lambda: _followers(address) == 1)
+        there.append(TWO, [step(2, TWO)], 1)  # nobody follows it: nothing is told
+        there.append(ONE, [step(2)], 1)
+        wait_for(lambda: len(store.read(ONE)) == 2)
+        there.post(Message(TWO, SIGNAL, "go", signal_payload("go", 1), "test", 1))
+        wait_for(lambda: store.new_messages(0) != [])
+        end()
+
+
+def _followers(address):
+    with psycopg.connect(DatabaseAddress.of(address).conninfo) as link:
+        return link.execute("SELECT count(*) FROM divebook.followers").fetchone()[0]
+
+
+def test_the_messages_of_many_senders_are_seen_in_the_order_of_their_numbers(store, address):
+    store.append(ONE, log(1), 0)
+    seen, done = [], threading.Event()
+
+    def look():
+        while not done.is_set():
+            seen.extend(message.number for message in store.new_messages(seen[-1] if seen else 0))
+
+    with ThreadPoolExecutor(5) as pool, PostgresStore(address) as second, PostgresStore(address) as third:
+        looking = pool.submit(look)
+        senders = [
+            pool.submit(sender.post, Message(ONE, SIGNAL, f"{which}-{number}", signal_payload("go", 1), "test", 1))
+            for number in range(25)
+            for which, sender in enumerate((second, third, second, third))
+        ]
+        for sent in senders:
+            sent.result(20)
+        done.set()
+        looking.result(20)
+        seen.extend(message.number for message in store.new_messages(seen[-1]))
+    assert seen == list(range(1, 101))
+
+
+def test_large_values_are_not_deleted_under_who_refers_to_them(store, address):
+    """The one who deletes what nobody uses, and those that begin to use it, take turns."""
+    output = text(80_000)
+    with PostgresStore(address) as other, ThreadPoolExecutor(2) as pool:
+
+        def drop():
+            for _ in range(30):
+                other.drop_blobs()
+
+        dropping = pool.submit(drop)
+        for number in range(30):
+            name = execution_id(number)
+            store.append(name, [*log(1, name), event(2, StepCompleted(output=output), name)], 0)
+            assert store.read(name)[1].data.output == output
+            store.delete(name)
+        dropping.result(20)
+
+
+# --- the schema
+
+
+def test_a_schema_of_another_program_is_left_alone(server):
+    with psycopg.connect(DatabaseAddress.of(server.url()).conninfo, autocommit=True) as link:
+        link.execute("CREATE SCHEMA IF NOT EXISTS foreigner; CREATE TABLE IF NOT EXISTS foreigner.t (x integer)")
+    with pytest.raises(CorruptStoreError, match=r"belongs to another program \(tables: t\)"):
+        PostgresStore(server.url("foreigner"))
+
+
+def test_a_store_of_a_newer_version_is_refused(server):
+    url = server.url("newer")
+    PostgresStore(url).close()
+    with psycopg.connect(DatabaseAddress.of(url).conninfo, autocommit=True) as link:
+        link.execute("UPDATE newer.format SET number = 99")
+    with pytest.raises(NewerStoreError, match=r"it has format 99, this version knows up to 1\. Upgrade divebook"):
+        PostgresStore(url)
+
+
+def test_a_migration_that_fails_leaves_what_was_there(server, monkeypatch):
+    url = server.url("halfway")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE divebook.more (x integer)", "nonsense"))
+        )
+        with pytest.raises(StoreError, match="nonsense"):
+            PostgresStore(url)
+    with PostgresStore(url) as store:
+        store.append(ONE, log(1), 0)
+        store.delete(ONE)
+
+
+def test_people_can_read_the_log_with_sql(store, address):
+    store.append(ONE, log(3), 0)
+    with psycopg.connect(DatabaseAddress.of(address).conninfo) as link:
+        select = "SELECT sequence, event_types, path, step FROM divebook.log WHERE execution_id = %s ORDER BY sequence"
+        rows = link.execute(select, (ONE,)).fetchall()
+    assert rows[:2] == [(1, "execution_started", "", ""), (2, "step_started", "main", "step-1")]
+
+
+@pytest.mark.parametrize("plain", ["", "a\0b", "\\", "\\0", "\\\\0\0", "ü"])
+def test_texts_come_back(plain):
+    assert "\0" not in escaped(plain)
+    assert unescaped(escaped(plain)) == plain
+
+
+# --- addresses
+
+
+def test_no_password_is_shown_and_the_location_opens_the_store_again(server, address):
+    url = address.replace("postgres@", "postgres:s3cret@")
+    with open_store(url) as store:
+        assert ":***@" in store.location
+        assert "s3cret" not in f"{store.location} {store!r}"
+        with open_store(store.location) as again:
+            assert again._connections.address.conninfo == store._connections.address.conninfo
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "said"),
+    [
+        (
+            "postgresql://ann:s3cret@nowhere.invalid/db",
+            ConnectionLostError,
+            "ann:.*@nowhere.invalid/db is out of reach",
+        ),
+        ("postgresql://ann:s3c@ret:x@host/db", SetupError, "is no URL of a database"),
+        ("postgresql://ann:s3cret@host/db?nonsense=1", SetupError, "is no URL of a database"),
+        ("postgresql://ann:s3cret@host/db?schema=a-b", SetupError, "schema 'a-b' of .* cannot be used"),
+    ],
+)
+def test_what_cannot_be_opened_is_told_without_the_password(url, error, said):
+    with pytest.raises(error, match=said) as caught:
+        open_store(url)
+    shown = "".join(map(str, (caught.value, caught.value.__cause__, caught.value.__context__)))
+    assert "s3c" not in shown
+    assert "ret:x" not in shown
+
+
+def test_without_psycopg_it_is_said_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(("psycopg", "divebook.store.postgres"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(SetupError, match=r"pip install 'divebook\[postgres\]'"):
+        open_store("postgresql://host/db")

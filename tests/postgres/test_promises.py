@@ -1,0 +1,49 @@
+from contextlib import contextmanager
+from typing import ClassVar
+
+import pytest
+
+from divebook.store.postgres import PostgresStore, store
+from divebook.store.postgres.connections import Connections, _is_idle
+from tests.store.conformance import StorePromises
+
+
+class KeptConnections(Connections):
+    """Connections that go from one test's store to the next one's: a server prepares itself anew for each new one."""
+
+    kept: ClassVar = []
+
+    def open(self):
+        while self.kept:
+            if _is_idle(link := self.kept.pop()):
+                return link
+        return super().open()
+
+    @contextmanager
+    def opened(self):
+        link = self.open()
+        yield link
+        self.kept.append(link)
+
+    def close(self):
+        self.kept += self._free
+        if self._writer is not None:
+            self.kept.append(self._writer)
+        self._free, self._writer = [], None
+        super().close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def connections():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "Connections", KeptConnections)
+        yield
+    for link in KeptConnections.kept:
+        link.close()
+
+
+class TestPostgresStore(StorePromises):
+    @pytest.fixture
+    def store(self, address):
+        with PostgresStore(address) as opened:
+            yield opened

@@ -1,0 +1,56 @@
+"""Files that a run has kept: what is none is said to be none, and names are shown and taken alike."""
+
+import pytest
+
+from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook.errors import FileOperationError, SetupError
+from divebook.workflow.workspaces import WorkspaceDefinition
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "d").mkdir(parents=True)
+    (folder / "README").write_text("Adds.\n")
+    (folder / "to").symlink_to("README")
+    (folder / "\udcff").write_text("odd")
+    return folder
+
+
+@pytest.fixture
+def kept(tmp_path, project):
+    """Return the files of a run whose agent has written some."""
+    written = [{"call": {"replace": {"file_path": path, "content": "x"}}} for path in ("calc.py", "a\n  A forged")]
+    definition = WorkspaceDefinition("app", folder=str(project))
+    made = Environment(store=tmp_path / "runs.db", workspaces=[definition], approvals=[ApprovalRule("shell")])
+    made.add_agent(Agent("coder", model=ScriptedModel(turns=[[*written, "done"]]), workspace="app"))
+    made.add_workflow(Workflow("fix", [Step("go", prompt="repair it", agent="coder", store="out")]))
+    yield made.files(made.start("fix").wait().id)
+    made.close()
+
+
+def test_what_is_no_file_is_read_as_none_with_the_reason(kept):
+    assert kept.read("\\xff") == kept.read("\udcff") == b"odd"  # as lists show it
+    with pytest.raises(FileOperationError, match="it is a folder"):
+        kept.read("d")
+    with pytest.raises(FileOperationError, match="it is a link to README"):
+        kept.read("to")
+
+
+def test_a_folder_that_is_none_is_said_and_none_is_made_in_vain(kept, project, tmp_path):
+    with pytest.raises(SetupError, match="is not there, or is no folder"):
+        kept.apply(tmp_path / "nowhere")
+    with pytest.raises(SetupError, match="is no folder"):
+        kept.restore(project / "README")
+    with pytest.raises(SetupError, match="was opened at event"):
+        kept.restore(tmp_path / "fresh", 1)
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_one_path_is_a_list_of_one(kept, project):
+    assert kept.apply(paths="calc.py").written == ["calc.py"]
+    assert (project / "calc.py").read_text() == "x"
+
+
+def test_a_name_with_a_line_end_is_one_line_of_a_list(kept):
+    assert "  A a\\n  A forged  +1 -0" in str(kept.changed(whole=False)).splitlines()

@@ -1,0 +1,122 @@
+"""A store copied into another one: the same logs, files, messages and forks, and nothing that cannot be compared."""
+
+from dataclasses import replace
+
+import pytest
+
+from divebook.errors import CorruptStoreError, StoreError
+from divebook.events.catalog import FilesChanged, StepCompleted
+from divebook.events.stored_file import StoredFile
+from divebook.store import MemoryStore, Owner, SqliteStore
+from divebook.store.check import check
+from divebook.store.contents import file_content
+from divebook.store.copying import copy, digest
+from tests.store.fork_promises import fork
+from tests.store.large_promises import text
+from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, step, steps
+from tests.store.message_promises import answer
+
+
+def filled(store):
+    """Fill a store with what there is: ended, waiting and large logs, messages taken and not taken."""
+    ended = [*log(2, TWO), completed(3, TWO)]
+    store.append_all(
+        [
+            batch(ONE, 0, log(2), durability="relaxed", acquire=Owner("there", 1, 1, "gone")),
+            batch(TWO, 0, ended),
+            batch(THREE, 0, [*log(1, THREE), event(2, StepCompleted(output=text(80_000)), THREE), failed(3, THREE)]),
+        ]
+    )
+    for number in range(4):
+        store.post(answer(f"ask_{number}"))
+    store.delete(TWO)
+    store.append(TWO, ended, 0)
+    (held,) = store.leases()
+    store.append_all([batch(ONE, 2, steps(3, 1203), held.token, status="waiting", wake_at=9, taken=2)])
+    store.release(held)
+    return store
+
+
+def told(store):
+    records = [replace(record, size=0) for record in store.records()]
+    return records, store.new_messages(0), [digest(store, record.execution_id) for record in records]
+
+
+def copies(source, target):
+    report = copy(source, target)
+    assert told(target) == told(source)
+    assert check(target).ok
+    return report
+
+
+def test_everything_is_copied_and_copied_back(path):
+    with filled(MemoryStore()) as source, SqliteStore(path) as there, MemoryStore() as back:
+        assert copies(source, there).events == 1203 + 3 + 3
+        report = copies(there, back)
+        assert (report.executions, report.already, report.messages, report.unended) == (3, 0, 4, 1)
+        assert there.untaken() == back.untaken() == {ONE}
+        assert back.append_all([batch(ONE, 1203, [step(1204)])]) == [None]
+
+
+def test_a_copy_is_taken_up_where_it_broke_off(path):
+    with filled(MemoryStore()) as source, SqliteStore(path) as target:
+        names = []
+
+        def break_off(name):
+            names.append(name)
+            if len(names) == 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            copy(source, target, break_off)
+        report = copies(source, target)
+        assert (report.executions, report.already) == (1, 2)
+        assert copies(source, target).already == 3
+
+
+def test_what_differs_is_found(path):
+    with filled(MemoryStore()) as source, SqliteStore(path) as target:
+        target.append(TWO, log(3, TWO), 0)
+        with pytest.raises(CorruptStoreError, match=f"execution {TWO} is not in .* as it is in memory:"):
+            copy(source, target)
+
+
+def test_what_is_being_driven_is_not_copied(path):
+    with MemoryStore() as source, SqliteStore(path) as target:
+        source.append(ONE, log(1), 0)
+        source.acquire(ONE, Owner.current())
+        with pytest.raises(StoreError, match=rf"1 execution of memory: is being driven, {ONE} by .*; pause or end"):
+            copy(source, target)
+        assert target.records() == []
+
+
+def test_a_store_with_messages_of_its_own_takes_no_others(path):
+    with filled(MemoryStore()) as source, SqliteStore(path) as target:
+        other = event(1, log(1)[0].data, "exec_other", path="")
+        target.append("exec_other", [other], 0)
+        target.post(answer(execution="exec_other"))
+        with pytest.raises(StoreError, match=r"messages of its own; choose an empty store"):
+            copy(source, target)
+
+
+def test_a_fork_shares_what_it_shared_and_what_lost_its_source_is_whole(path):
+    with MemoryStore() as source, SqliteStore(path) as target:
+        for name in (ONE, TWO):
+            source.append(name, log(9, name), 0)
+        kept, left = execution_id(10), execution_id(11)
+        fork(source, ONE, 5, kept, length=3)
+        fork(source, TWO, 5, left, length=3)
+        source.delete(TWO)
+        copies(source, target)
+        assert target.stored_log(kept).shared == 5
+        assert target.stored_log(left).shared == 0
+
+
+def test_files_that_a_log_names_are_copied(path):
+    content = b"all of it" * 20_000
+    snapshot = FilesChanged(workspace="w", after="1", files=[["a.txt", StoredFile.of(content)]])
+    with MemoryStore() as source, SqliteStore(path) as target:
+        source.append(ONE, [*log(1), event(2, snapshot)], 0)
+        copies(source, target)
+        (named,) = StoredFile.all_in(target.read(ONE)[1].data)
+        assert file_content(target, named.digest) == content

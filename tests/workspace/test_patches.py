@@ -1,0 +1,84 @@
+"""A difference of two trees is one that git can apply, whatever files are named and hold."""
+
+import os
+import subprocess
+from contextlib import closing
+
+from divebook.replay.changed_files import ChangedFiles
+from divebook.workspace.paths import Root
+from divebook.workspace.snapshots.diffs import diffs_of
+from divebook.workspace.snapshots.snapshots import Snapshots
+from divebook.workspace.snapshots.trees import changes_between
+
+MARKS = ["\x0c", "\x0b", "\r", "\x1c", "\u0085", "\u2028"]
+"""Where `str.splitlines` ends a line, and git does not."""
+NAMES = ["a b", "tab\there", "line\n+++ b/forged", 'quo"te', "back\\slash", "z\u00fcrich", "\udcff", "\x1b[31m", "end "]
+
+
+def fill(folder, files):
+    for path, content in files.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            place.symlink_to(content)
+        else:
+            place.write_bytes(content)
+
+
+def held(folder):
+    found = (path for path in folder.rglob("*") if ".git" not in path.parts and (path.is_symlink() or path.is_file()))
+    return {
+        os.fsencode(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_bytes()
+        for path in found
+    }
+
+
+def patch(old, new):
+    contents, trees = {}, []
+    for folder in (old, new):
+        with closing(Root(folder)) as root, Snapshots(root, watch=False) as snapshots:
+            taken = snapshots.take()
+        contents |= taken.contents
+        trees.append(taken.tree.entries)
+    return ChangedFiles("w", diffs_of(changes_between(*trees), contents.__getitem__), 1, 2)
+
+
+def apply(text, folder):
+    git = ["git", "-c", "core.autocrlf=false", "apply", "-"]
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    return subprocess.run(git, input=text.encode(), cwd=folder, capture_output=True, check=False)
+
+
+def test_git_takes_what_files_hold_and_are_named(tmp_path):
+    texts = [f"one{mark}two\nthree\n".encode() for mark in MARKS]
+    before = {f"mark{at}": text for at, text in enumerate(texts)} | {"gone\nby": b"x\n", "old": b"name\n" * 9}
+    before |= {"crlf": b"1\r\n2\r\n", "link": "to", "file": b"text\n", "folder/in": b"x\n", "becomes": b"f\n"}
+    after = {f"mark{at}": text.replace(b"two", b"2") for at, text in enumerate(texts)} | {"new\tname": b"name\n" * 9}
+    after |= {
+        "crlf": b"1\r\n3\r\n",
+        "link": b"text\n",
+        "file": "to",
+        "folder/in": b"y",
+        "becomes/a": b"x",
+        "empty": b"",
+    }
+    after |= dict.fromkeys(NAMES, b"added\n")
+    for name, files in (("old", before), ("new", after), ("work", before)):
+        (tmp_path / name).mkdir()
+        fill(tmp_path / name, files)
+    told = patch(tmp_path / "old", tmp_path / "new")
+    applied = apply(told.patch, tmp_path / "work")
+    assert applied.stderr == b""
+    assert held(tmp_path / "work") == held(tmp_path / "new")
+    changed = {found.path: (found.kind, found.added, found.removed) for found in told}
+    assert changed["mark0"] == ("changed", 1, 1)
+    assert changed["link"] == ("changed", 1, 1)
+    assert changed["becomes"] == ("changed", 0, 1)
+
+
+def test_what_is_printed_of_a_file_with_other_line_ends_can_be_applied(tmp_path):
+    for name, text in (("old", b"1\r\n2\r\n"), ("new", b"1\r\n3\r\n"), ("work", b"1\r\n2\r\n")):
+        (tmp_path / name).mkdir()
+        fill(tmp_path / name, {"a.bat": text})
+    assert apply(str(patch(tmp_path / "old", tmp_path / "new")), tmp_path / "work").stderr == b""
+    assert (tmp_path / "work/a.bat").read_bytes() == b"1\r\n3\r\n"

@@ -1,0 +1,182 @@
+"""A snapshot is what is there, however it came there; and every one of them can be put back."""
+
+import os
+
+import pytest
+
+from divebook.workspace.snapshots import looking
+from divebook.workspace.snapshots.looking import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE
+from divebook.workspace.snapshots.manifests import tree_of
+from divebook.workspace.snapshots.trees import changes_between
+from tests.workspace.sequences import KeptTrees, sequence
+
+
+@pytest.fixture
+def kept(tmp_path):
+    made = []
+
+    def make(folder=tmp_path, **options):
+        made.append(KeptTrees(folder, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("watch", [True, False])
+def test_random_changes_are_seen_and_undone(tmp_path, watch):
+    """More of them: `python -m tests.workspace.sequences`."""
+    sequence(7, tmp_path, watch=watch, looks=15, restored=5)
+
+
+def test_a_change_of_the_same_size_within_a_tick_is_seen(kept, tmp_path):
+    live = kept(watch=False)
+    for number in range(100):
+        (tmp_path / "f").write_text(f"{number:05}")
+        assert list(live.take().delta) == ["f"]
+
+
+def test_nothing_changed_is_nothing_new(kept, tmp_path):
+    (tmp_path / "f").write_text("x")
+    live = kept()
+    first = live.take()
+    again = live.take()
+    assert again.tree.digest == first.tree.digest
+    assert not again.delta
+
+
+def test_what_is_no_file_is_named(kept, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 101)
+    live = kept(largest=100)
+    assert live.take().tree.problems == (("large", TOO_LARGE), ("pipe", SPECIAL))
+    (tmp_path / "pipe").unlink()
+    (tmp_path / "large").write_bytes(b"x" * 100)
+    tree = live.take().tree
+    assert not tree.problems
+    assert list(tree.entries) == ["large"]
+
+
+def test_a_file_that_is_written_meanwhile_is_said_and_read_again(kept, tmp_path, monkeypatch):
+    busy, count = tmp_path / "busy", iter(range(100))
+    busy.write_bytes(b"at first")
+
+    def opened(*args, **options):
+        busy.write_bytes(b"%d" % next(count))
+        return open(*args, **options)
+
+    live = kept()
+    monkeypatch.setattr(looking, "open", opened, raising=False)
+    assert live.take().tree.problems == (("busy", UNSTABLE),)
+    monkeypatch.undo()
+    tree = live.take().tree
+    assert not tree.problems
+    assert live.contents[tree.entries["busy"].content] == busy.read_bytes()
+
+
+def test_modes_times_and_strange_names_come_back(kept, tmp_path):
+    folder = tmp_path / "w"
+    (folder / "empty").mkdir(parents=True, mode=0o700)
+    run = folder / "run"
+    run.write_text("#!")
+    run.chmod(0o751)
+    os.utime(run, ns=(1, 123456789))
+    strange = folder / os.fsdecode(b"\xff")
+    strange.write_text("name that is no text")
+    live = kept(folder)
+    first = live.take().tree
+    (folder / "empty").rmdir()
+    run.write_text("other")
+    strange.unlink()
+    second = live.take().tree
+    told = [(found.kind, os.fsencode(found.path)) for found in changes_between(first.entries, second.entries)]
+    assert told == [("deleted", b"empty"), ("changed", b"run"), ("deleted", b"\xff")]
+    live.restore(tree_of(live.manifests[:1]))
+    assert (run.stat().st_mode & 0o7777, run.stat().st_mtime_ns) == (0o751, 123456789)
+    assert (folder / "empty").stat().st_mode & 0o7777 == 0o700
+    assert strange.read_text() == "name that is no text"
+
+
+def test_what_is_left_out_is_neither_seen_nor_touched(kept, tmp_path):
+    (tmp_path / "build" / "deep").mkdir(parents=True)
+    (tmp_path / "build" / "deep" / "out").write_text("kept")
+    (tmp_path / "a.pyc").write_text("cache")
+    (tmp_path / "file").write_text("1")
+    live = kept(exclude=["*.pyc", "build/deep/**"])
+    first = live.take().tree
+    assert sorted(first.entries) == ["build", "build/deep", "file"]
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "b.pyc").write_text("cache")
+    live.take()
+    live.restore(first)
+    assert (tmp_path / "build" / "deep" / "out").read_text() == "kept"
+    assert (tmp_path / "new" / "b.pyc").read_text() == "cache"
+
+
+def test_a_file_with_two_names_is_not_written_through(kept, tmp_path):
+    (tmp_path / "a").write_text("1")
+    live = kept()
+    first = live.take().tree
+    os.link(tmp_path / "a", tmp_path / "b")
+    second = live.take().tree
+    (tmp_path / "b").write_text("both")
+    live.take()
+    live.restore(second)
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == "1"
+    live.restore(first)
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("folder", ["", "new/"])
+@pytest.mark.parametrize("last", ["unlink", "replace"])
+def test_a_change_by_a_name_that_is_gone_is_seen(kept, tmp_path, folder, last):
+    file, other = tmp_path / "file", tmp_path / f"{folder}other"
+    file.write_text("1")
+    live = kept()
+    live.take()
+    other.parent.mkdir(exist_ok=True)
+    os.link(file, other)
+    other.write_text("2")
+    if last == "replace":
+        (tmp_path / "third").write_text("3")
+        (tmp_path / "third").rename(other)
+    else:
+        other.unlink()
+    tree = live.take().tree
+    assert live.contents[tree.entries["file"].content] == b"2"
+
+
+def test_files_that_are_replaced_in_one_step_need_no_look_at_everything(kept, tmp_path):
+    (tmp_path / "file").write_text("1")
+    live = kept()
+    live.take()
+    (tmp_path / "new").write_text("2")
+    (tmp_path / "new").rename(tmp_path / "file")
+    told = live.snapshots._watch.drain()
+    assert told == {"": {"file", "new"}}
+    assert not live.snapshots._watch.is_lost
+
+
+def test_a_renamed_file_is_told_as_one(kept, tmp_path):
+    (tmp_path / "a").write_text("text")
+    live = kept()
+    first = live.take().tree
+    (tmp_path / "a").rename(tmp_path / "b")
+    (found,) = changes_between(first.entries, live.take().tree.entries)
+    assert (found.kind, found.was, found.path) == ("renamed", "a", "b")
+
+
+def test_an_overflow_of_the_kernel_is_noticed(kept, tmp_path):
+    live = kept()
+    live.take()
+    live.snapshots._watch.is_lost = True
+    live.snapshots._watch.drain()
+    (tmp_path / "a").write_text("unseen")
+    live.snapshots._watch.drain()
+    assert list(live.take().delta) == ["a"]
+
+
+def test_what_is_nested_too_deep_is_named(kept, tmp_path):
+    (tmp_path / "/".join("x" * (DEEPEST + 3))).mkdir(parents=True)
+    assert kept().take().tree.problems == (("/".join("x" * (DEEPEST + 1)), TOO_DEEP),)

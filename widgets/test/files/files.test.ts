@@ -1,0 +1,166 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import part from "../../src/files";
+import type { Files, FileView, WorkspaceView } from "../../src/protocol";
+import type { Host } from "../../src/shared/later";
+import { Model } from "../../src/shared/model";
+
+function file(path: string, given: Partial<FileView> = {}): FileView {
+  return { path, kind: "changed", was: "", added: 1, removed: 1, diff: `@@ -1 +1 @@\n-old ${path}\n+new ${path}\n`, ...given };
+}
+
+function workspace(files: FileView[], given: Partial<WorkspaceView> = {}): WorkspaceView {
+  return { name: "app", kind: "local", folder: "/home/ann/app", total: files.length, added: 3, removed: 1, files, left_out: [], points: [], ...given };
+}
+
+let asked: number[] = [];
+let standing: [number, number][] = [];
+let answer: (told: Files) => void = () => undefined;
+
+const taken = vi.fn<NonNullable<Host["takeOver"]>>();
+
+function begin(): { model: Model; element: HTMLElement } {
+  const model = new Model();
+  const host = { takeOver: taken, files: (version: number, receive: (told: Files) => void, at = 0, since = 0) => { asked.push(version); standing.push([at, since]); answer = receive; } } as unknown as Host;
+  const { element } = part.make(model, host);
+  document.body.replaceChildren(element);
+  return { model, element };
+}
+
+function told(version: number, workspaces: WorkspaceView[] | null, at = 0, since = 0): void {
+  answer({ type: "files", view: "", version, at, since, workspaces });
+}
+
+beforeEach(() => { asked = []; standing = []; taken.mockReset(); vi.useFakeTimers(); });
+afterEach(() => { vi.useRealTimers(); });
+
+test("nothing is shown until a file has changed", () => {
+  const { element } = begin();
+  expect(asked).toEqual([0]);
+  told(0, null);
+  expect(element.hidden).toBe(true);
+});
+
+test("each file is a line under its workspace, and unfolds to its difference", () => {
+  const { element } = begin();
+  told(1, [workspace([file("calc.py"), file("new.txt", { kind: "added", removed: 0 })])]);
+  expect(element.hidden).toBe(false);
+  expect(element.querySelector("summary")?.textContent).toBe("Changed files (2)");
+  expect(element.querySelector(".head")?.textContent).toBe("applocal, a copy of /home/ann/app+3 −1");
+  expect([...element.querySelectorAll("summary code")].map((one) => one.textContent)).toEqual(["calc.py", "new.txt"]);
+  expect(element.querySelector(".came")?.textContent).toBe("+new calc.py\n");
+});
+
+test("what is not kept is named with the reason", () => {
+  const { element } = begin();
+  told(1, [workspace([file("calc.py")], { left_out: [{ path: "big.bin", reason: "too large" }, { path: "pipe", reason: "not a file" }] })]);
+  expect([...element.querySelectorAll("p.soft")].map((one) => one.textContent)).toEqual(["Not kept: big.bin (too large), pipe (not a file)"]);
+});
+
+test("files are shown as they were at an event, with the lines that put them into a folder and go on from there", () => {
+  const { model, element } = begin();
+  const points = [{ sequence: 57, told: "calc.py" }, { sequence: 12, told: "begin" }];
+  told(1, [workspace([file("calc.py")], { points })]);
+  const select = (): HTMLSelectElement => element.querySelector("select") ?? expect.fail("no select");
+  expect([...select().options].map((one) => one.text)).toEqual(["now", "event 57: calc.py", "event 12: begin"]);
+  select().value = "12";
+  select().dispatchEvent(new Event("change"));
+  expect(standing).toEqual([[0, 0], [12, 0]]);
+  told(1, [workspace([], { points, total: 0 })]); // of before
+  expect(element.querySelectorAll("summary code").length).toBe(1);
+  told(0, [workspace([], { points, total: 0 })], 12);
+  expect(element.hidden).toBe(false);
+  expect(element.querySelectorAll("summary code").length).toBe(0);
+  expect(select().value).toBe("12");
+  expect([...element.querySelectorAll(".at button")].map((one) => one.textContent)).toEqual(["Copy %dive restore", "Copy %dive fork"]);
+  vi.advanceTimersByTime(60_000);
+  model.tell("header");
+  expect(standing).toEqual([[0, 0], [12, 0]]);
+  select().value = "0";
+  select().dispatchEvent(new Event("change"));
+  expect(standing).toEqual([[0, 0], [12, 0], [0, 0]]);
+});
+
+test("files of now are compared with those of an event, and asked for again as they change", () => {
+  const { model, element } = begin();
+  const points = [{ sequence: 57, told: "calc.py" }, { sequence: 31, told: "b.py" }, { sequence: 12, told: "begin" }];
+  told(1, [workspace([file("calc.py"), file("b.py")], { points })]);
+  const select = (): HTMLSelectElement => element.querySelectorAll("select")[1] ?? expect.fail("no select");
+  expect([...select().options].map((one) => one.text)).toEqual(["the beginning", "event 57: calc.py", "event 31: b.py"]);
+  select().value = "31";
+  select().dispatchEvent(new Event("change"));
+  expect(standing.at(-1)).toEqual([0, 31]);
+  told(2, [workspace([file("calc.py")], { points })]); // of before
+  told(0, [workspace([], { points })], 0, 31);
+  expect(element.hidden).toBe(false);
+  expect(select().value).toBe("31");
+  vi.advanceTimersByTime(1_000);
+  model.tell("header");
+  expect(standing.at(-1)).toEqual([0, 31]);
+  told(0, [workspace([file("new.py")], { points })], 0, 31);
+  expect([...element.querySelectorAll("summary code")].map((one) => one.textContent)).toEqual(["new.py"]);
+});
+
+test("news are asked for at most once a second, and only while it is unfolded", () => {
+  const { model, element } = begin();
+  told(1, [workspace([file("calc.py")])]);
+  for (let count = 0; count < 20; count += 1) model.tell("header");
+  expect(asked).toEqual([0]);
+  vi.advanceTimersByTime(1_000);
+  expect(asked).toEqual([0, 1]);
+  told(1, null);
+  vi.advanceTimersByTime(1_000);
+  (element as HTMLDetailsElement).open = false;
+  model.tell("header");
+  vi.advanceTimersByTime(10_000);
+  expect(asked).toEqual([0, 1]);
+});
+
+test("what somebody has unfolded or folded stays so when files change", () => {
+  const { model, element } = begin();
+  told(1, [workspace([file("a"), file("b")])]);
+  const [first] = element.querySelectorAll<HTMLDetailsElement>(".db-files details");
+  if (first !== undefined) first.open = false;
+  vi.advanceTimersByTime(1_000);
+  model.tell("header");
+  told(2, [workspace([file("a"), file("b", { diff: "+otherwise\n" }), file("c")])]);
+  expect([...element.querySelectorAll<HTMLDetailsElement>(".db-files details")].map((one) => one.open)).toEqual([false, true, false]);
+  expect(element.querySelectorAll("details")[1]?.querySelector(".came")?.textContent).toBe("+otherwise\n");
+});
+
+test("files that are not shown are counted", () => {
+  const { element } = begin();
+  told(1, [workspace([file("a")], { total: 2001, folder: "" })]);
+  expect(element.querySelector(".head")?.textContent).toBe("applocal+3 −1");
+  expect(element.textContent).toContain("and 2,000 files more: %dive files lists all");
+});
+
+test("files are taken over as they are shown, those that are ticked", async () => {
+  const { model, element } = begin();
+  const points = [{ sequence: 57, told: "calc.py" }, { sequence: 12, told: "begin" }];
+  const changed = [file("calc.py"), file("b.txt", { kind: "renamed", was: "a.txt" }), file("new.txt")];
+  told(1, [workspace(changed, { points })]);
+  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Take over")) ?? expect.fail("no button");
+  const tick = (name: string): HTMLInputElement => element.querySelector<HTMLInputElement>(`[aria-label="Take over ${name}"]`) ?? expect.fail("no tick");
+  expect(button().textContent).toBe("Take over 3 files");
+  tick("new.txt").click();
+  expect(button().textContent).toBe("Take over 2 files");
+  told(2, [workspace(changed, { points: [{ sequence: 60, told: "calc.py" }, ...points] })]);
+  expect([tick("calc.py").checked, tick("new.txt").checked]).toEqual([true, false]);
+  taken.mockResolvedValueOnce({ type: "ack", id: "1", accepted: true, text: "taken over into /home/ann/app: calc.py" });
+  button().click();
+  expect([taken.mock.lastCall, button().disabled]).toEqual([["app", 60, ["calc.py", "b.txt"]], true]);
+  await vi.runAllTimersAsync();
+  expect([element.querySelector("[role=status]")?.textContent, button().disabled]).toEqual(["taken over into /home/ann/app: calc.py", false]);
+  taken.mockResolvedValueOnce({ type: "ack", id: "2", accepted: false, text: "calc.py was changed" });
+  button().click();
+  await vi.runAllTimersAsync();
+  expect(element.querySelector("[role=status]")?.textContent).toBe("Nothing was written: calc.py was changed");
+  model.setConnected("detached");
+  expect(button().disabled).toBe(true);
+});
+
+test("nothing is taken over where there is no folder to take it to, or nobody to do it", () => {
+  const { element } = begin();
+  told(1, [workspace([file("calc.py")], { folder: "" })]);
+  expect(element.textContent).not.toContain("Take over");
+});
