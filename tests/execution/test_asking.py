@@ -12,7 +12,7 @@ from divebook.errors import InterruptError, NotFoundError
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
-from tests.execution.worlds import Calls, Gate, environment, event_types, question_of, unwind
+from tests.execution.worlds import Calls, Gate, becomes, environment, event_types, question_of, unwind
 
 
 def asking(**ask):
@@ -190,14 +190,14 @@ def test_waiting_needs_neither_task_nor_thread():
     before = threads()
 
     async def tasks():
-        return [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        return [task.get_name() for task in others if "divebook" in task.get_name()]
 
     _, _, execution = asked()
     assert execution.status == "waiting"
     execution.wait(20)
-    ENGINE.submit(asyncio.sleep(0.12)).result()  # the mailroom looks for the last time
-    assert [name for name in ENGINE.submit(tasks()).result() if "divebook" in name] == []
-    assert threads() <= before + 2  # the engine's own and a worker that waits for more to do
+    assert becomes(lambda: ENGINE.submit(tasks()).result() == [])  # the mailroom looks for the last time
+    assert becomes(lambda: threads() <= before + 2)  # the engine's own and a worker that waits for more to do
 
 
 def test_the_lease_is_given_back_while_it_waits():
@@ -270,15 +270,10 @@ def test_an_answer_that_another_environment_posts_reaches_the_one_that_drives():
     assert gate.reached.wait(20)
     other = Environment(store=world.store, actions=[gate.action(), calls.action()])
     other.answer(execution.interrupts[0].interrupt_id, "ann", execution.id)
-    _until(lambda: calls)
+    assert becomes(lambda: calls)
     gate.opened.set()
     assert (execution.wait(20).status, execution.variables["who"], len(calls)) == ("completed", "ann", 1)
     assert event_types(execution).count("execution_resumed") == 0
-
-
-def _until(condition):
-    ticks = threading.Event()
-    assert any(condition() or ticks.wait(0.02) for _ in range(1000)), "it never came"
 
 
 # --- identity ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Messages that come at the worst moment: none of them is overtaken by a later one, which would hide it for good."""
 
-import threading
-
 import pytest
 
 from divebook import Environment, Step, Workflow
@@ -9,7 +7,7 @@ from divebook.engine.inbox import ANSWER, EXPIRED, Message, answer_payload
 from divebook.events import catalog
 from divebook.store import MemoryStore
 from tests.execution.test_expiring import HOUR, Watch
-from tests.execution.worlds import Gate
+from tests.execution.worlds import Gate, becomes
 
 
 class Busy(MemoryStore):
@@ -72,8 +70,7 @@ def answer(execution, name):
 
 
 def until_only(execution, *names):
-    ticks = threading.Event()
-    assert any(set(asked(execution)) == set(names) or ticks.wait(0.02) for _ in range(500)), asked(execution)
+    assert becomes(lambda: set(asked(execution)) == set(names)), asked(execution)
 
 
 def test_an_answer_posted_while_an_execution_is_taken_up_is_not_hidden_by_the_next(gate):

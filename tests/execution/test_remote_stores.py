@@ -17,7 +17,7 @@ from divebook.execution.group_commit import GroupCommit
 from divebook.execution.store_calls import StoreCalls
 from divebook.steps.actions import Action
 from tests.execution.test_journal import begun, signal
-from tests.execution.worlds import Calls, Gate, environment
+from tests.execution.worlds import Calls, Gate, becomes, environment
 from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 
@@ -171,8 +171,7 @@ def test_a_connection_lost_in_the_first_look_for_messages_is_waited_for(store, l
     execution.start()
     assert held.reached.wait(20)
     store.post(Message(execution.id, SIGNAL, "sig_1", signal_payload("go", None), "ada", 0))
-    ticks = threading.Event()
-    assert any(len(execution.state.active_paths()) == 1 or ticks.wait(0.02) for _ in range(500))
+    assert becomes(lambda: len(execution.state.active_paths()) == 1)
     held.opened.set()
     assert (execution.wait(20).status, list(store.losses["_last_message"])) == ("completed", [])
 

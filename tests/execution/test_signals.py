@@ -1,7 +1,6 @@
 """Signals: kept until taken, in the order of the log, from whatever process they come."""
 
 import math
-import threading
 from datetime import timedelta
 
 import pytest
@@ -10,7 +9,7 @@ from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError
 from divebook.workflow.functions import workflow
 from tests.execution.test_expiring import Watch, settled
-from tests.execution.worlds import Calls, Gate, environment, event_types
+from tests.execution.worlds import Calls, Gate, becomes, environment, event_types
 
 WAIT = Workflow("w", [Step("wait", type="wait", signal="go", store="payload")])
 
@@ -94,8 +93,7 @@ def test_a_signal_from_elsewhere_reaches_the_process_that_drives():
     execution = world.start("w")
     assert gate.reached.wait(20)
     Environment(store=world.store, actions=[gate.action()]).signal(execution.id, "go", 7)
-    ticks = threading.Event()
-    assert any("payload" in execution.variables or ticks.wait(0.02) for _ in range(1000))
+    assert becomes(lambda: "payload" in execution.variables)
     gate.opened.set()
     assert execution.wait(20).status == "completed"
 

@@ -83,6 +83,12 @@ class Busy(MemoryStore):
         return super()._acquire(*given)
 
 
+def becomes(condition):
+    """Return whether a condition comes true within 20 s, where nothing tells of it: it is looked at again and again."""
+    ticks = threading.Event()
+    return any(condition() or ticks.wait(0.02) for _ in range(1000))
+
+
 def unwind():
     """Let go all code that stands still in this process, as other tests have left it; return once it is gone."""
     for left in ENGINE.call(RESTING.let_all_go):

@@ -155,7 +155,7 @@ def test_commands(workspace):
         assert (await shell.execute("echo $A", env={"A": "1 2"})).stdout == "1 2\n"
         assert (await shell.execute(["nonexistent_xyz"])).exit_code == 127
         with pytest.raises(ShellTimeoutError) as raised:
-            await shell.execute("echo begun; sleep 60", timeout=0.5)
+            await shell.execute("echo begun; sleep 60", timeout=1.5)
         assert raised.value.stdout == "begun\n"
         with pytest.raises(ShellExecutionError, match="cannot run in"):
             await shell.execute("true", cwd="nowhere")
