@@ -18,15 +18,14 @@ from typer.core import TyperGroup
 
 from divebook.cli.screen import note
 from divebook.devenv import DevEnvManager
-from divebook.errors import DevEnvError, DivebookError, EngineUnavailableError, ShellExecutionError, ShellTimeoutError
+from divebook.devenv.exit_codes import GENERAL, exit_code_of
+from divebook.errors import DevEnvError, DivebookError
 
 T = TypeVar("T")
-FAILED = 6
-"""A command ran and failed, or could not be started."""
 APART = 120
 """Added to the codes of dev_env's own failures where a command's own status is passed through."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
-_GENERAL, _NO_ENGINE, _BY_SIGNAL = 1, 5, 128
+_BY_SIGNAL = 128
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
@@ -57,27 +56,19 @@ class DevEnvCommands(TyperGroup):
             code = _BY_SIGNAL + signal.SIGINT
         except DivebookError as error:
             tell_failure(error)
-            code = _code_of(error) + _apart(written)
+            code = exit_code_of(error) + _apart(written)
         except OSError as error:  # the system says on which file
             note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
-            code = _GENERAL + _apart(written)
+            code = GENERAL + _apart(written)
         except _USAGE as error:
             note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
-            code = _GENERAL + _apart(written)
+            code = GENERAL + _apart(written)
         sys.exit(code)
 
 
 def tell_failure(error: DivebookError) -> None:
     """Say on stderr what went wrong."""
     note(f"dev_env: {error}", _FAILURE)
-
-
-def _code_of(error: DivebookError) -> int:
-    if isinstance(error, DevEnvError):
-        return error.exit_code
-    if isinstance(error, EngineUnavailableError):
-        return _NO_ENGINE
-    return FAILED if isinstance(error, ShellTimeoutError | ShellExecutionError) else _GENERAL
 
 
 def _apart(written: Sequence[str]) -> int:

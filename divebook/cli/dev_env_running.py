@@ -19,7 +19,6 @@ from typing import Annotated, Any
 import typer
 
 from divebook.cli.dev_env_options import (
-    FAILED,
     PASSTHROUGH,
     DevEnvRequest,
     Environment,
@@ -30,6 +29,7 @@ from divebook.cli.dev_env_options import (
     print_json,
 )
 from divebook.cli.screen import note
+from divebook.devenv.exit_codes import FAILED
 from divebook.errors import DevEnvError, ShellTimeoutError
 from divebook.workspace.shell import ShellResult
 

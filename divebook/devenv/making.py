@@ -16,10 +16,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from divebook.devenv.command_log import TEXT, CommandLog
+from divebook.devenv.command_log import JSON, TEXT, CommandLog
 from divebook.devenv.configuration import Configuration, check, checked_name
 from divebook.devenv.containers import MISSING, DockerIsolation, engine_version
 from divebook.devenv.environments import CREATING, ERROR, HALF, RUNNING, Environments
+from divebook.devenv.exit_codes import exit_code_of
 from divebook.devenv.inheriting import merged
 from divebook.devenv.interpolating import filled
 from divebook.devenv.isolation import ADVISORY, USUAL, CommandManner, Isolation, State
@@ -63,6 +64,8 @@ class EnvironmentMaker:
 
     def __post_init__(self) -> None:
         checked_name(self.tenant, "tenant")
+        if self.log_format not in (TEXT, JSON):
+            raise DevEnvError(f"log_format is {TEXT} or {JSON}, not {self.log_format!r}")
         self.layout = Layout(Path(self.root).resolve())
         self.templates = Templates(self.layout.templates)
         self.log = CommandLog(self.layout.log, self.layout.events, self.log_format, self.warnings, self.verbose)
@@ -313,7 +316,7 @@ class EnvironmentMaker:
             yield told
         except BaseException as error:
             level, ended = "ERROR", str(error) or type(error).__name__
-            told["exit_code"] = getattr(error, "exit_code", DevEnvError.exit_code)
+            told["exit_code"] = exit_code_of(error)
             raise
         finally:
             seconds = round(time.monotonic() - began, 3)

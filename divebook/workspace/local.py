@@ -118,6 +118,8 @@ class LocalWorkspace(Workspace):
         """Return the folders that may be reached, with that for what is passing; its files are there by then."""
         if not os.path.isdir(self._default):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
+        if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
+            raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
         policy = PathPolicy(self._rooted(str(self._default)))
         self._file_operator = files = _Files(policy)
         for folder in self._allowed:

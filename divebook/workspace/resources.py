@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from divebook.text.logs import logger
@@ -17,6 +19,7 @@ T = TypeVar("T")
 _log = logger(__name__)
 SavedResources: TypeAlias = Mapping[str, Mapping[str, Any]]
 """``{"entries": {key: {"state": {...}}}}``, plain data without secrets."""
+_FORM = '{"entries": {key: {"state": {...}}}}'
 
 
 @runtime_checkable
@@ -29,6 +32,8 @@ class Resource(Protocol):
 
 ResourceFactory: TypeAlias = Callable[[Any], Awaitable[Any]]
 """Makes a resource for a workspace."""
+_MADE_FOR: ContextVar[str | None] = ContextVar("resource_being_made", default=None)
+"""The key whose factory asks, as far as one does."""
 
 
 async def _done(resource: Any, method: str, *arguments: Any) -> Any:
@@ -49,6 +54,7 @@ class ResourceRegistry:
         self._factories: dict[str, ResourceFactory] = {}
         self._saved: dict[str, Mapping[str, Any]] = {}
         self._making: dict[str, asyncio.Task[Any]] = {}
+        self._awaited: dict[str, list[str]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
@@ -117,7 +123,7 @@ class ResourceRegistry:
         KeyError
             Nothing says how it is made.
         RuntimeError
-            There is no workspace to make it for.
+            There is no workspace to make it for, or its factory waits for itself, also by way of others.
         """
         if key in self._resources:
             return self._resources[key]
@@ -125,11 +131,36 @@ class ResourceRegistry:
             raise KeyError(f"no factory for resource {key!r}: register_factory({key!r}, ...)")
         if self._workspace is None:
             raise RuntimeError("the registry is not bound to a workspace: enter one first")
-        making = self._making.get(key)
-        if making is None:
-            making = self._making[key] = asyncio.ensure_future(self._make(key))
-            making.add_done_callback(lambda _: self._making.pop(key, None))
-        return await asyncio.shield(making)
+        with self._awaiting(key):
+            making = self._making.get(key)
+            if making is None:
+                making = self._making[key] = asyncio.ensure_future(self._make(key))
+                making.add_done_callback(lambda _: self._making.pop(key, None))
+            return await asyncio.shield(making)
+
+    @contextmanager
+    def _awaiting(self, key: str) -> Iterator[None]:
+        """Take note that the factory that asks waits for a key; one that would wait for itself is refused."""
+        asking = _MADE_FOR.get()
+        if asking is None or asking not in self._making:
+            yield
+            return
+        circle = self._way(key, asking)
+        if circle is not None:
+            told = " -> ".join(repr(each) for each in (asking, *circle))
+            raise RuntimeError(f"the factories of resources wait for each other ({told}): have one of them not ask")
+        self._awaited.setdefault(asking, []).append(key)
+        try:
+            yield
+        finally:
+            self._awaited[asking].remove(key)
+
+    def _way(self, key: str, end: str) -> list[str] | None:
+        """Return the keys by which one that is made waits for another, both with it; None if it does not."""
+        if key == end:
+            return [key]
+        ways = (self._way(each, end) for each in self._awaited.get(key, ()))
+        return next(([key, *way] for way in ways if way is not None), None)
 
     async def get_or_create_typed(self, key: str, kind: type[T]) -> T:
         """Return a resource of a kind, made if it is not there; TypeError if it is of another."""
@@ -139,6 +170,7 @@ class ResourceRegistry:
         return found
 
     async def _make(self, key: str) -> Any:
+        _MADE_FOR.set(key)
         resource = await self._factories[key](self._workspace)
         try:
             await _done(resource, "setup")
@@ -154,9 +186,24 @@ class ResourceRegistry:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def pend(self, saved: SavedResources | None) -> None:
-        """Keep saved states until their resources are made; None leaves things as they are."""
-        if saved is not None:
-            self._saved.update(saved.get("entries", {}))
+        """Keep saved states until their resources are made; None leaves things as they are.
+
+        Raises
+        ------
+        TypeError
+            It is not what `export_state` gives.
+        """
+        if saved is None:
+            return
+        given: Any = saved  # people hand in what they find in their files
+        entries = given.get("entries", {}) if isinstance(given, Mapping) else given
+        states = entries.values() if isinstance(entries, Mapping) else [entries]
+        for state in states:
+            if not isinstance(state, Mapping):
+                raise TypeError(
+                    f"a saved state of resources is {_FORM}, not with {state!r}: give what export_state() returned"
+                )
+        self._saved.update(entries)
 
     async def export_state(self) -> dict[str, Any]:
         """Return the states of all that have one, and those that nobody has asked for yet."""

@@ -95,3 +95,17 @@ def test_a_root_that_is_a_file_is_said(tmp_path):
     code, _, said = run(tmp_path / "file", "create", "a", "native")
     assert code == 1
     assert f"{tmp_path / 'file'}" in said
+
+
+def test_a_form_of_the_log_that_there_is_not_is_refused(dev_env):
+    code, printed, said = dev_env("--log-format", "nope", "list")
+    assert (code, printed) == (1, "")
+    assert "log_format is text or json, not 'nope'" in said
+
+
+def test_the_log_says_the_code_that_the_shell_gets(dev_env, tmp_path):
+    dev_env("create", "a", "native")
+    code, _, _ = dev_env("execute", "a", "")
+    last = (tmp_path / "logs/dev_env.log").read_text().splitlines()[-1]
+    assert f"(exit code {code}," in last
+    assert code == 6

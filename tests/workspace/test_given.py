@@ -79,3 +79,8 @@ def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path):
 def test_a_network_that_is_not_there_is_named(make):
     with pytest.raises(ContainerError, match="network nowhere-to-be not found: docker network create nowhere-to-be"):
         enter(make(network="nowhere-to-be"))
+
+
+def test_a_folder_for_what_is_passing_that_is_not_there_is_said(tmp_path):
+    with pytest.raises(WorkspaceGoneError, match=r"tmp_base_dir .*none of a workspace is not there: make it first"):
+        enter(LocalWorkspace(tmp_path, tmp_base_dir=tmp_path / "none"))

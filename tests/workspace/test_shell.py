@@ -128,6 +128,12 @@ def test_a_command_reads_what_it_is_given_and_else_nothing(shell):
     assert execute(shell, "true", stdin="x" * 1_000_000).exit_code == 0
     assert len(execute(shell, "cat", stdin="x" * 300_000).stdout) == 300_000
 
+    async def pieces():
+        for piece in ("é", b"!"):
+            yield piece
+
+    assert execute(shell, "cat", stdin=pieces()).stdout == "é!"
+
 
 def test_variables_are_added_and_secret_ones_are_not_handed_on(shell, monkeypatch):
     monkeypatch.setenv("WS_PROBE", "1")

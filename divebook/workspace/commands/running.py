@@ -30,7 +30,7 @@ _PIECE = 1 << 16
 STDOUT, STDERR = "stdout", "stderr"
 Listen: TypeAlias = Callable[[str, str], None]
 """Hears what a command prints, as it comes: the name of the stream, and a piece of text."""
-Given: TypeAlias = bytes | AsyncIterator[bytes]
+Given: TypeAlias = bytes | AsyncIterator[bytes | str]
 """What a command can read: all at once, or pieces as they come."""
 
 
@@ -216,12 +216,12 @@ class _Run:
 
 
 async def pieces_of(given: Given) -> AsyncIterator[bytes]:
-    """Give what a command can read, piece by piece."""
+    """Give what a command can read, piece by piece; text as UTF-8, as where it is given all at once."""
     if isinstance(given, bytes):
         yield given
         return
     async for piece in given:
-        yield piece
+        yield piece.encode() if isinstance(piece, str) else piece
 
 
 async def _write(end: int, given: Given) -> None:
