@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeAlias
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
 from divebook.events.record import Record
+from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal
@@ -33,8 +35,8 @@ class CommitFault:
     at: int
 
 
-class SimulatedDisk(MemoryStore):
-    """A store in memory that outlives processes.
+class FaultyStore(EventStore):
+    """A store that outlives processes, and goes wrong: mixed into one that does not.
 
     Attributes
     ----------
@@ -46,11 +48,10 @@ class SimulatedDisk(MemoryStore):
         Called after each commit with the batches that were written.
     """
 
-    location = "simulated:"
-    keeps = True
+    local = True  # virtual time knows no threads
 
-    def __init__(self, machine: Machine, random: Random, *, calm: bool) -> None:
-        super().__init__()
+    def begin(self, machine: Machine, random: Random, *, calm: bool) -> None:
+        """Begin a simulation; whatever is done with the store comes after it."""
         self._machine, self._random, self.calm = machine, random, calm
         self.fault: CommitFault | None = None
         self.commits = self.total = 0
@@ -154,3 +155,14 @@ class SimulatedDisk(MemoryStore):
     def _deliveries(self) -> tuple[float, ...]:
         """Return when, from now, an event is delivered: usually once, at once."""
         return self._random.choice(((0.0,), (0.0,), (0.0,), (0.0, 0.0), (), (2.0,), (0.0, 30.0)))
+
+
+class SimulatedDisk(FaultyStore, MemoryStore):
+    """One in memory."""
+
+    location = "simulated:"
+    keeps = True
+
+
+Disks: TypeAlias = Callable[[], FaultyStore]
+"""Gives an empty store for each simulated computer."""

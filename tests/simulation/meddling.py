@@ -15,7 +15,7 @@ from divebook.execution.group_commit import GroupCommit
 from divebook.execution.journal import Journal
 from divebook.execution.store_calls import StoreCalls
 from divebook.store.owner import Owner
-from tests.simulation.disk import SimulatedDisk
+from tests.simulation.disk import FaultyStore
 from tests.simulation.machine import Machine
 
 ELSEWHERE = Owner("another machine", 1, 1, "somebody else")
@@ -40,7 +40,7 @@ class _Aside(GroupCommit):
         """Write nothing by itself."""
 
 
-def cancel_elsewhere(execution_id: str, disk: SimulatedDisk, machine: Machine) -> None:
+def cancel_elsewhere(execution_id: str, disk: FaultyStore, machine: Machine) -> None:
     """Take the lease of an execution from whoever drives it, as another process would, and cancel it."""
     with suppress(StoreError):  # it has not begun, has ended, or nothing can be written now
         held = [lease for lease in disk.leases() if lease.execution_id == execution_id]

@@ -37,7 +37,7 @@ from divebook.store.owner import Owner
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from tests.simulation.audit import Audit
-from tests.simulation.disk import CommitFault, SimulatedDisk
+from tests.simulation.disk import CommitFault, FaultyStore
 from tests.simulation.machine import Machine, StuckError, VirtualLoop
 from tests.simulation.meddling import cancel_elsewhere, disturb, set_clock
 from tests.simulation.scenario import SIGNAL_NAME, Scenario
@@ -69,7 +69,7 @@ class Life:
 class Subject:
     """One execution and everything around it that outlives a process."""
 
-    def __init__(self, execution_id: str, scenario: Scenario, disk: SimulatedDisk, world: World) -> None:
+    def __init__(self, execution_id: str, scenario: Scenario, disk: FaultyStore, world: World) -> None:
         self.id, self.scenario, self.world = execution_id, scenario, world
         self.audit = Audit(execution_id, disk, world)
 
@@ -135,7 +135,7 @@ class Process:
     """One life."""
 
     def __init__(
-        self, machine: Machine, disk: SimulatedDisk, subjects: Sequence[Subject], random: Random, *, honest: bool
+        self, machine: Machine, disk: FaultyStore, subjects: Sequence[Subject], random: Random, *, honest: bool
     ) -> None:
         self._machine, self._disk, self._subjects = machine, disk, subjects
         self._random, self._honest = random, honest

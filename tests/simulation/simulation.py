@@ -15,7 +15,7 @@ from divebook.events.record import Record
 from divebook.store.batches import Batch
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction
 from tests.simulation.damaged import damage_log
-from tests.simulation.disk import FAULTS, CommitFault, SimulatedDisk
+from tests.simulation.disk import FAULTS, CommitFault, Disks, FaultyStore, SimulatedDisk
 from tests.simulation.functions import made_function
 from tests.simulation.machine import Machine
 from tests.simulation.process import Life, Process, Subject
@@ -51,7 +51,7 @@ class Summary:
     """How often damage to the rows of its logs was found, and how often it changed nothing."""
 
 
-def simulate(seed: int) -> Summary:
+def simulate(seed: int, disks: Disks = SimulatedDisk) -> Summary:
     """Run one seed.
 
     Raises
@@ -59,7 +59,7 @@ def simulate(seed: int) -> Summary:
     SimulationError
         With the seed and the command that repeats it.
     """
-    simulation = Simulation(seed)
+    simulation = Simulation(seed, disks)
     try:
         return simulation.run_and_damage()
     except Exception as error:
@@ -75,8 +75,8 @@ class Simulation:
         The executions of the latest run, with their logs, to look at.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seed, self.random = seed, Random(seed)
+    def __init__(self, seed: int, disks: Disks = SimulatedDisk) -> None:
+        self.seed, self.random, self._disks = seed, Random(seed), disks
         count = 2 if self.random.random() < 0.15 else 1
         self.scenarios = [Generator(self.random, f"simulated-{number}").scenario() for number in range(count)]
         self.honest = self.random.random() < 0.6
@@ -112,9 +112,10 @@ class Simulation:
         subject.audit.check_end(honest=True)
         return Expected(comparable(subject.audit.state), disk.commits, machine.uptime, disk.read_records(subject.id))
 
-    def _computer(self, scenarios: Sequence[Scenario], *, calm: bool) -> tuple[Machine, SimulatedDisk, list[Subject]]:
+    def _computer(self, scenarios: Sequence[Scenario], *, calm: bool) -> tuple[Machine, FaultyStore, list[Subject]]:
         machine = Machine(Random(self.seed))
-        disk = SimulatedDisk(machine, Random(self.seed + 1), calm=calm)
+        disk = self._disks()
+        disk.begin(machine, Random(self.seed + 1), calm=calm)
         subjects: list[Subject] = []
         for number, scenario in enumerate(scenarios):
             world = World(f"{self.seed}-{number}", scenario, calm=calm, slow=not calm)
@@ -129,7 +130,7 @@ class Simulation:
         disk.watch = watch
         return machine, disk, subjects
 
-    def _live(self, machine: Machine, disk: SimulatedDisk, subjects: Sequence[Subject], life: Life) -> None:
+    def _live(self, machine: Machine, disk: FaultyStore, subjects: Sequence[Subject], life: Life) -> None:
         process = Process(machine, disk, subjects, Random(self.random.random()), honest=self.honest)
         with functions_of(subjects):
             process.live(life)
