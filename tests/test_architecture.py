@@ -45,6 +45,7 @@ DOORS = {
     "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
+    "regex": ("divebook.workspace.tools",),
     "rich": ("divebook.cli",),
     "ruamel": ("divebook.workflow",),
     "sqlite3": ("divebook.store.sqlite",),
@@ -69,7 +70,7 @@ HEAVY = (
     "polars",
     "psycopg",
 )
-HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "rich", "ruamel", "typer", "uvicorn")
+HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "regex", "rich", "ruamel", "typer", "uvicorn")
 """Loaded when first used, never by ``import divebook``."""
 
 

@@ -1,5 +1,9 @@
 """Which paths a pattern stands for."""
 
+import re
+from itertools import pairwise
+from random import Random
+
 import pytest
 
 from divebook.documents.globs import matches
@@ -40,3 +44,26 @@ def test_a_pattern_meets_whole_paths(pattern, path, met):
 def test_a_pattern_that_is_none_is_refused():
     with pytest.raises(SetupError, match=r"pattern '/a/\[z-a\]' is not valid"):
         matches("/a/[z-a]", "/a/b")
+
+
+def plain(parts):
+    """Return an expression of parts of a pattern as one would write it, which tries everything."""
+    told = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "[!a]": "(?!/)[^a]"}
+    return "".join(told.get(part, part) for part in parts)
+
+
+def test_patterns_stand_for_what_a_plain_expression_does():
+    random = Random(1)
+    for _ in range(5_000):
+        parts = [random.choice(["a", "b", "/", "*", "**", "**/", "?", "[!a]"]) for _ in range(random.randint(1, 7))]
+        pattern = "".join(parts)
+        path = "".join(random.choice("aab/") for _ in range(random.randint(0, 9)))
+        # What is read as other parts than it was made of shows nothing.
+        if not any((one, other) == ("**", "/") or one + other[:1] in ("**", "***") for one, other in pairwise(parts)):
+            assert matches(pattern, path) == bool(re.fullmatch(plain(parts), path)), (pattern, path)
+
+
+@pytest.mark.parametrize("pattern", ["*a" * 20 + "*b", "**a" * 20 + "**b", "**/*a*a*a*a*a*a*b", "**/a/" * 12 + "b"])
+def test_many_wildcards_take_no_time(pattern):
+    assert not matches(pattern, "a" * 250)
+    assert not matches(pattern, "a/" * 125)

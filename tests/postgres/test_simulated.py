@@ -6,7 +6,7 @@ from tests.simulation.on_server import Servers
 from tests.simulation.simulation import Simulation
 
 
-@pytest.mark.parametrize("seed", [8, 15, 43])  # of one execution each: which of two comes first is left to asyncio
+@pytest.mark.parametrize("seed", [8, 15, 75])  # of one execution each: which of two comes first is left to asyncio
 def test_whatever_goes_wrong_a_server_has_the_log_that_memory_has(address, seed):
     servers = Servers(address)
     there, here = Simulation(seed, servers), Simulation(seed)

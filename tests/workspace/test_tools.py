@@ -93,3 +93,20 @@ def test_files_and_shell_that_somebody_has_kept_say_that_the_workspace_was_left(
                 await asked  # it said that there is no file, and ran the command
 
     asyncio.run(kept())
+
+
+def test_an_expression_that_takes_for_ever_ends_and_holds_nothing_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(viewing, "PATIENCE", 0.2)
+    (tmp_path / "a.txt").write_text("begun\n" + "a" * 60 + "!\n")
+
+    async def work(files):
+        search = asyncio.ensure_future(viewing.grep(files, "(a|aa)+$"))
+        turns = 0
+        while not search.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 100  # the loop went on meanwhile
+        assert "takes too long" in (await search)[viewing.LIMITED]
+        assert "a.txt:1" in await viewing.grep(files, "^b.gun$")
+
+    inside(tmp_path, work)

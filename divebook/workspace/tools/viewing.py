@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
+import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divebook.errors import WorkspaceError
 from divebook.text.lines import lines_in
 from divebook.workspace.files import FileOperator
+
+if TYPE_CHECKING:
+    import regex
 
 MOST_CHARACTERS = 60_000
 LINES, LINE_LENGTH = 300, 2000
@@ -16,6 +20,8 @@ _TOO_LONG = "... (truncated)"
 LIMITED = "..."
 """The key under which a search says that it has not shown everything."""
 _SEARCHED = ("**/*", "*")
+PATIENCE = 5.0
+"""Seconds that one search may spend on matching: some expressions take for ever on some lines."""
 
 
 async def view(
@@ -94,22 +100,30 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     max_files: int = 50,
 ) -> dict[str, Any]:
     """Return the lines that a regular expression finds, by ``file:line``."""
+    import regex
+
     try:
-        wanted = re.compile(pattern)
-    except re.error as error:
+        wanted = regex.compile(pattern)
+    except regex.error as error:
         return {"error": f"{pattern!r} is no regular expression: {error}"}
     try:
         paths = await files.glob(include or _SEARCHED[0])
     except (WorkspaceError, ValueError) as error:
         return {"error": str(error)}
     found: dict[str, Any] = {}
-    with_matches = 0
+    with_matches, left = 0, PATIENCE
     for path in paths:
         try:
             lines = lines_in(await files.read_file(path))
         except WorkspaceError:  # a folder, or no text
             continue
-        hits = [at for at, line in enumerate(lines) if wanted.search(line.rstrip("\r\n"))]
+        began = time.monotonic()
+        try:
+            hits = await asyncio.to_thread(_matching, wanted, lines, left)
+        except TimeoutError:
+            found[LIMITED] = f"stopped at {path}, where {pattern!r} takes too long: put no repetition into another"
+            break
+        left -= time.monotonic() - began
         if not hits:
             continue
         if 0 <= max_files <= with_matches:
@@ -122,6 +136,17 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
                 return found
             found[f"{path}:{at + 1}"] = _match(path, lines, at, context_lines)
     return found
+
+
+def _matching(wanted: regex.Pattern[str], lines: list[str], seconds: float) -> list[int]:
+    """Return which lines match; TimeoutError after so long, in which the rest of the process goes on."""
+    until = time.monotonic() + seconds
+    hits = []
+    for at, line in enumerate(lines):
+        left = max(0.001, until - time.monotonic())
+        if wanted.search(line.rstrip("\r\n"), timeout=left, concurrent=True):
+            hits.append(at)
+    return hits
 
 
 def _match(path: str, lines: list[str], at: int, around: int) -> dict[str, Any]:
