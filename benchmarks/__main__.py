@@ -23,6 +23,7 @@ from benchmarks.imports import startup
 from benchmarks.provenance import provenance
 from benchmarks.quick import quick
 from benchmarks.readers import reading
+from benchmarks.rows import rows
 from benchmarks.sequence import flat, replay, sequential, size
 from benchmarks.shown import shown
 from benchmarks.snapshots import snapshots
@@ -50,6 +51,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "shown": shown,
     "why": provenance,
     "snapshots": snapshots,
+    "rows": rows,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from divebook.execution.execution import Execution
     from divebook.history.formatter import Formatter
     from divebook.notebook.functions import answer, compare, define, frames, inbox, resume, run, runs, show
+    from divebook.notebook.mapping import map  # noqa: A004 - `divebook.map`
     from divebook.notebook.run import Run
     from divebook.notebook.saved import open_notebook
     from divebook.pipeline import AgentStage, Pipeline, PipelineConfig
@@ -66,6 +67,7 @@ _NAMES = {
     "divebook.execution.execution": "Execution",
     "divebook.history.formatter": "Formatter",
     "divebook.notebook.functions": "answer compare define frames inbox resume run runs show",
+    "divebook.notebook.mapping": "map",
     "divebook.notebook.run": "Run",
     "divebook.notebook.saved": "open_notebook",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
@@ -140,6 +142,7 @@ __all__ = [
     "inbox",
     "lint",
     "load",
+    "map",
     "open_notebook",
     "open_store",
     "present_workspace",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from immutables import Map
 
@@ -108,6 +108,12 @@ def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
     path.open = _with_item(draft, opened, data)
 
 
+def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
+    """Note what some rows have given, as of one item."""
+    path, opened = draft.open_step(data)
+    path.open = _with_item(draft, opened, data)
+
+
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
     """Note what an item that has failed counts as, if its step goes on."""
     path, opened = draft.open_step(data)
@@ -115,7 +121,10 @@ def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
         path.open = _with_item(draft, opened, data)
 
 
-def _with_item(draft: Draft, opened: OpenStep, data: catalog.IterationCompleted | catalog.IterationFailed) -> OpenStep:
+Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted
+
+
+def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
     index, result = data.iteration_index, data.result
     places = placed(opened.iterations_at, index, result, draft.last_sequence)
     return opened.with_items(opened.iterations.set(index, result), places)

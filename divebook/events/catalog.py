@@ -418,7 +418,7 @@ class ConditionEvaluated(Payload):
     result: bool = False
 
 
-def _check_index(payload: IterationStarted | IterationCompleted | IterationFailed) -> None:
+def _check_index(payload: IterationStarted | IterationCompleted | IterationFailed | RowsCompleted) -> None:
     if payload.iteration_index < 0:
         raise InvalidEventError(f"{payload.event_type}: data validation failed: iteration_index must not be negative")
 
@@ -466,6 +466,28 @@ class IterationFailed(Payload):
     trace: str | None = None
     place: Mapping[str, Any] | None = None
     """As for `StepFailed`, unless a call of the item has them already."""
+
+    def __post_init__(self) -> None:
+        Payload.__post_init__(self)
+        _check_index(self)
+
+
+@_event("rows_completed", "operation_id")
+@dataclass(frozen=True, slots=True)
+class RowsCompleted(Payload):
+    """Rows of a frame are done with: those of `Each` with `Rows` that have ended since the event before."""
+
+    iteration_index: int = -1
+    """Numbers these events within the step, from 0."""
+    operation_id: str = ""
+    """The call that was handed the range they are of."""
+    result: Any = None
+    """A frame: a row for each, by its position, with what it gave, or its ``error``."""
+    rows: int = 0
+    failed: int = 0
+    """How many of them have an error."""
+    total: int = 0
+    """How many rows the frame has."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NoReturn, TypeVar
@@ -40,14 +41,10 @@ class StepContext:
     ----------
     workflow, step
         The definitions being carried out.
-    path
-        Id of the path.
-    visit
-        How often this path has entered the step, from 1.
-    attempt
-        How often this visit of the step has failed before.
-    iteration_index
-        The item's index inside `Each`, else None.
+    path, visit
+        Id of the path, and how often it has entered the step, from 1.
+    attempt, iteration_index
+        How often this visit of the step has failed before, and the item's index inside `Each`, else None.
     local
         Names that exist only for this item (`As`).
     executors, workspaces
@@ -182,10 +179,8 @@ class StepContext:
         ------
         OperationError
             The call raised, now or when it was recorded.
-        DivergenceError
-            The log has another operation at this place.
-        UnstorableValueError
-            Parameters or result are not plain data.
+        DivergenceError, UnstorableValueError
+            The log has another operation at this place; parameters or result are not plain data.
         """
         if timeout is not None or self.step.timeout is not None:
             called = operation_name(operation_type, parameters)
@@ -238,6 +233,19 @@ class StepContext:
     def question_of(self, key: str) -> Question | None:
         """Return the question named `key`, if it was asked."""
         return self._recorder.once.question_at(self.place(key))
+
+    @property
+    def items(self) -> Mapping[int, Any]:
+        """What the log has of the items of `Each`, or of its rows, by number."""
+        return self._opened.iterations
+
+    def note(self, fact: catalog.Payload) -> None:
+        """Record what is beside operations, which no replay asks for."""
+        self._recorder.once.record(self.place("note"), fact)
+
+    def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
+        """Return a block in which `write` is called before the step is left, for facts that are kept for a while."""
+        return self._recorder.writing(write)
 
     def has_history_ahead(self) -> bool:
         """Whether the log holds operations of this step that its code has not asked for again yet."""
@@ -341,10 +349,8 @@ class StepContext:
         ----------
         kind
             One of `divebook.questions.kinds.DEFINABLE`.
-        message, data
-            More than the question itself: a text, and plain data.
-        schema
-            JSON schema of the value asked for.
+        message, data, schema
+            More than the question itself: a text, plain data, and the JSON schema of the value asked for.
         expires_in
             Seconds after which the question can no longer be answered.
         default, has_default
@@ -380,13 +386,7 @@ class StepContext:
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """Start an execution of the same workflow in place of this one, and leave this one.
-
-        Raises
-        ------
-        StepError
-            Another execution waits for this one.
-        """
+        """Start an execution of the same workflow in place of this one; StepError if another one waits for this one."""
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)

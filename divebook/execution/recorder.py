@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
@@ -85,6 +86,7 @@ class Recorder:
         """Set once nothing more is to begin."""
         self._under_way = 0
         """Calls that run and may not be made twice."""
+        self._unwritten: list[Callable[[], None]] = []
         self.is_given_up = False
         """Whether the execution was cancelled: nobody wants to know what its calls come to."""
 
@@ -93,6 +95,20 @@ class Recorder:
         self._at_rest, self.once.begins_nothing = at_rest, True
         if not self._under_way:
             at_rest()
+
+    @contextmanager
+    def writing(self, write: Callable[[], None]) -> Iterator[None]:
+        """Have what a call keeps for a while written before all paths are left: what it has done so far counts."""
+        self._unwritten.append(write)
+        try:
+            yield
+        finally:
+            self._unwritten.remove(write)
+
+    def leave(self) -> None:
+        """Write what calls keep, before their paths are left."""
+        for write in self._unwritten:
+            write()
 
     def run(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of a call, or makes it; see `StepContext.operation`."""

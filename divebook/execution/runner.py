@@ -63,6 +63,7 @@ class Runner(Following):
 
     def _stop(self) -> None:
         """Let all paths come to their end where they next wait for anything."""
+        self._recorder.leave()
         self.journal.is_left = True
         self._group.cancel()
 

@@ -101,7 +101,8 @@ class StepRun:
             Whatever its code raised in the last attempt.
         """
         self._handler = self._find_handler()
-        return self._run_item(None, None) if self.step.each is None else self._run_items(self.step.each)
+        each = self.step.each
+        return self._run_item(None, None) if each is None or each.rows is not None else self._run_items(each)
 
     async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
@@ -125,8 +126,9 @@ class StepRun:
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Carry out one item, or the whole step without `Each`, as often as its policy says."""
         policy = self.step.retry
-        if policy is not None and self._services.hands_of(self.step) is not None:
-            policy = None  # it holds for each call of the agent: another attempt at all of them would repeat some
+        is_of_rows = self.step.each is not None and self.step.each.rows is not None
+        if policy is not None and (is_of_rows or self._services.hands_of(self.step) is not None):
+            policy = None  # it holds for each row, or call of the agent: another attempt at all would repeat some
         if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")

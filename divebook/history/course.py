@@ -68,6 +68,8 @@ class _Visit:
     """A visit of one path to a step with `Each`."""
 
     progress: ItemProgress
+    begun_us: int = 0
+    """When what it does at present began, the first time that items of it began or ended."""
     done: int = 0
     total: int = 0
     failed: set[int] = field(default_factory=set)
@@ -267,7 +269,7 @@ class Course:
         """Return the visit that has items from now on, a new one or one that goes on."""
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
-            visit = self._visits[event.path, event.step] = _Visit(progress)
+            visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
         told, visit.is_running = visit.progress, True
         if not told.running:
             told.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
@@ -294,6 +296,18 @@ class Course:
         told.ends.append(self.spent(WORKED, event.recorded_at))
         told.left_us = _left_us(told)
 
+    def _rows_completed(self, event: Event, data: catalog.RowsCompleted) -> None:
+        visit = self._visits.get((event.path, event.step))
+        if visit is None or not visit.is_running:
+            visit = self._begun(event, visit)
+        told = visit.progress
+        told.total, visit.total = told.total - visit.total + data.total, data.total
+        told.done, visit.done = told.done + data.rows, visit.done + data.rows
+        told.failed += data.failed
+        visit.failed.update(range(len(visit.failed), len(visit.failed) + data.failed))
+        told.at_us = event.recorded_at
+        told.left_us = (told.total - told.done) * (event.recorded_at - visit.begun_us) // max(1, told.done)
+
     _ENDS: ClassVar[list[type]] = [kind for kind, status in STATUS_AFTER.items() if status in TERMINAL]
     _CHANGES: ClassVar[dict[type, Callable[[Course, Event, Any], None]]] = {
         **dict.fromkeys(_ENDS, _execution_ended),
@@ -315,6 +329,7 @@ class Course:
         catalog.IterationStarted: _item_started,
         catalog.IterationCompleted: _item_completed,
         catalog.IterationFailed: _item_failed,
+        catalog.RowsCompleted: _rows_completed,
     }
 
 

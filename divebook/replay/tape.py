@@ -44,6 +44,7 @@ OUTSIDE = (
     catalog.WorkspaceOpened,
     catalog.FilesChanged,
     catalog.EgressAnswered,
+    catalog.RowsCompleted,
 )
 """What no path does: it comes from people, drivers and disks, or is decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)

@@ -12,6 +12,7 @@ from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.call import call
 from divebook.steps.evaluation import filled, is_to_be_filled
+from divebook.steps.rows import run_rows
 
 
 class ActionStep:
@@ -30,6 +31,9 @@ class ActionStep:
         if is_to_be_filled(parameters):
             parameters = await filled(parameters, context.names, values=not keeps_text, known=context.known)
         try:
+            if context.step.each is not None and context.step.each.rows is not None:
+                frame = await filled({"rows": context.step.each.rows}, context.names, known=context.known)
+                return await run_rows(context, action, parameters, frame["rows"])
             result = await call(context, action, parameters)
         except ApprovalDeniedError:
             raise

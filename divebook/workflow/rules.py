@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
-from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
+from divebook.workflow.step import CONTINUE, FAIL, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
@@ -48,7 +48,8 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
     if manner.is_strict and not _is_whole(step):
         problems += [*_type(step), *_missing(step)]
     if step.each:
-        problems += [*(_items(step.each) if manner.is_strict else ()), *_each(step.each)]
+        listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
+        problems += [*(listed if manner.is_strict else ()), *_each(step.each)]
     if step.timeout is not None:
         problems += _timeout(step.timeout, step.type)
     if step.seconds is not None:
@@ -110,6 +111,23 @@ def _items(each: Each) -> Iterator[Problem]:
         hint="write a list, or an expression such as $(state.names)",
         place=("Each", "Items"),
     )
+
+
+def _rows(step: Step, each: Each) -> Iterator[Problem]:
+    if not isinstance(each.rows, str) or not is_expression(each.rows):
+        message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
+        yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
+    if step.type != "action":
+        message = f"Rows calls an Action for each row; step {step.name!r} is of type {step.type or 'none'}"
+        yield Problem(message, key="Rows", hint="name an Action, or write Items", place=("Each", "Rows"))
+    if step.timeout is not None:
+        message = "Timeout has no effect on a step with Rows, whose calls have a time each"
+        yield Problem(message, key="Timeout", hint="write @action(timeout=...)", place=("Timeout",))
+    settings = {"Items": each.items, "As": each.as_, "OnItemError": each.on_item_error}
+    for key, value in settings.items():
+        if value not in (None, FAIL):
+            message = f"{key} has no effect beside Rows, whose columns are arguments and whose errors are a column"
+            yield Problem(message, key=key, hint=f"leave {key} or Rows out", place=("Each", key))
 
 
 def _each(each: Each) -> Iterator[Problem]:

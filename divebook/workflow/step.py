@@ -98,6 +98,15 @@ class Each(Definition):
     items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.", example="$(state.files)")] = None
     as_: Annotated[str | None, Key("The name of the item, as in `state.name`.", example="file")] = None
     parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True, example="4")] = 1
+    rows: Annotated[
+        str | None,
+        Key(
+            "A DataFrame, whose rows are the items of an action: what they give is written together, errors are a "
+            "column.",
+            extension=True,
+            example="$(inputs.frame)",
+        ),
+    ] = None
     on_item_error: Annotated[
         str,
         Key(

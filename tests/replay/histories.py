@@ -217,6 +217,7 @@ STORIES: dict[str, Story] = {
             "items",
             "items-at-once",
             "item-fails",
+            "rows",
             "pause",
             "prompt",
             "thread",

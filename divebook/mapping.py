@@ -1,0 +1,204 @@
+"""A function over the rows of a frame, as one execution: each row is paid for once, and those that failed again."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from divebook.environment import Environment
+from divebook.errors import LeaseHeldError, SetupError
+from divebook.events import catalog
+from divebook.events.codec import storable
+from divebook.events.recorded import opened
+from divebook.execution.definitions import recorded_opening
+from divebook.execution.execution import Execution
+from divebook.steps.actions import REGISTERED, Action, action
+from divebook.steps.rows import arguments_of
+from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
+from divebook.workflow.policies import Retry
+
+FRAME, STEP = "frame", "rows"
+PARALLEL = 8
+"""Calls at a time, unless it is said."""
+
+
+class MappedRows:
+    """What a function gave for the rows of a frame.
+
+    Attributes
+    ----------
+    execution
+        The execution that makes the calls, or has made them; of those that were called again the latest one.
+    environment, key, workflow
+        Where it runs, the start key of the first one, and what all of them run.
+    """
+
+    def __init__(self, environment: Environment, execution: Execution, key: str, workflow: Workflow) -> None:
+        self.execution, self.environment, self.key, self.workflow = execution, environment, key, workflow
+
+    def wait(self, timeout: float | None = None) -> MappedRows:
+        """Wait until all calls have been made; raises as `Execution.wait` with `check` does."""
+        self.execution.wait(timeout, check=True)
+        return self
+
+    def __await__(self) -> Generator[Any, None, MappedRows]:
+        """Wait without holding up the loop."""
+        yield from self.execution.__await__()
+        return self
+
+    @property
+    def frame(self) -> Any:
+        """The frame with the columns of the results beside it, by its index; ``error`` says why a row failed.
+
+        Rows that have not been called yet have nothing. The calls of those that had failed and were called again hold.
+        """
+        from divebook.events.arrow.rows import joined
+
+        return joined(self._given, self._outcome())
+
+    @property
+    def failed(self) -> Any:
+        """The rows of `frame` that failed."""
+        found = self.frame
+        return found[found["error"].notna()]
+
+    @property
+    def done(self) -> int:
+        """How many rows have ended."""
+        return len(self._outcome())
+
+    def retry_failed(self) -> MappedRows:
+        """Call the function again for the rows that failed, with its code of now; the others keep what they have.
+
+        Raises
+        ------
+        SetupError
+            Not all rows have ended.
+        """
+        from divebook.events.arrow.rows import failed_in, part_of
+
+        rounds = self._rounds()
+        if not all(each.state.is_over for each in rounds):
+            raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
+        positions = failed_in(self._outcome())
+        if positions:
+            inputs = {FRAME: part_of(self._given, positions)}
+            self.execution = self.environment.start(self.workflow, inputs, key=self._round_key(len(rounds)))
+        return self
+
+    def resumed(self) -> MappedRows:
+        """Have the calls go on that a process has left, and return it."""
+        self.execution = self._rounds()[-1]
+        if not self.execution.state.is_over and not self.execution.is_live:
+            with suppress(LeaseHeldError):  # another process makes them
+                self.execution = self.environment.resume(self.execution.id)
+        return self
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __repr__(self) -> str:
+        outcome = self._outcome()
+        failed = int(outcome["error"].notna().sum())
+        told = f", {failed:,} of which failed: .retry_failed() calls those again" if failed else ""
+        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}>"
+
+    @property
+    def _given(self) -> Any:
+        return opened(self._rounds()[0].state.inputs[FRAME])
+
+    def _rounds(self) -> list[Execution]:
+        """Return the executions: the first one, and one for each time that what had failed was called again."""
+        found: list[Execution] = []
+        while (known := known_by(self.environment, self._round_key(len(found)))) is not None:
+            found.append(known)
+        return found
+
+    def _round_key(self, number: int) -> str:
+        return f"{self.key}/{number}" if number else self.key
+
+    def _outcome(self) -> Any:
+        from divebook.events.arrow.rows import outcome_of
+
+        return outcome_of(len(self), [_parts(each) for each in self._rounds()])
+
+
+def _parts(execution: Execution) -> list[Any]:
+    return [event.data.result for event in execution.history() if isinstance(event.data, catalog.RowsCompleted)]
+
+
+def known_by(environment: Environment, key: str) -> Execution | None:
+    """Return the execution of a start key, if there is one."""
+    found = environment.store.records(key=key)
+    return environment.execution(found[0].execution_id) if found else None
+
+
+def mapped(
+    environment: Environment,
+    frame: Any,
+    function: Callable[..., Any],
+    *,
+    store: str | None = None,
+    parallel: int = PARALLEL,
+    idempotent: bool = True,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    executor: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    again: bool = False,
+) -> MappedRows:
+    """Begin to call a function for each row of a frame in an environment, or go on; see `divebook.map`."""
+    from divebook.events.arrow.rows import columns_of, part_of
+
+    name = str(store or getattr(function, "__name__", ""))
+    made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
+    arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said before it begins
+    each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
+    step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=executor, store=STEP)
+    workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
+    number = 1
+    while known_by(environment, _key(name, number + 1)) is not None:
+        number += 1
+    known = known_by(environment, _key(name, number))
+    if known is None or again:
+        key = _key(name, number if known is None else number + 1)
+        return MappedRows(environment, environment.start(workflow, {FRAME: frame}, key=key), key, workflow)
+    _require_same(environment, workflow, frame, known)
+    return MappedRows(environment, known, _key(name, number), workflow).resumed()
+
+
+def _key(name: str, number: int) -> str:
+    return f"map {name}" if number == 1 else f"map {name} #{number}"
+
+
+def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
+    """Return a function as an action: the one that it is, or one of the map's own."""
+    if not callable(function) or not name.isprintable() or not name.strip("<> "):
+        raise SetupError(f"map takes a function and not {function!r}; for an agent or a workflow write Each with Items")
+    if name == "<lambda>":
+        raise SetupError("a lambda has no name by which it is found again: name it with store=, or write def")
+    declared = next((each for each in REGISTERED.values() if each.function is function), None)
+    if declared is not None:
+        return declared
+    called = f"{name}.{getattr(function, '__name__', 'call').strip('<>')}"
+    action(called, **options)(function)
+    return REGISTERED[called]
+
+
+def _require_same(environment: Environment, workflow: Workflow, frame: Any, known: Execution) -> None:
+    """Raise unless a map is of the same frame; warn where its function has changed since."""
+    opening = recorded_opening(known.id, environment.store)
+    name = workflow.name
+    if storable(frame, FRAME) != opening.inputs[FRAME]:
+        raise SetupError(
+            f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
+            "with another store= both are kept"
+        )
+    if opening.code is not None and dict(opening.code) != environment.code_of(workflow):
+        warnings.warn(
+            f"{name} was begun with other code of its function, whose results it keeps: .retry_failed() calls the rows "
+            "that failed with the code of now, again=True calls all of them",
+            stacklevel=4,
+        )

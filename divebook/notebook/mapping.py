@@ -1,0 +1,98 @@
+"""`divebook.map`: a function over the rows of a frame, in the session's environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from divebook.mapping import PARALLEL, MappedRows, mapped
+from divebook.notebook.run import Run
+from divebook.notebook.session import current_session
+from divebook.workflow.policies import Retry
+
+
+class MappedRun(MappedRows):
+    """What a function gave for the rows of a frame, shown as the run that calls it."""
+
+    @property
+    def run(self) -> Run:
+        """The run that makes the calls, or has made them: its view has the progress."""
+        return Run(self.execution, self.environment)
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        display(self.run)  # type: ignore[no-untyped-call]
+
+
+def map(  # noqa: A001 - it is `divebook.map`
+    frame: Any,
+    function: Callable[..., Any],
+    *,
+    store: str | None = None,
+    parallel: int = PARALLEL,
+    idempotent: bool = True,
+    retry: Retry | int | None = None,
+    timeout: float | None = None,
+    executor: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    again: bool = False,
+) -> MappedRun:
+    """Call a function for each row of a frame, once: the same line goes on, or has the results, in any later kernel.
+
+    What rows gave is written every thousand rows, or once a second; a kernel that dies loses no more than that. A row
+    that raises has its error in the column ``error``, and `MappedRows.retry_failed` calls such rows again.
+
+    Parameters
+    ----------
+    frame
+        A DataFrame of pandas or polars, an Arrow table, or a list of mappings.
+    function
+        Takes columns by the names of its parameters, or a row as a dict if its only parameter is no column. A dict that
+        it returns gives columns, anything else the column ``result``. It may be a coroutine function.
+    store
+        The name under which the results are kept and found again; by default the function's.
+    parallel
+        How many calls are made at a time.
+    idempotent
+        Whether a call may be made twice where a process died during it; else a person is asked about the rows that were
+        under way, a hundred at most. Of an ``@action`` what it says itself holds.
+    retry, timeout, executor
+        For each call, as for ``@step``.
+    parameters
+        What all calls are given besides.
+    again
+        Begin anew, beside what there is.
+
+    Raises
+    ------
+    SetupError
+        What is kept under that name was made of another frame.
+    StepError
+        The function takes what the frame does not have.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from divebook.notebook.session import open_session
+    >>> session = open_session("memory:")
+    >>> def label(text):
+    ...     return {"label": text.upper()}
+    >>> labels = map(pd.DataFrame({"text": ["a", "b"]}), label, store="labels")
+    >>> labels.wait().frame["label"].tolist()
+    ['A', 'B']
+    """
+    found = mapped(
+        current_session().environment,
+        frame,
+        function,
+        store=store,
+        parallel=parallel,
+        idempotent=idempotent,
+        retry=retry,
+        timeout=timeout,
+        executor=executor,
+        parameters=parameters,
+        again=again,
+    )
+    return MappedRun(found.environment, found.execution, found.key, found.workflow)

@@ -1,0 +1,328 @@
+"""An action over the rows of a frame: called for each, and what they gave is written together.
+
+An operation hands out a range of rows, so that the log has it before the first of them is called. What has ended is
+written every thousand rows, or once a second (`rows_completed`): a process that dies loses a second of rows, and no
+more, however many a range has. Where a call may not be made twice the ranges are short, and a person is asked about the
+one that was under way, as about any other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
+from random import random
+from typing import Any, TypeAlias
+
+from divebook.engine.operations import ACTION_EXECUTION
+from divebook.engine.retries import retry_delay
+from divebook.errors import StepError, UnstorableValueError
+from divebook.events import catalog
+from divebook.events.codec import storable
+from divebook.events.recorded import opened
+from divebook.execution.compute import Compute, Task
+from divebook.execution.context import StepContext
+from divebook.execution.error_texts import clean_text
+from divebook.execution.iterations import Outcome
+from divebook.execution.raised import fault_of
+from divebook.execution.threads import in_thread
+from divebook.steps.call import compute_for
+from divebook.workflow.functions import CURRENT
+from divebook.workflow.policies import Retry
+from divebook.workflow.user_functions import UserFunction
+
+MOST_ROWS, MOST_SECONDS = 1_000, 1.0
+"""How many rows have ended, and how long ago the first of them, before they are written."""
+RANGE, ASKED_RANGE, CHUNK = 10_000, 100, 100
+"""Rows that are handed out at a time, the same where a person would be asked about them, and in one task elsewhere."""
+UNKNOWN = "OutcomeUnknownError: its call began, and a person said that it is not to be made again"
+
+Row: TypeAlias = tuple[int, dict[str, Any]]
+"""A position, and the arguments of the call."""
+Ended: TypeAlias = tuple[int, Any, str | None]
+
+
+async def run_rows(context: StepContext, action: UserFunction, given: Mapping[str, Any], frame: Any) -> Outcome:
+    """Call an action for each row of a frame, but for those that the log has; return how many there are and failed.
+
+    Raises
+    ------
+    StepError
+        The frame does not have what the action takes, or the action cannot be called so.
+    """
+    _require_fit(action)
+    from divebook.events.arrow.rows import columns_of
+
+    rows = arguments_of(action, columns_of(opened(frame)), opened(dict(given)))
+    failed = await RowCalls(context, action, rows).run()
+    told = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
+    return Outcome(told, {"rows": len(rows), "failed": failed})
+
+
+def _require_fit(action: UserFunction) -> None:
+    takes = action.takes
+    for hindrance, holds in (
+        ("asks for approval of each call", action.approval),
+        ("works in a workspace", action.workspace is not None),
+        ("makes calls of its own", action.makes_calls),
+        ("takes a context or an idempotency key", takes.context or takes.key),
+    ):
+        if holds:
+            raise StepError(f"Rows cannot call {action.label}, which {hindrance}: use Each with Items")
+
+
+def arguments_of(action: UserFunction, columns: Mapping[str, list[Any]], given: Mapping[str, Any]) -> list[Row]:
+    """Return the arguments of each call: the columns that the function takes, and what the step gives all of them.
+
+    A function with one parameter that is no column is given the whole row, as a dict.
+    """
+    parameters = inspect.signature(action.function).parameters
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    named = [name for name, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
+    needed = [name for name in named if name not in given and parameters[name].default is inspect.Parameter.empty]
+    positions = range(len(next(iter(columns.values()), [])))
+    missing = [name for name in needed if name not in columns]
+    if missing and not takes_any and len(needed) == 1:
+        names = list(columns)
+        whole = zip(*columns.values(), strict=True)
+        return [
+            (at, {**given, needed[0]: dict(zip(names, row, strict=True))})
+            for at, row in zip(positions, whole, strict=True)
+        ]
+    unknown = [name for name in given if name not in named and not takes_any]
+    if missing or unknown:
+        wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
+        raise StepError(
+            f"{action.label} {wrong}; the frame has the columns {', '.join(columns) or 'none'}: "
+            "name its parameters as they are called there"
+        )
+    names = [name for name in columns if (takes_any or name in named) and name not in given]
+    if not names:
+        return [(at, dict(given)) for at in positions]
+    chosen = zip(*(columns[name] for name in names), strict=True)
+    return [(at, {**given, **dict(zip(names, row, strict=True))}) for at, row in zip(positions, chosen, strict=True)]
+
+
+class RowCalls:
+    """The calls of one step, from wherever the log has got to."""
+
+    def __init__(self, context: StepContext, action: UserFunction, rows: list[Row]) -> None:
+        self._context, self._action, self._rows = context, action, rows
+        assert context.step.each is not None  # noqa: S101 - what has rows has `Each`
+        self._parallel = context.step.each.parallel
+        self._compute = compute_for(context, action, {})
+        self._loop = asyncio.get_running_loop()
+        self._left: deque[Row] = deque()
+        self._ended: list[Ended] = []
+        self._failed = 0
+        """Of the range that is under way."""
+        self._enough = asyncio.Event()
+        self._stopped = False
+
+    async def run(self) -> int:
+        """Make the calls, range by range; return how many rows failed."""
+        size = RANGE if self._action.is_repeatable else ASKED_RANGE
+        failed = 0
+        for first in range(0, len(self._rows), size):
+            last = min(first + size, len(self._rows)) - 1
+            key = f"rows-{first}"
+            parameters = {"action_name": self._action.name, "params": {"first": first, "last": last}}
+            made = functools.partial(self._make, key, first, last)
+            told = await self._context.operation(
+                ACTION_EXECUTION, parameters, made, key=key, repeatable=self._action.is_repeatable
+            )
+            failed += told["failed"] if isinstance(told, dict) and "failed" in told else self._give_up(key, first, last)
+        return failed
+
+    def _done(self) -> set[int]:
+        from divebook.events.arrow.rows import positions_of
+
+        return positions_of(list(self._context.items.values()))
+
+    def _give_up(self, key: str, first: int, last: int) -> int:
+        """Note the rows of a range that nobody knows anything of, since a person said that it has gone through."""
+        done = self._done()
+        self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in done]
+        self._failed = 0
+        self._write(key)
+        return self._failed
+
+    def _known_failures(self, first: int, last: int) -> int:
+        """Return how many rows of a range the log has as failed."""
+        from divebook.events.arrow.rows import failed_in
+
+        parts = [part.open() for part in self._context.items.values()]
+        return sum(first <= at <= last for part in parts for at in failed_in(part))
+
+    async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
+        """Call the action for the rows of a range that the log does not have; return how many of them failed."""
+        done = self._done() if self._context.items else set()
+        self._left = deque(row for row in self._rows[first : last + 1] if row[0] not in done)
+        self._failed = self._known_failures(first, last) if done else 0
+        token = CURRENT.set(None)  # steps inside are ordinary calls
+        try:
+            workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._left)))]
+        finally:
+            CURRENT.reset(token)
+        write = functools.partial(self._write, key)
+        try:
+            with self._context.writing(write):
+                while workers:
+                    ended, pending = await self._some_ended(workers)
+                    workers = list(pending)
+                    write()
+                    for worker in ended:
+                        worker.result()
+        finally:
+            self._stopped = True
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            self._stopped = False
+            if not isinstance(sys.exception(), asyncio.CancelledError):  # else it was written before it was left
+                write()
+        return {"rows": last + 1 - first, "failed": self._failed}
+
+    async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
+        """Wait until enough rows have ended, or for a second; return the workers that have ended, and the others."""
+        self._enough.clear()
+        enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
+        try:
+            ended, pending = await asyncio.wait(
+                [*workers, enough], timeout=MOST_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            enough.cancel()
+        return ended - {enough}, pending - {enough}
+
+    def _write(self, key: str) -> None:
+        """Record what has ended."""
+        from divebook.events.arrow.rows import frame_of
+
+        ended, self._ended = self._ended, []
+        if not ended:
+            return
+        try:
+            result = storable(frame_of(ended), "rows")
+        except UnstorableValueError:
+            ended = [stored(row) for row in ended]
+            result = storable(frame_of(ended), "rows")
+        failed = sum(error is not None for *_, error in ended)
+        number, operation_id = len(self._context.items), self._context.place(key).operation_id
+        told = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
+        self._context.note(told)
+        self._failed += failed
+
+    def _end(self, row: Ended) -> None:
+        """Keep what a row gave, from any thread."""
+        self._ended.append(row)
+        if len(self._ended) == MOST_ROWS:
+            self._loop.call_soon_threadsafe(self._enough.set)
+
+    # --- making calls ----------------------------------------------------------------------------------------------
+
+    def _worker(self) -> Coroutine[Any, Any, None]:
+        if self._action.takes.is_async:
+            return self._call_on_loop()
+        if self._compute.shares_memory and self._action.timeout is None:
+            return in_thread(self._call_in_thread)
+        return self._call_elsewhere(self._compute)
+
+    async def _call_on_loop(self) -> None:
+        function, policy, seconds = self._action.function, self._policy, self._action.timeout
+        while self._left and not self._stopped:
+            at, arguments = self._left.popleft()
+            failures = 0
+            while True:
+                try:
+                    async with asyncio.timeout(seconds):
+                        value = await function(**arguments)
+                except Exception as error:  # noqa: BLE001 - whatever a row raises is its outcome
+                    failures += 1
+                    pause = pause_before_next(policy, failures, error)
+                    if pause is None:
+                        self._end((at, None, told(error)))
+                        break
+                else:
+                    self._end((at, value, None))
+                    break
+                await asyncio.sleep(pause)
+
+    def _call_in_thread(self) -> None:
+        function, policy = self._action.function, self._policy
+        while not self._stopped:
+            try:
+                at, arguments = self._left.popleft()
+            except IndexError:
+                return
+            self._end(called(function, policy, at, arguments))
+
+    async def _call_elsewhere(self, compute: Compute) -> None:
+        """Hand chunks of rows over; with a limit of time, one row at a time."""
+        size = 1 if self._action.timeout is not None else CHUNK
+        while self._left and not self._stopped:
+            rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
+            task = Task(
+                f"{self._context.execution_id}/{self._context.path}/{self._context.step.name}/{rows[0][0]}",
+                self._action.label,
+                called_all,
+                (self._action.function, self._policy, rows),
+                {},
+                self._action.timeout is not None,
+                self._action.is_repeatable,
+                self._context.is_given_up,
+            )
+            try:
+                async with compute.slot() or nullcontext(), asyncio.timeout(self._action.timeout):
+                    ended = await compute.run(task)
+            except TimeoutError as error:
+                ended = [(at, None, told(error)) for at, _ in rows]
+            for row in ended:
+                self._end(row)
+
+    @property
+    def _policy(self) -> Retry | None:
+        return self._context.step.retry or self._action.retry
+
+
+def stored(row: Ended) -> Ended:
+    """Return a row; one whose value the log cannot hold has failed."""
+    try:
+        storable(row[1], "result")
+    except UnstorableValueError as error:
+        return row[0], None, told(error)
+    return row
+
+
+def told(error: BaseException) -> str:
+    """Return what stands in the column of errors."""
+    return f"{type(error).__name__}: {clean_text(error)}"
+
+
+def pause_before_next(policy: Retry | None, failures: int, error: Exception) -> float | None:
+    """Return the seconds until a row is tried again after so many failures; None if it is not."""
+    return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
+
+
+def called(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> Ended:
+    """Call a function for a row, as often as its policy says."""
+    failures = 0
+    while True:
+        try:
+            return at, function(**arguments), None
+        except Exception as error:  # noqa: BLE001 - whatever a row raises is its outcome
+            failures += 1
+            pause = pause_before_next(policy, failures, error)
+            if pause is None:
+                return at, None, told(error)
+        time.sleep(pause)
+
+
+def called_all(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[Ended]:
+    """Call a function for several rows; in whatever process."""
+    return [called(function, policy, at, arguments) for at, arguments in rows]

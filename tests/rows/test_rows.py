@@ -1,0 +1,270 @@
+"""An action over the rows of a frame: what it is given, what it gives, and what the log has of it."""
+
+import asyncio
+import threading
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from divebook import Each, Environment, Step, Workflow, action
+from divebook.errors import DefinitionError, SetupError, StepError
+from divebook.events import catalog
+from divebook.mapping import mapped
+from divebook.steps import rows as steps_rows
+from divebook.steps.actions import REGISTERED
+from divebook.workflow.reader import read_definitions
+
+
+@pytest.fixture(autouse=True)
+def _no_actions_left():
+    known = dict(REGISTERED)
+    yield
+    REGISTERED.clear()
+    REGISTERED.update(known)
+
+
+@pytest.fixture
+def environment():
+    with Environment(store="memory:") as made:
+        yield made
+
+
+FRAME = pd.DataFrame({"text": list("abcd"), "n": [3, 1, 2, 0]}, index=pd.Index(list("wxyz"), name="key"))
+
+
+def shout(text):
+    return {"label": text.upper()}
+
+
+def facts(execution, kind):
+    return [event.data for event in execution.history() if isinstance(event.data, kind)]
+
+
+def test_what_rows_give_stands_beside_them_and_is_recorded_once(environment):
+    rows = mapped(environment, FRAME, shout).wait()
+    assert rows.frame["label"].to_dict() == {"w": "A", "x": "B", "y": "C", "z": "D"}
+    assert rows.frame["n"].equals(FRAME["n"])
+    assert rows.frame["error"].isna().all()
+    (written,) = facts(rows.execution, catalog.RowsCompleted)
+    assert (written.rows, written.failed, written.total) == (4, 0, 4)
+    assert rows.execution.variables["rows"] == {"rows": 4, "failed": 0}
+    assert rows.execution.verify().equal
+
+
+@pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.to_dict("records")])
+def test_a_frame_may_be_one_of_another_library(environment, kind):
+    assert mapped(environment, kind(FRAME.reset_index(drop=True)), shout).wait().frame["label"].tolist() == list("ABCD")
+
+
+def test_a_function_takes_columns_by_name_or_the_row(environment):
+    def whole(row):
+        return row["n"] * 10
+
+    def some(n, text="", *, by=1):
+        return {"told": text * n, "by": by}
+
+    async def anything(**row):
+        return sorted(row)
+
+    assert mapped(environment, FRAME, whole).wait().frame["result"].tolist() == [30, 10, 20, 0]
+    told = mapped(environment, FRAME, some, parameters={"by": 2}).wait().frame
+    assert told["told"].tolist() == ["aaa", "b", "cc", ""]
+    assert told["by"].tolist() == [2] * 4
+    assert mapped(environment, FRAME, anything).wait().frame["result"].tolist() == [["n", "text"]] * 4
+
+
+def test_what_does_not_fit_is_said_before_anything_begins(environment):
+    def wrong(text, colour):
+        return text + colour
+
+    with pytest.raises(StepError, match=r"takes colour; the frame has the columns text, n"):
+        mapped(environment, FRAME, wrong)
+    with pytest.raises(StepError, match="does not take loud"):
+        mapped(environment, FRAME, shout, parameters={"loud": True})
+    with pytest.raises(StepError, match="Rows takes a DataFrame"):
+        mapped(environment, 3, shout)
+    with pytest.raises(StepError, match="two are called 'n'"):
+        mapped(environment, FRAME.rename(columns={"text": "n"}), lambda n: n, store="twice")
+    for no_function in ("label", None):
+        with pytest.raises(SetupError, match="map takes a function"):
+            mapped(environment, FRAME, no_function, store="s")
+    with pytest.raises(SetupError, match="a lambda has no name"):
+        mapped(environment, FRAME, lambda row: row)
+    assert environment.store.records() == []
+
+
+def test_a_row_that_fails_has_its_error_and_is_called_again_alone(environment):
+    broken, called = {1, 2}, []
+
+    def half(n):
+        called.append(n)
+        if n in broken:
+            raise ValueError(f"no {n}")
+        return n / 2
+
+    rows = mapped(environment, FRAME, half).wait()
+    assert rows.failed["error"].to_dict() == {"x": "ValueError: no 1", "y": "ValueError: no 2"}
+    assert "2 of which failed: .retry_failed()" in repr(rows)
+    broken.discard(2)
+    rows.retry_failed().wait()
+    assert rows.frame["result"].fillna(-1).to_dict() == {"w": 1.5, "x": -1, "y": 1, "z": 0}
+    assert rows.failed.index.tolist() == ["x"]
+    broken.clear()
+    again = mapped(environment, FRAME, half)  # as in a later kernel
+    assert again.failed.index.tolist() == ["x"]
+    assert again.retry_failed().wait().failed.empty
+    assert sorted(called) == [0, 1, 1, 1, 2, 2, 3]
+    assert again.retry_failed().execution is again.execution  # nothing is left to be called
+
+
+def test_the_same_name_has_the_same_results_and_no_others(environment):
+    called = []
+
+    def count(n):
+        called.append(n)
+        return n
+
+    first = mapped(environment, FRAME, count, store="counts").wait()
+    assert mapped(environment, FRAME, count, store="counts").wait().execution.id == first.execution.id
+    with pytest.raises(SetupError, match=r"counts was begun with another frame \(DataFrame 4 x 2\); with again=True"):
+        mapped(environment, FRAME.head(2), count, store="counts")
+    assert len(called) == 4
+    assert len(mapped(environment, FRAME.head(2), count, store="counts", again=True).wait().frame) == 2
+    assert len(mapped(environment, FRAME.head(2), count, store="counts").frame) == 2  # the newest holds
+
+
+def test_other_code_keeps_results_and_says_so(environment):
+    def made(factor):
+        source = f"def times(n):\n    return n * {factor}\n"
+        scope = {"__name__": "cell"}
+        import linecache
+
+        linecache.cache[f"<{factor}>"] = (len(source), None, source.splitlines(keepends=True), f"<{factor}>")
+        exec(compile(source, f"<{factor}>", "exec"), scope)
+        return scope["times"]
+
+    mapped(environment, FRAME, made(2)).wait()
+    with pytest.warns(UserWarning, match="times was begun with other code of its function, whose results it keeps"):
+        kept = mapped(environment, FRAME, made(3))
+    assert kept.frame["result"].tolist() == [6, 2, 4, 0]
+
+
+def test_a_value_that_cannot_be_kept_is_the_failure_of_its_row(environment):
+    def odd(n):
+        return {"value": object() if n == 2 else n}
+
+    def clash(n):
+        return {"error": n} if n else {"fine": True}
+
+    rows = mapped(environment, FRAME, odd).wait().frame
+    assert rows["error"].str.contains("UnstorableValueError").fillna(False).tolist() == [False, False, True, False]
+    assert mapped(environment, FRAME, clash).wait().failed["error"].iloc[0].startswith("StepError: it gave a column")
+
+
+def test_a_row_is_tried_again_as_the_policy_says(environment):
+    failures = []
+
+    def flaky(n):
+        if n == 3 and len(failures) < 2:
+            failures.append(n)
+            raise ConnectionError("busy")
+        return n
+
+    async def slow(n):
+        if n == 3:
+            await asyncio.Event().wait()
+        return n
+
+    policy = {"attempts": 3, "seconds": 0}
+    assert mapped(environment, FRAME, flaky, retry=policy).wait().failed.empty
+    failed = mapped(environment, FRAME, slow, timeout=0.05).wait().failed
+    assert [error.partition(":")[0] for error in failed["error"]] == ["TimeoutError"]
+
+
+def test_calls_are_made_side_by_side_and_no_more_than_so_many(environment):
+    both = threading.Barrier(2, timeout=20)
+
+    def meet(n):
+        both.wait()
+        return n
+
+    assert mapped(environment, FRAME, meet, parallel=2).wait().failed.empty
+
+
+def test_rows_that_were_done_when_a_run_rests_are_not_called_again(environment):
+    called, go = [], threading.Event()
+
+    async def steady(n):
+        called.append(n)
+        if n == 2 and not go.is_set():
+            await asyncio.Event().wait()
+        return n
+
+    rows = mapped(environment, FRAME, steady, parallel=1)
+    listened = threading.Event()
+    while 2 not in called:
+        listened.wait(0.01)
+    rows.execution.pause()
+    rows.execution.wait()
+    assert rows.done == 2
+    go.set()
+    again = mapped(environment, FRAME, steady, parallel=1).wait()
+    assert called == [3, 1, 2, 2, 0]
+    assert again.frame["result"].tolist() == [3, 1, 2, 0]
+
+
+def test_an_action_that_may_not_be_called_twice_has_short_ranges(environment, monkeypatch):
+    monkeypatch.setattr(steps_rows, "ASKED_RANGE", 3)
+    rows = mapped(environment, FRAME, shout, idempotent=False).wait()
+    begun = facts(rows.execution, catalog.OperationStarted)
+    assert [each.parameters["params"] for each in begun] == [{"first": 0, "last": 2}, {"first": 3, "last": 3}]
+
+
+def test_rows_in_a_definition():
+    text = """
+    Name: rows
+    Workflows:
+      - Name: labelling
+        Inputs: [{Name: frame}]
+        Steps:
+          - {Name: label, Action: Rows.Shout, Each: {Rows: $(inputs.frame), Parallel: 2}, Store: told}
+    """
+    action("Rows.Shout", idempotent=True)(shout)
+    with Environment.from_definitions(read_definitions(text), store="memory:") as environment:
+        execution = environment.start("labelling", {"frame": FRAME}).wait()
+        assert execution.variables["told"] == {"rows": 4, "failed": 0}
+        failed = environment.start("labelling", {"frame": "no frame"}).wait()
+        assert "Rows takes a DataFrame" in failed.error
+
+
+@pytest.mark.parametrize(
+    ("step", "complaint"),
+    [
+        ({"prompt": "Hi", "each": Each(rows="$(inputs.f)")}, "Rows calls an Action for each row"),
+        ({"action": "a", "timeout": 3, "each": Each(rows="$(inputs.f)")}, "Timeout has no effect on a step with Rows"),
+        ({"action": "a", "each": Each(rows="frame")}, "Rows must be an expression"),
+        ({"action": "a", "each": Each("$(inputs.f)", rows="$(inputs.f)")}, "Items has no effect beside Rows"),
+        ({"action": "a", "each": Each(rows="$(inputs.f)", as_="x")}, "As has no effect beside Rows"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(step, complaint):
+    with pytest.raises(DefinitionError, match=complaint):
+        Workflow("w", [Step("s", **step)], inputs=["f"])
+
+
+def test_an_action_that_asks_for_approval_is_not_called_for_rows(environment):
+    action("Rows.Asked", approval=True)(shout)
+    step = Step("s", action="Rows.Asked", each=Each(rows="$(inputs.f)"))
+    execution = environment.start(Workflow("w", [step], inputs=["f"]), {"f": FRAME}).wait()
+    assert "which asks for approval of each call: use Each with Items" in execution.error
+
+
+def crunch(n):
+    return sum(range(n))
+
+
+def test_rows_run_in_other_processes(environment):
+    rows = mapped(environment, FRAME, crunch, executor="process", parallel=2).wait()
+    assert rows.frame["result"].tolist() == [3, 0, 1, 0]
