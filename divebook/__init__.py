@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from divebook.steps.actions import Action, action
     from divebook.steps.threads import Thread
     from divebook.store import MemoryStore, SqliteStore, open_store
+    from divebook.workers import Worker
     from divebook.workflow.approvals import ApprovalRule
     from divebook.workflow.definition import Each, Edge, MCPServerDefinition, Step, Workflow
     from divebook.workflow.lint import lint
@@ -78,6 +79,7 @@ _NAMES = {
     "divebook.steps.actions": "Action action",
     "divebook.steps.threads": "Thread",
     "divebook.store": "MemoryStore SqliteStore open_store",
+    "divebook.workers": "Worker",
     "divebook.workflow.approvals": "ApprovalRule",
     "divebook.workflow.definition": "Each Edge MCPServerDefinition Step Workflow",
     "divebook.workflow.lint": "lint",
@@ -129,6 +131,7 @@ __all__ = [
     "TerminalReason",
     "Thread",
     "ToolFunction",
+    "Worker",
     "Workflow",
     "WorkspaceDefinition",
     "__version__",

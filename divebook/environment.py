@@ -33,6 +33,7 @@ from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
 from divebook.lending import Lending
 from divebook.mending import Mending
+from divebook.queueing import Queueing
 from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
 from divebook.starting import StartOptions, as_bounds, opening_of, started_before
@@ -64,7 +65,7 @@ _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = we
 """The open environments over each store: `open_store` shares files."""
 
 
-class Environment(Holdings, Mending, Trials):
+class Environment(Holdings, Mending, Trials, Queueing):
     """Agents, workflows, actions and documents over one store.
 
     Parameters
@@ -198,8 +199,7 @@ class Environment(Holdings, Mending, Trials):
         answering = control.inbox, control.claim_expired, control.texts
         above = self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
-        lender = Lending(self, control.store)
-        self.on_close(lender.close)
+        self.on_close((lender := Lending(self, control.store)).close)
         return Services(self._handlers, condition_holds, items_of, *answering, *above, lender, beyond)
 
     def add_executor(self, name: str, executor: Given) -> None:

@@ -19,6 +19,7 @@ from divebook.cli import (
     looking,
     mcp,
     questions,
+    queues,
     recovery,
     resuming,
     rules,
@@ -74,6 +75,9 @@ app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(docto
 app.command("keys", epilog="Example: divebook keys Step")(keys.keys)
 app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp.mcp)
 app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(schedule.schedule)
+app.command("enqueue", epilog="Example: divebook enqueue audit.yaml -v limit=20 --queue labels")(queues.enqueue)
+app.command("queue", epilog="Example: divebook queue")(queues.queue)
+app.command("worker", epilog="Example: divebook worker audit.yaml --queue labels --parallel 8")(queues.worker)
 app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
 app.command("copy", epilog="Example: divebook copy .divebook/executions.db postgresql://me@host/runs")(upkeep.copy)
 app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)

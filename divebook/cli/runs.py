@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from divebook.store import EventStore, ExecutionRecord
 
 Status = Literal[
-    "pending", "running", "waiting", "completed", "failed", "cancelled", "moved", "continued_as_new", "picture"
+    "pending",
+    "enqueued",
+    "running",
+    "waiting",
+    "completed",
+    "failed",
+    "cancelled",
+    "moved",
+    "continued_as_new",
+    "picture",
 ]
 Origin = Literal["run", "resume", "fork", "what-if", "trial", "child", "import", "book"]
 _ATTEMPTS = 20

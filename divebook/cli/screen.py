@@ -21,6 +21,7 @@ STATUS_STYLES = {
     "paused": "cyan",
     "running": "blue",
     "pending": "dim",
+    "enqueued": "dim",
     "moved": "magenta",
     "continued_as_new": "magenta",
     "picture": "magenta",

@@ -237,6 +237,11 @@ def _execution_paused(draft: Draft, data: catalog.ExecutionPaused) -> None:
     draft.paused = data.reason or "paused"
 
 
+def _execution_enqueued(draft: Draft, data: catalog.ExecutionEnqueued) -> None:
+    draft.lifecycle, draft.paused = STATUS_AFTER[type(data)], None
+    draft.queue, draft.priority, draft.due_us = data.queue, data.priority, data.due
+
+
 def _execution_completed(draft: Draft, data: catalog.ExecutionCompleted) -> None:
     draft.outputs, draft.reason = data.outputs, "completed"
     _leave(draft, data)
@@ -277,6 +282,7 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionForked: execution_forked,
     catalog.ExecutionResumed: _execution_resumed,
     catalog.ExecutionPaused: _execution_paused,
+    catalog.ExecutionEnqueued: _execution_enqueued,
     catalog.ExecutionCompleted: _execution_completed,
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,

@@ -68,6 +68,7 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.lifecycle, draft.started_us, draft.paused_us = RUNNING, draft.moment, 0
     draft.ended_us = draft.error = draft.reason = draft.stopped = draft.paused = draft.failed_path = None
     draft.parent, draft.continued_as = data.awaited_by, None
+    draft.queue, draft.priority, draft.due_us = None, 0, None
     draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools, draft.only = data.tools, data.only or EMPTY

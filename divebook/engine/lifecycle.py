@@ -15,6 +15,7 @@ from divebook.events.catalog import (
     CANCELLED,
     COMPLETED,
     CONTINUED,
+    ENQUEUED,
     FAILED,
     MOVED,
     PENDING,
@@ -25,6 +26,7 @@ from divebook.events.catalog import (
     ExecutionCancelled,
     ExecutionCompleted,
     ExecutionContinuedAsNew,
+    ExecutionEnqueued,
     ExecutionFailed,
     ExecutionForked,
     ExecutionMoved,
@@ -59,6 +61,7 @@ class Standing:
 
 STANDINGS: tuple[Standing, ...] = (
     Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
+    Standing(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
     Standing(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _HOLDER),
     Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
     Standing(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _DOER, way_on=_ANEW),
@@ -87,7 +90,7 @@ STANDINGS: tuple[Standing, ...] = (
 
 _ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
 STATUSES = tuple(standing.status for standing in STANDINGS)
-_UNENDED = (PENDING, RUNNING, WAITING)
+_UNENDED = (PENDING, ENQUEUED, RUNNING, WAITING)
 TERMINAL = frozenset(STATUSES) - set(_UNENDED)
 """The ends."""
 FINAL = frozenset(status for status in TERMINAL if ExecutionResumed not in (_ALLOWED[status] or ()))

@@ -21,7 +21,7 @@ from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
 from divebook.engine.rules import StandingRule
 from divebook.engine.workspaces import HeldWorkspace
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.event import Timed, to_microseconds
 from divebook.questions import Question
 
@@ -209,6 +209,12 @@ class ExecutionState(Timed):
     """The typed reason for which it ended."""
     paused: str | None = None
     """Why nothing more begins until it is resumed, where somebody has paused it."""
+    queue: str | None = None
+    """The queue whose workers drive it; None if it was never put into one."""
+    priority: int = 0
+    """Of those in its queue, higher ones are taken first."""
+    due_us: int | None = None
+    """When a worker may take it at the earliest; None for at once."""
     signals: Map[str, tuple[Any, ...]] = NO_SIGNALS
     """Payloads of the signals that no step has taken yet, by name, oldest first."""
     taken: int = 0
@@ -224,7 +230,7 @@ class ExecutionState(Timed):
 
     @property
     def status(self) -> str:
-        """One of pending, running, waiting, completed, failed, cancelled."""
+        """One of pending, enqueued, running, waiting, completed, failed, cancelled."""
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
         waits = self.sleeping + self.asking
@@ -263,8 +269,10 @@ class ExecutionState(Timed):
     def wake_at(self) -> int | None:
         """When a waiting execution has something to do even without an answer; None for never.
 
-        One that sleeps has at any time: somebody must be there to wake it.
+        One that sleeps has at any time: somebody must be there to wake it. One in a queue has when it is due.
         """
+        if self.lifecycle == ENQUEUED:
+            return self.due_us
         if self.status != WAITING or self.paused is not None:
             return None
         if self._sets_a_timer:

@@ -16,7 +16,7 @@ from divebook.events.recorded import BigInt
 from divebook.events.shapes import HOLDS
 from divebook.events.upcast import CHANGES, FORM
 
-PENDING, RUNNING, WAITING = "pending", "running", "waiting"
+PENDING, ENQUEUED, RUNNING, WAITING = "pending", "enqueued", "running", "waiting"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
 """The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
@@ -215,6 +215,18 @@ class ExecutionPaused(Payload):
     """Nothing more begins until the execution is resumed; what was under way has ended or is made again."""
 
     reason: str = ""
+
+
+@_event("execution_enqueued", "queue")
+@dataclass(frozen=True, slots=True)
+class ExecutionEnqueued(Payload):
+    """The execution waits for a worker: it is to begin, or was given back by one that drains."""
+
+    queue: str = ""
+    priority: int = 0
+    """Of those that wait in a queue, higher ones are taken first."""
+    due: int | None = None
+    """When it may be taken at the earliest, microseconds since 1970; None for at once."""
 
 
 @_event("execution_completed")

@@ -40,6 +40,7 @@ from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
+from divebook.execution.queueing import QueueControl
 from divebook.execution.refusals import refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
@@ -53,11 +54,10 @@ from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 SEED_BITS = 64
-
 _log = logger(__name__)
 
 
-class Control:
+class Control(QueueControl):
     """What can be done with the executions over one store.
 
     Parameters
@@ -224,8 +224,8 @@ class Control:
 
         With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
         """
-        if self.delivered(driver):
-            return driver
+        if self.delivered(driver) or (driver.state.queue is not None and not driver.was_driven):
+            return driver  # the workers of its queue take it up
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
@@ -387,7 +387,7 @@ class Control:
     def close(self) -> None:
         """Leave the executions that are driven here as they are, and wake none that rests any more."""
         self._register.read_all()
-        live = self._register.live()
+        live = self.live()
 
         def leave() -> list[Future[None]]:
             for driver in live:

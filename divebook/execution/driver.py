@@ -83,7 +83,7 @@ class Driver(KnownExecution):
         """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
-        self._pause_reason: str | None = None
+        self._paused: tuple[str, bool] | None = None  # why, and whether to give it back to its queue
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -252,10 +252,10 @@ class Driver(KnownExecution):
             self._pass_on()
         return self._is_driving
 
-    def pause(self, reason: str) -> bool:
+    def pause(self, reason: str, *, gives_back: bool = False) -> bool:
         """Let nothing more begin; return False if this process drives it no more."""
         if self._is_driving:
-            self._pause_reason = self._pause_reason or reason
+            self._paused = self._paused or (reason, gives_back)
             self._pass_on()
         return self._is_driving
 
@@ -273,8 +273,8 @@ class Driver(KnownExecution):
         """Let the runner know that it is to be cancelled or paused; between two runners it waits for the next one."""
         if self._runner is not None and self._cancel_reason is not None:
             self._runner.cancel(self._cancel_reason)
-        elif self._runner is not None and self._pause_reason is not None:
-            self._runner.pause(self._pause_reason)
+        elif self._runner is not None and self._paused is not None:
+            self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
     async def _run(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
@@ -290,7 +290,7 @@ class Driver(KnownExecution):
         await given.came_to_rest(self)
 
     def _rest(self) -> None:
-        self._is_driving, self._cancel_reason, self._pause_reason, self._desk = False, None, None, None
+        self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
 
     async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
         desk = self._present_desk()

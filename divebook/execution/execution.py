@@ -23,6 +23,7 @@ from divebook.errors import (
 from divebook.events import Event, catalog
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
+from divebook.execution.elsewhere import is_elsewhere, wait_elsewhere
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.reading import ReadExecution
 from divebook.execution.streaming import TextListener
@@ -281,12 +282,16 @@ class Execution(ReadExecution):
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
-        driving = self._driver.driving()
+        elsewhere = is_elsewhere(self._driver)
+        driving = None if elsewhere else self._driver.driving()
         try:
             with lending_place():
-                driving.result(timeout)
+                if driving is None:
+                    wait_elsewhere(self._driver, timeout)
+                else:
+                    driving.result(timeout)
         except TimeoutError as error:
-            if driving.done():  # its own
+            if driving is not None and driving.done():  # its own
                 raise
             raise TimeoutError(
                 f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
@@ -298,7 +303,10 @@ class Execution(ReadExecution):
 
         One that is pending begins: ``await environment.create(workflow)`` holds the event loop up at no time.
         """
-        yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
+        if is_elsewhere(self._driver):
+            yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
+        else:
+            yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
         return self
 
     def start(self) -> Execution:

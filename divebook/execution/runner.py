@@ -51,6 +51,7 @@ class Runner(Following):
         """Strands that stand still."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
+        self._gives_back = False
         self._driven: set[str] = set()
         """Paths that have a task, be it one that is still to begin."""
 
@@ -67,10 +68,13 @@ class Runner(Following):
         self.journal.is_left = True
         self._group.cancel()
 
-    def pause(self, reason: str) -> None:
-        """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop."""
+    def pause(self, reason: str, *, gives_back: bool = False) -> None:
+        """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop.
+
+        With `gives_back` it waits in its queue from then on.
+        """
         if self._pause_reason is None and self._cancel_reason is None:
-            self._pause_reason = reason
+            self._pause_reason, self._gives_back = reason, gives_back
             self._recorder.pause(self._stop)
 
     async def leave_workspaces(self) -> None:
@@ -216,6 +220,8 @@ class Runner(Following):
         end = decide_end(self.workflow, self.journal.state)
         if self._pause_reason is not None and self.journal.state.active and not isinstance(end, CancelPaths):
             self.journal.record(catalog.ExecutionPaused(self._pause_reason))
+            if self._gives_back and (queue := self.journal.state.queue) is not None:
+                self.journal.record(catalog.ExecutionEnqueued(queue, self.journal.state.priority))
             return
         if isinstance(end, CancelPaths):
             self.journal.cancel_paths(end.reason)

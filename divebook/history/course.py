@@ -3,8 +3,9 @@
 One fold for all who say so: header, nodes, reports, the shell and the list of runs read it off here.
 
 Every moment of a run belongs to one thing: a call runs (``worked``); no call runs, and a question is open (``waited``);
-no call runs, and a timer or a signal is awaited (``asleep``); somebody has paused it (``paused``); it had ended, or its
-process had, and was taken up again later (``stopped``). The moments between two calls count as work.
+no call runs, and a timer or a signal is awaited (``asleep``); it waits in a queue, or somebody has paused it
+(``paused``); it had ended, or its process had, and was taken up again later (``stopped``). The moments between two
+calls count as work.
 """
 
 from __future__ import annotations
@@ -315,6 +316,7 @@ class Course:
         catalog.ExecutionForked: _execution_forked,
         catalog.ExecutionResumed: _execution_resumed,
         catalog.ExecutionPaused: _execution_paused,
+        catalog.ExecutionEnqueued: _execution_paused,
         catalog.StepStarted: _step_started,
         catalog.StepCompleted: _step_left,
         catalog.StepFailed: _step_left,

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import DivebookError
-from divebook.events.catalog import CANCELLED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, ENQUEUED, FAILED, ORIGINS, PENDING, RUNNING, WAITING
 from divebook.execution.overview import newest_run
 from divebook.notebook.arguments import REPEATED, Arguments, parse, split
 from divebook.notebook.candidates import NOTHING, Candidate, Found, matching
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from divebook.store import ExecutionRecord
     from divebook.workflow.definition import InputDefinition, Workflow
 
-RESUMABLE = (PENDING, RUNNING, WAITING, FAILED, CANCELLED)
-CANCELLABLE = (PENDING, RUNNING, WAITING)
+RESUMABLE = (PENDING, ENQUEUED, RUNNING, WAITING, FAILED, CANCELLED)
+CANCELLABLE = (PENDING, ENQUEUED, RUNNING, WAITING)
 TRUTH = ("true", "false")
 LATEST = 50
 """How many executions are offered."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from divebook.engine.bounds import NANODOLLARS
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, PENDING, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
 from divebook.events.readable import readable
 from divebook.history.requests import RequestView, requests_in
 from divebook.history.spans import Span
@@ -19,7 +19,8 @@ from divebook.text.shown import branch_name, plural, price
 MAX_ROWS, FIRST_ROWS = 200, 24
 """Rows that a table shows when unfolded, and at once."""
 MAX_CELL = 120
-SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", "paused": "‖"}
+SIGNS = {COMPLETED: "✓", FAILED: "✕", CANCELLED: "◼", RUNNING: "▸", WAITING: "…", PENDING: "…", ENQUEUED: "…"}
+SIGNS |= {"paused": "‖"}
 COLUMNS = ("step", "branch", "status", "duration", "output")
 TURN_COLUMNS = ("agent", "request", "status", "duration", "what")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Self
 
 from divebook.errors import StoreClosedError
-from divebook.events.catalog import LEFT_ALONE
+from divebook.events.catalog import ENQUEUED, LEFT_ALONE
 from divebook.store.checkpoints import Checkpoints
 from divebook.store.codec import Sealing
 from divebook.store.durability import FULL, Durability
@@ -22,13 +22,14 @@ from divebook.store.leases import LeaseBook, Moment
 from divebook.store.log import EventLogs
 from divebook.store.messages import Arrivals, Mailbox
 from divebook.store.news import News, NewsListener
+from divebook.store.queues import Queues
 from divebook.store.records import ExecutionRecord
 from divebook.store.subscribers import Listener, Subscribers
 from divebook.store.summaries import Listing
 from divebook.store.upkeep import Upkeep
 
 
-class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Listing, Upkeep):
+class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues, Listing, Upkeep):
     """Logs of executions. Methods block, and may be called from several threads.
 
     Examples
@@ -64,10 +65,11 @@ class EventStore(EventLogs, LeaseBook, Mailbox, Checkpoints, LargeValues, Listin
         """Return the executions that have something to do and that no process drives, newest first.
 
         One that waits has something to do once its time has come, or a message for it is there, or its driver died
-        before it had come to rest.
+        before it had come to rest. What waits in a queue is for workers to `claim`.
         """
         self._check_open()
-        return [self._opened(record) for record in self._orphans(self._moment(now)) if record.origin not in LEFT_ALONE]
+        found = self._orphans(self._moment(now))
+        return [self._opened(left) for left in found if left.origin not in LEFT_ALONE and left.status != ENQUEUED]
 
     # --- listening and closing ---------------------------------------------------------------------------------------
 

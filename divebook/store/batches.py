@@ -9,6 +9,7 @@ from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, check_may_follow
 from divebook.errors import FencedError, InvalidEventError, StoreError
 from divebook.events.catalog import (
     ExecutionAnnotated,
+    ExecutionEnqueued,
     ExecutionFailed,
     ExecutionForked,
     InterruptExpired,
@@ -137,6 +138,10 @@ class PreparedBatch:
     """The execution that a new log forks, whose events it shares up to `expected_sequence`."""
     packed: dict[bytes, Packed] = field(default_factory=dict)
     """Those of the `blobs` that were packed before the store was locked."""
+    enqueued: ExecutionEnqueued | None = None
+    """The latest of them, if there is one: the queue in which the execution waits, or whose workers drive it."""
+    withheld: bool | None = None
+    """Whether workers are to leave it alone from now on: a person has paused it, or it has ended; None as before."""
 
     @property
     def ends(self) -> bool:

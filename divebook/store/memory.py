@@ -17,7 +17,6 @@ from divebook.events.catalog import WAITING, Payload
 from divebook.events.codec import decode
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
-from divebook.store.base import EventStore
 from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.blobs import reached
 from divebook.store.checkpoints import check_reached
@@ -26,13 +25,14 @@ from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal, first_sorted
 from divebook.store.memory_log import MemoryLog, head_of
+from divebook.store.memory_queues import MemoryQueues
 from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.summaries import StoredSummary
 from divebook.store.upkeep import StoredLog, StoredRecord
 
 
-class MemoryStore(EventStore):
+class MemoryStore(MemoryQueues):
     """A store that is gone with the process."""
 
     location = "memory:"
@@ -40,7 +40,6 @@ class MemoryStore(EventStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self._logs: dict[str, MemoryLog] = {}
         self._going: dict[str, MemoryLog] = {}
         """Those that have not ended, so that the inbox and recovery need not look through the others."""
         self._numbers = itertools.count()
@@ -109,6 +108,8 @@ class MemoryStore(EventStore):
             log.questions |= batch.questions
         if batch.annotations:
             log.beginning = log.beginning.annotated(batch.annotations)
+        log.enqueued = batch.enqueued or log.enqueued
+        log.withheld = log.withheld if batch.withheld is None else batch.withheld
         log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
         if batch.lease is not None:
             log.token, log.lease = 1, batch.lease

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.events.catalog import RUNNING
+from divebook.events.catalog import RUNNING, ExecutionEnqueued
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
 from divebook.store.batches import Turn
@@ -54,6 +54,10 @@ class MemoryLog:
     wake_at: int | None = None
     taken: int = 0
     durability: Durability = FULL
+    enqueued: ExecutionEnqueued | None = None
+    """The queue that has it, if one does."""
+    withheld: bool = False
+    """Whether workers leave it alone."""
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
         """Return the records that hold the events above `after` up to `last`."""

@@ -13,7 +13,14 @@ from typing import Any
 from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_may_follow
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.by_hash import ByHash
-from divebook.events.catalog import ExecutionAnnotated, ExecutionForked, ExecutionStarted, Payload
+from divebook.events.catalog import (
+    ExecutionAnnotated,
+    ExecutionEnqueued,
+    ExecutionForked,
+    ExecutionPaused,
+    ExecutionStarted,
+    Payload,
+)
 from divebook.events.codec import SOUND, encode
 from divebook.events.event import check_placed
 from divebook.events.record import Record
@@ -40,7 +47,7 @@ from divebook.store.owner import Owner
 from divebook.store.records import Beginning
 from divebook.store.repeats import LARGE, NOTABLE, spare
 
-_TELLING = frozenset({*QUESTIONS, *STATUS_AFTER, ExecutionAnnotated})
+_TELLING = frozenset({*QUESTIONS, *STATUS_AFTER, ExecutionAnnotated, ExecutionPaused})
 """Facts that change what a store keeps beside the log."""
 
 
@@ -54,6 +61,8 @@ class _Course:
     turn: Turn | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     annotations: list[ExecutionAnnotated] = field(default_factory=list)
+    enqueued: ExecutionEnqueued | None = None
+    withheld: bool | None = None
 
     def follow(self, fact: Payload, sequence: int, recorded_at: int) -> None:
         """Go on by one fact; ExecutionEndedError if it may not follow an end before it."""
@@ -63,7 +72,12 @@ class _Course:
         note_questions(self.questions, fact)
         if isinstance(fact, ExecutionAnnotated):
             self.annotations.append(fact)
+        if isinstance(fact, ExecutionEnqueued):
+            self.enqueued = fact
+        if kind is ExecutionPaused:
+            self.withheld = True
         if kind in STATUS_AFTER:
+            self.withheld = STATUS_AFTER[kind] in TERMINAL
             self.turn = turn_after(fact, recorded_at)
             if isinstance(fact, ExecutionStarted | ExecutionForked):
                 self.beginning, self.began_at, self.annotations = Beginning.of(fact, sequence), recorded_at, []
@@ -124,6 +138,8 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         lease,
         annotations,
         batch.source,
+        enqueued=course.enqueued,
+        withheld=course.withheld,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from divebook.engine.bounds import NANODOLLARS
 from divebook.environment import Environment
 from divebook.events import Event, catalog
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, WAITING
+from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, RUNNING, WAITING
 from divebook.events.event import to_microseconds
 from divebook.execution.overview import PAUSED, Overview, RunLine
 from divebook.text.cuts import one_line
@@ -33,10 +33,11 @@ AT_ONCE = 500
 WEEK = 7
 RESTS = 10
 """How many times as long as a frame took there is none after it, unless somebody asks."""
-ORDER = (RUNNING, WAITING, FAILED, PAUSED, COMPLETED, CANCELLED)
+ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
 COMMANDS: Mapping[str, list[Command]] = {
     RUNNING: ["cancel"],
     WAITING: ["cancel"],
+    ENQUEUED: ["cancel"],
     PAUSED: ["resume", "cancel"],
     FAILED: ["resume"],
     CANCELLED: ["resume"],
@@ -45,6 +46,7 @@ _TELLING = (
     catalog.ExecutionStarted,
     catalog.ExecutionResumed,
     catalog.ExecutionPaused,
+    catalog.ExecutionEnqueued,
     catalog.ExecutionCompleted,
     catalog.ExecutionFailed,
     catalog.ExecutionCancelled,

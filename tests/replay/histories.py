@@ -25,7 +25,7 @@ from divebook.events.codec import decode_line, encode, event_to_dict
 from divebook.events.ids import type_id
 from divebook.execution.execution import Execution
 from divebook.lending import Lending
-from divebook.store import MemoryStore
+from divebook.store import MemoryStore, Owner
 from divebook.store.jsonl import export, import_, read
 from divebook.store.lines import LineWriter, LogFile
 from divebook.workflow.definition import Workflow
@@ -195,6 +195,14 @@ def _asking_outside(made: Environment) -> Execution:
         return made.start("files", {"n": 3}).wait(PATIENCE)
 
 
+def _enqueued(made: Environment) -> Execution:
+    execution = made.enqueue("script", {"n": 3}, queue="labels", priority=2)
+    fingerprint = made.workflow("script").fingerprint
+    (lease,) = made.store.claim(["labels"], {"script": fingerprint}, Owner.current(), 1)
+    made._control.take_up(lease)
+    return execution.wait(PATIENCE)
+
+
 RULE = {"approved": True, "data": {"rule": {"scope": "run"}}}
 STORIES: dict[str, Story] = {
     **{
@@ -234,6 +242,7 @@ STORIES: dict[str, Story] = {
     },
     "looping": _ran("looping"),
     "egress": _asking_outside,
+    "enqueued": _enqueued,
     "asking": _answered("asking", "four"),
     "asking-still": _ran("asking"),
     "choice": _answered("choice", "blue"),

@@ -45,6 +45,7 @@ from tests.store.logs import (
     steps,
 )
 from tests.store.message_promises import MessagePromises
+from tests.store.queue_promises import QueuePromises
 from tests.store.record_promises import RecordPromises, ids
 from tests.store.wide_promises import WidePromises
 
@@ -60,6 +61,7 @@ class StorePromises(
     ListingPromises,
     LeasePromises,
     MessagePromises,
+    QueuePromises,
     LargePromises,
     KeepingPromises,
     WidePromises,

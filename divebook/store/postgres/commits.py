@@ -14,7 +14,7 @@ KEEPING: Final = 0x64697666
 # A batch is entered where its execution's row is as its writer knows it: same checksums, same lease. Else its place in
 # the answer is 0, and the writer looks again. Rows of records come together in the end.
 COMMIT: Final = f"""
-CREATE FUNCTION divebook.commit_batches(
+CREATE OR REPLACE FUNCTION divebook.commit_batches(
   _heads json, _relaxed boolean, _now bigint,
   _batches integer[], _sequences bigint[], _times bigint[], _types integer[], _ids bytea[], _paths text[],
   _steps text[], _data bytea[], _checksums bigint[],
@@ -40,7 +40,7 @@ BEGIN
     parent text, tags jsonb, note text, notebook text, cell text, opened bigint, seal bigint, checksum bigint,
     token bigint, source_key bigint, forked_at bigint, source_place bigint,
     host text, pid bigint, started bigint, owner text, boot text, expires_at bigint,
-    is_over boolean, asked json, settled json
+    is_over boolean, asked json, settled json, queue text, priority bigint, withheld boolean
   ) LOOP
     entered := NULL;
     IF head.key IS NOT NULL THEN
@@ -88,6 +88,14 @@ BEGIN
       IF head.settled IS NOT NULL THEN
         DELETE FROM divebook.questions
         WHERE key = entered AND id IN (SELECT json_array_elements_text(head.settled));
+      END IF;
+      IF head.queue IS NOT NULL THEN
+        INSERT INTO divebook.queued VALUES (entered, head.queue, head.priority, coalesce(head.withheld, false))
+        ON CONFLICT (key) DO UPDATE
+        SET queue = excluded.queue, priority = excluded.priority, withheld = excluded.withheld;
+        PERFORM pg_notify('divebook', '');
+      ELSIF head.withheld IS NOT NULL THEN
+        UPDATE divebook.queued SET withheld = head.withheld WHERE key = entered;
       END IF;
       IF head.key IS NOT NULL THEN
         PERFORM FROM divebook.followers WHERE key = entered AND until > clock_timestamp();

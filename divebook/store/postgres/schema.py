@@ -190,9 +190,24 @@ _FIRST: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST,)
+# Executions that wait for a worker, and the workers that say they are there. The function is made anew.
+_SECOND: Migration = (
+    """
+    CREATE TABLE divebook.queued (
+      key      bigint PRIMARY KEY,  -- executions.key
+      queue    text NOT NULL,
+      priority bigint NOT NULL,
+      withheld boolean NOT NULL     -- while workers leave it alone: a person has paused it, or it has ended
+    )
+    """,
+    "CREATE INDEX queued_by_queue ON divebook.queued (left(queue, 200), priority DESC, key) WHERE NOT withheld",
+    "CREATE TABLE divebook.workers (id text PRIMARY KEY, expires_at bigint NOT NULL, data text NOT NULL)",
+    COMMIT,
+)
 
-TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers")
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
+
+TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """What belongs to executions, beside their events."""
 
 

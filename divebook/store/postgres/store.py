@@ -22,7 +22,7 @@ from divebook.store.leases import Lease, Moment
 from divebook.store.log import Refusal
 from divebook.store.news import NewsListener
 from divebook.store.owner import THIS_PROCESS, Owner
-from divebook.store.postgres import keeping, leases, lists, messages
+from divebook.store.postgres import keeping, leases, lists, messages, queues
 from divebook.store.postgres.addresses import DatabaseAddress
 from divebook.store.postgres.connections import Connections
 from divebook.store.postgres.listening import ServerNews
@@ -31,6 +31,7 @@ from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
 from divebook.store.postgres.schema import migrate
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.postgres.writing import LogWriter
+from divebook.store.queues import Claim, QueuedExecution, WorkerRecord
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.summaries import StoredSummary
 from divebook.store.upkeep import StoredLog
@@ -242,6 +243,29 @@ class PostgresStore(EventStore):
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         return messages.last_addressee(self._connections.read, kind, key)
+
+    # --- queues ------------------------------------------------------------------------------------------------------
+
+    def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+        with self._connections.transaction() as ask:
+            found = queues.claim(ask, wanted, owner, moment, until)
+        self._logs.forget([lease.execution_id for lease in found])  # their tokens are others
+        return found
+
+    def _queued(self) -> list[QueuedExecution]:
+        return queues.load(self._connections.read)
+
+    def _withhold(self, execution_id: str) -> None:
+        queues.withhold(self._connections.write, execution_id)
+
+    def _announce(self, worker: WorkerRecord, until: int, forgotten: int) -> None:
+        queues.announce(self._connections.write, worker, until, forgotten)
+
+    def _retire(self, worker_id: str) -> None:
+        queues.retire(self._connections.write, worker_id)
+
+    def _workers(self) -> list[WorkerRecord]:
+        return queues.load_workers(self._connections.read)
 
     # --- lists -------------------------------------------------------------------------------------------------------
 

@@ -285,7 +285,12 @@ def _head(batch: PreparedBatch, after: KnownLog) -> dict[str, Any]:
     asked = [escaped(name) for name, is_open in batch.questions.items() if is_open]
     settled = [escaped(name) for name, is_open in batch.questions.items() if not is_open]
     questions = {"asked": asked or None, "settled": settled or None}
-    return {**written(after.line), "checksum": after.checksum, "is_over": batch.ends, **questions}
+    withheld = batch.withheld if batch.beginning is None or batch.enqueued is not None else None
+    waits = (
+        {} if batch.enqueued is None else {"queue": escaped(batch.enqueued.queue), "priority": batch.enqueued.priority}
+    )
+    standing = {"is_over": batch.ends, "withheld": withheld, **waits}
+    return {**written(after.line), "checksum": after.checksum, **standing, **questions}
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from divebook.errors import CorruptStoreError
 from divebook.store.execution_row import Line, record_of
 from divebook.store.packed_ids import unpack_id
-from divebook.store.sqlite import checkpoints, lists, messages, questions, summaries
+from divebook.store.sqlite import checkpoints, lists, messages, questions, queues, summaries
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
@@ -89,7 +89,7 @@ def find_faults(connection: sqlite3.Connection) -> list[str]:
         (count,) = connection.execute(_STRAY.format(table)).fetchone()
         if count:
             faults.append(f"{count} rows of table {table} belong to no execution")
-    for part in (messages, questions, lists, summaries):
+    for part in (queues, messages, questions, lists, summaries):
         faults += part.find_faults(connection)
     return faults
 

@@ -16,7 +16,7 @@ from divebook.store.sqlite.rows import RECORD, load_line
 from divebook.store.sqlite.schema import place_of, places_of
 from divebook.store.sqlite.whereabouts import Log, find
 
-TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags")
+TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags", "queued")
 """What belongs to executions, beside their events."""
 
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it

@@ -1,7 +1,8 @@
-"""What lists ask of a store file: which executions there are, what their rows say, and what is kept beside those."""
+"""What is asked of all executions of a store file: which there are, what is kept beside their rows, and queues."""
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from divebook.store.base import EventStore
 from divebook.store.durability import RELAXED, Durability
 from divebook.store.execution_row import sound
-from divebook.store.leases import Moment
+from divebook.store.leases import Lease, Moment
 from divebook.store.log import MAX_CANDIDATES
+from divebook.store.owner import Owner
+from divebook.store.queues import Claim, QueuedExecution, WorkerRecord
 from divebook.store.records import ExecutionRecord, RecordFilter
-from divebook.store.sqlite import leases, lists, questions, summaries
+from divebook.store.sqlite import leases, lists, questions, queues, summaries
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import Readers
 from divebook.store.sqlite.faults import translated
@@ -66,6 +69,37 @@ class SqliteListing(EventStore):
         with translated(self.location):
             rows = self._readers.get().execute(lists.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
+
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+            if not any(queues.to_do(connection, wanted, moment)):
+                return []  # most look in vain, and need not wait for those who write
+        with self._transaction(RELAXED) as cursor:
+            found = list(itertools.islice(queues.to_do(cursor, wanted, moment), wanted.limit))
+            self._logs.forget(found)  # their tokens are others
+            return [leases.put_next(cursor, self._find(cursor, name), owner, until) for name in found]
+
+    def _queued(self) -> list[QueuedExecution]:
+        with translated(self.location):
+            return queues.load(self._readers.get())
+
+    def _withhold(self, execution_id: str) -> None:
+        with self._transaction() as cursor:
+            queues.withhold_one(cursor, execution_id)
+
+    def _announce(self, worker: WorkerRecord, until: int, forgotten: int) -> None:
+        with self._transaction(RELAXED) as cursor:
+            queues.announce(cursor, worker, until, forgotten)
+
+    def _retire(self, worker_id: str) -> None:
+        with self._transaction(RELAXED) as cursor:
+            queues.retire(cursor, worker_id)
+
+    def _workers(self) -> list[WorkerRecord]:
+        with translated(self.location):
+            return queues.load_workers(self._readers.get())
 
     # --- beside the rows ----------------------------------------------------------------------------------------------
 

@@ -300,7 +300,30 @@ _NINTH: Migration = (
     """,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH, _EIGHTH, _NINTH)
+# Executions that wait for a worker, and the workers that say they are there.
+_TENTH: Migration = (
+    """
+    CREATE TABLE queued (
+      key      INTEGER PRIMARY KEY,  -- executions.key
+      queue    TEXT NOT NULL,
+      priority INTEGER NOT NULL,
+      withheld INTEGER NOT NULL      -- 1 while workers leave it alone: a person has paused it, or it has ended
+    )
+    """,
+    "CREATE INDEX queued_by_queue ON queued (queue, priority DESC, key) WHERE NOT withheld",
+    """
+    CREATE TABLE workers (
+      id         TEXT PRIMARY KEY,
+      expires_at INTEGER NOT NULL,
+      data       TEXT NOT NULL  -- JSON
+    ) WITHOUT ROWID
+    """,
+)
+
+MIGRATIONS: tuple[Migration, ...] = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH),
+    *(_SIXTH, _SEVENTH, _EIGHTH, _NINTH, _TENTH),
+)
 
 
 def place_of(key: int, sequence: int) -> int:

@@ -26,7 +26,7 @@ from divebook.store.log import Refusal
 from divebook.store.packed_ids import pack_id
 from divebook.store.packing import PACKED
 from divebook.store.records import Beginning
-from divebook.store.sqlite import blobs, leases, lists, messages, questions
+from divebook.store.sqlite import blobs, leases, lists, messages, questions, queues
 from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.open_log import OpenLog, known_ids, load_ids
 from divebook.store.sqlite.reach import Reach, reach_of
@@ -97,6 +97,10 @@ class OpenLogs:
             questions.note(cursor, log.key, batch.questions)
         if batch.turn is not None and (batch.questions or batch.beginning is None):
             _turn(cursor, log, is_over=batch.ends)
+        if batch.enqueued is not None:
+            queues.put(cursor, log.key, batch.enqueued, withheld=bool(batch.withheld))
+        elif batch.withheld is not None and batch.beginning is None:
+            queues.withhold(cursor, log.key, withheld=batch.withheld)
         log.ids.add(batch.records, batch.ids)
         numbers, base = self._types.numbers, place_of(log.key, 0)
         rows: list[tuple[Any, ...]] = []

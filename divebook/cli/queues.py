@@ -1,0 +1,167 @@
+"""``divebook enqueue``, ``queue`` and ``worker``: executions that wait, and processes that drive them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divebook.cli.interrupts import INTERRUPTED
+from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
+from divebook.cli.screen import columns, note, say
+from divebook.cli.text import as_json, secrets
+from divebook.errors import InputError
+from divebook.text.shown import plural
+
+if TYPE_CHECKING:
+    from divebook.store.queues import QueuedExecution, WorkerRecord
+    from divebook.workers import Worker
+
+NOBODY = "nobody there can run it"
+
+
+def enqueue(
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")],
+    *,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="The workflow to run.")
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
+    ] = None,
+    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher ones are begun first.")] = 0,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="When it may begin: 2026-05-01T08:00, local time.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="With a key it is enqueued once, however often asked.")
+    ] = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    tag: Tags = None,
+    note: Note = None,
+    json: Json = False,
+) -> None:
+    """Put a workflow into a queue, from which a worker takes it.
+
+    Prints the id of the execution.
+    """
+    from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+
+    given, when = inputs_from(inputs or ()), _time(at)
+    secrets.learn(given)
+    environment = open_environment(store, actions or (), say)
+    take_in(environment, file, code=code)
+    chosen = choose_workflow(environment, workflow, file)
+    execution = environment.enqueue(
+        chosen, given, queue=queue, priority=priority, at=when, coerce_text=True, key=key, tags=tag, note=note
+    )
+    say(
+        as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue})
+        if json
+        else execution.id
+    )
+
+
+def _time(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
+
+
+def queue(store: Store = None, *, json: Json = False) -> None:
+    """List what waits in queues, and the workers.
+
+    With who of them can run it.
+    """
+    from divebook.cli.project import existing_environment
+
+    environment = existing_environment(store)
+    queued, workers = environment.queued(), environment.workers()
+    records = {one.execution_id: environment.store.record(one.execution_id).status for one in queued}
+    rows = [{**asdict(one), "status": records[one.execution_id], "workers": _able(one, workers)} for one in queued]
+    if json:
+        told = [
+            {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
+        ]
+        say(as_json({"queued": rows, "workers": told}, indent=2))
+        return
+    if rows:
+        columns(("queue", "priority", "id", "workflow", "status", "workers"), map(_shown, rows))
+    else:
+        say("no queue has anything")
+    for worker in workers:
+        say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
+    if not workers:
+        say("no worker is there; begin one: divebook worker FILE")
+
+
+def _able(queued: QueuedExecution, workers: list[WorkerRecord]) -> list[str]:
+    return [worker.id for worker in workers if worker.can_run(queued)]
+
+
+def _shown(row: dict[str, Any]) -> tuple[str, ...]:
+    named = (row["queue"], str(row["priority"]), row["execution_id"], row["workflow"], row["status"])
+    return (*named, plural(len(row["workers"]), "worker") if row["workers"] else NOBODY)
+
+
+def worker(
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions of what it can run.")],
+    *,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="A queue to take from, the first ones first; default: default."),
+    ] = None,
+    parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Executions that it drives at once.")] = 8,
+    patience: Annotated[
+        float, typer.Option("--patience", metavar="SECONDS", help="How long it drains before it breaks off.")
+    ] = 60,
+    schedules: Annotated[bool, typer.Option("--schedules", help="Enqueue what Schedules say, when it is due.")] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is nothing left to do.")] = False,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+) -> None:
+    """Take executions from queues and drive them.
+
+    At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
+    worker that dies had is taken up by others.
+    """
+    from divebook.cli.project import open_environment, read, take_in
+    from divebook.dialects import OWN
+    from divebook.workers import Worker
+
+    environment = open_environment(store, actions or (), say)
+    take_in(environment, file, code=code)
+    definitions = read(file, OWN) if schedules else None
+    made = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
+    _work(made, patience, until_idle=until_idle)
+
+
+def _work(made: Worker, patience: float, *, until_idle: bool) -> None:
+    stop = threading.Event()
+
+    def end(*_: object) -> None:
+        if stop.is_set():
+            os._exit(INTERRUPTED)  # what it drives is taken up by others
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    made.start()
+    note(f"worker {made.name} takes from {', '.join(made.queues)}; SIGTERM or Ctrl-C drains it")
+    while not stop.wait(0.1):
+        if until_idle and made.wait_until_idle(0):
+            break
+    made.drain(patience)
+    note(f"worker {made.name} has ended; it took up {plural(made.taken, 'execution')}")

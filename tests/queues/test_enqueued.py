@@ -1,0 +1,280 @@
+"""Executions that are put into queues, and the worker of a process that drives them."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from divebook import Environment, Step, Worker, Workflow
+from divebook.errors import ExecutionError, LeaseHeldError, SetupError, StartKeyTakenError
+from divebook.events.catalog import ExecutionResumed
+from divebook.events.ids import type_id
+from divebook.store import MemoryStore, Owner, open_store
+from divebook.workflow.reader import read_definitions
+from tests.execution.worlds import Gate, becomes
+
+SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])
+ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])
+PATIENCE = 20
+
+
+def environment(*workflows, **given):
+    return Environment(store=given.pop("store", None) or MemoryStore(), workflows=workflows or (SUM, ASK), **given)
+
+
+def types(execution):
+    return [event.data.event_type for event in execution.history()]
+
+
+def test_a_worker_drives_what_is_enqueued():
+    with environment() as made:
+        first = made.enqueue(SUM, {"n": 1})
+        assert (first.status, first.standing, made.store.lease_of(first.id)) == ("enqueued", "enqueued", None)
+        with Worker(made) as worker:
+            second = made.enqueue("sum", {"n": 2})
+            found = [execution.wait(PATIENCE).variables for execution in (first, second)]
+            assert worker.wait_until_idle(PATIENCE)
+            assert worker.taken == 2
+    assert found == [{"n": 2}, {"n": 3}]
+    assert types(first)[:4] == ["execution_started", "execution_enqueued", "execution_resumed", "path_started"]
+
+
+def test_an_enqueued_execution_is_awaited_as_well():
+    with environment() as made, Worker(made):
+
+        async def awaited():
+            return (await made.enqueue(SUM, {"n": 1})).status
+
+        assert asyncio.run(awaited()) == "completed"
+
+
+def test_to_wait_has_a_bound_and_the_execution_stays_enqueued():
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+        with pytest.raises(TimeoutError, match=r"is enqueued after 0 s, and goes on: wait\(\) again"):
+            execution.wait(0)
+
+
+def test_with_a_key_it_is_enqueued_once():
+    with environment() as made:
+        first = made.enqueue(SUM, {"n": 1}, key="monday")
+        assert made.enqueue(SUM, {"n": 7}, key="monday").id == first.id
+        assert [known.execution_id for known in made.queued()] == [first.id]
+        with pytest.raises(StartKeyTakenError):
+            made.enqueue(ASK, key="monday")
+
+
+def test_nothing_begins_before_its_time():
+    with environment() as made:
+        later = made.enqueue(SUM, {"n": 1}, at=datetime.now().astimezone() + timedelta(hours=1))
+        earlier = made.enqueue(SUM, {"n": 1}, at=datetime.now().astimezone() - timedelta(hours=1))
+        with Worker(made) as worker:
+            assert earlier.wait(PATIENCE).status == "completed"
+            assert worker.wait_until_idle(PATIENCE)
+        assert later.refresh().status == "enqueued"
+        assert later.state.wake_at == later.state.due_us is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"queue": ""}, "a queue has a name, not ''; write queue='labels'"),
+        ({"queue": 3}, "a queue has a name, not 3"),
+        ({"priority": 1.5}, "a priority is a whole number from -1,000,000 to 1,000,000, not 1.5; write priority=0"),
+        ({"priority": 10**9}, "a priority is a whole number"),
+        ({"at": "tomorrow"}, "at is a datetime, not 'tomorrow'; write at="),
+    ],
+)
+def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
+    with environment() as made:
+        with pytest.raises(SetupError) as caught:
+            made.enqueue(SUM, {"n": 1}, **given)
+        assert told in str(caught.value)
+        assert made.executions() == []
+
+
+@pytest.mark.parametrize(
+    ("queues", "options", "told"),
+    [
+        ("labels", {}, "queues is a list of names, not 'labels'; write queues=['labels']"),
+        ([], {}, "queues is a list of names"),
+        (["q"], {"parallel": 0}, "parallel is a whole number from 1 on, not 0; write parallel=8"),
+    ],
+)
+def test_a_worker_says_what_it_cannot_be_made_of(queues, options, told):
+    with environment() as made, pytest.raises(SetupError) as caught:
+        Worker(made, queues, **options)
+    assert told in str(caught.value)
+
+
+def test_a_worker_is_started_once_and_has_something_to_run():
+    with environment() as made, Worker(made) as worker, pytest.raises(SetupError, match="was started already"):
+        worker.start()
+    with Environment(store="memory:") as empty, pytest.raises(SetupError, match="has no workflows"):
+        Worker(empty).start()
+
+
+def test_it_can_be_cancelled_while_it_waits_for_a_worker():
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1}).cancel("no longer wanted")
+        assert (execution.wait().status, made.queued()) == ("cancelled", [])
+
+
+def test_what_waits_in_a_queue_is_nothing_to_recover():
+    with environment() as made:
+        made.enqueue(SUM, {"n": 1})
+        assert made.recoverable() == []
+
+
+def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
+    place = tmp_path / "store.db"
+    with environment(ASK, store=open_store(place)) as working, Environment(store=place) as asking:
+        with Worker(working):
+            execution = working.enqueue(ASK)
+            assert execution.wait(PATIENCE).status == "waiting"
+            (question,) = execution.interrupts
+            answered = asking.answer(question.id, "this one")  # which has no workflows, and needs none
+            assert answered.wait(PATIENCE).variables == {"answer": "this one"}
+        assert types(answered).count("execution_resumed") == 2
+
+
+def test_what_a_person_pauses_workers_leave_alone_until_it_is_resumed():
+    gate = Gate()
+    flow = Workflow("held", [Step("wait", action="gate", store="n")])
+    with environment(flow, actions=[gate.action()]) as made, Worker(made) as worker:
+        execution = made.enqueue(flow)
+        assert gate.reached.wait(PATIENCE)
+        made.execution(execution.id).pause("lunch")
+        gate.opened.set()
+        assert becomes(lambda: made.store.lease_of(execution.id) is None)
+        assert worker.wait_until_idle(PATIENCE)
+        status = execution.refresh().state.shown_status
+        assert (status, made.queued()) in (("paused", []), ("completed", []))
+        if status == "paused":
+            assert execution.resume().wait(PATIENCE).status == "completed"
+
+
+def test_a_worker_that_drains_gives_back_what_it_drives():
+    gate = Gate()
+    flow = Workflow("held", [Step("first", script="1", store="a"), Step("wait", action="gate", store="n")])
+    with environment(flow, actions=[gate.action()]) as made:
+        worker = Worker(made).start()
+        execution = made.enqueue(flow)
+        assert gate.reached.wait(PATIENCE)
+        assert worker.driving == [execution.id]
+        assert [known.id for known in made.workers()] == [worker.name]
+        draining = threading.Thread(target=worker.drain)
+        draining.start()
+        gate.opened.set()  # a call that may not be made twice is waited for
+        draining.join(PATIENCE)
+        assert (worker.driving, made.workers(), made.store.lease_of(execution.id)) == ([], [], None)
+        if execution.refresh().status == "enqueued":
+            assert [known.execution_id for known in made.queued()] == [execution.id]
+            with Worker(made):
+                execution.wait(PATIENCE)
+        assert execution.refresh().status == "completed"
+        assert types(execution).count("operation_started") == 2
+
+
+def test_one_that_drains_without_patience_breaks_off_what_it_drives():
+    gate = Gate()
+    flow = Workflow("held", [Step("wait", action="gate", store="n")])
+    with environment(flow, actions=[gate.action()]) as made:
+        worker = Worker(made).start()
+        execution = made.enqueue(flow)
+        assert gate.reached.wait(PATIENCE)
+        worker.drain(patience=0)
+        gate.opened.set()
+        assert becomes(lambda: worker.driving == [])
+        assert made.execution(execution.id).status in ("running", "enqueued", "waiting")
+
+
+def test_a_worker_drives_no_more_at_once_than_it_may():
+    gate = Gate()
+    flow = Workflow("held", [Step("wait", action="gate", store="n")])
+    with environment(flow, actions=[gate.action()]) as made:
+        executions = [made.enqueue(flow) for _ in range(5)]
+        with Worker(made, parallel=2) as worker:
+            assert becomes(lambda: len(worker.driving) == 2)
+            assert sum(execution.refresh().status == "enqueued" for execution in executions) == 3
+            gate.opened.set()
+            assert {execution.wait(PATIENCE).status for execution in executions} == {"completed"}
+
+
+def test_what_a_worker_cannot_run_is_left_to_others():
+    changed = Workflow("sum", [Step("add", script="inputs.n + 2", store="n")])
+    with environment() as made, Environment(store=made.store, workflows=[changed]) as other:
+        execution = made.enqueue(SUM, {"n": 1})
+        with Worker(other) as worker:
+            assert worker.wait_until_idle(PATIENCE)
+            (queued,), (there,) = made.queued(), made.workers()
+            assert not there.can_run(queued)
+        with Worker(made):
+            assert execution.wait(PATIENCE).variables == {"n": 2}
+
+
+def test_what_died_again_and_again_without_progress_is_left_to_a_person(caplog):
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+        made.store.append(execution.id, _resumed(execution, 3, None), 2)
+        for recovery in (1, 2, 3):
+            made.store.append(execution.id, _resumed(execution, 3 + recovery, recovery), 2 + recovery)
+        with Worker(made) as worker:
+            assert becomes(lambda: made.queued() == [])
+            assert worker.taken == 0
+        assert "needs a person: it was resumed 3 times automatically" in caplog.text
+        assert execution.refresh().resume().wait(PATIENCE).status == "completed"
+
+
+def _resumed(execution, sequence, recovery):
+    first = next(iter(execution.history()))
+    name = type_id("event", first.recorded_at // 1000, sequence + 2**60)
+    return [replace(first, id=name, sequence=sequence, data=ExecutionResumed("running", recovery=recovery))]
+
+
+def test_what_cannot_be_taken_up_is_given_back(caplog):
+    flow = Workflow("calls", [Step("call", action="missing")])
+    with Environment(store="memory:", workflows=[SUM]) as made:
+        made.add_workflow(flow)
+        held = Workflow("calls", flow.steps)
+        with Environment(store=made.store, workflows=[held], actions=[Gate().action("missing")]) as able:
+            execution = able.enqueue(held)
+        with Worker(made) as worker:
+            assert becomes(lambda: "could not be taken up" in caplog.text)
+            assert worker.wait_until_idle(PATIENCE)
+        assert (execution.refresh().status, made.store.lease_of(execution.id)) == ("enqueued", None)
+
+
+def test_only_a_pending_execution_is_enqueued():
+    with environment() as made:
+        execution = made.start(SUM, {"n": 1}).wait()
+        with pytest.raises(ExecutionError, match="is completed; only a pending one can be enqueued"):
+            made._control.enqueue(execution._driver, None)
+
+
+def test_due_schedules_are_enqueued_once():
+    text = """
+    Name: nightly
+    Workflows: [{Name: sum, Steps: [{Name: add, Script: "1", Store: n}]}]
+    Schedules: [{Name: often, Cron: "* * * * *", Workflow: sum}]
+    """
+    definitions = read_definitions(text, source_name="nightly.yaml")
+    with Environment(store="memory:") as made:
+        made.define(definitions)
+        with Worker(made, schedules=definitions) as one, Worker(made, schedules=definitions) as other:
+            assert becomes(lambda: any(record.status == "completed" for record in made.executions()))
+            assert one.wait_until_idle(PATIENCE)
+            assert other.wait_until_idle(PATIENCE)
+        keys = [record.key for record in made.executions()]
+        assert len(keys) == len(set(keys)) >= 1
+        assert all(key.startswith("schedule/often/") for key in keys)
+
+
+def test_what_a_worker_has_claimed_is_resumed_by_nobody_else():
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+        made.store.claim(["default"], {"sum": SUM.fingerprint}, Owner("there", 1, 1, "w"), 1)
+        with pytest.raises(LeaseHeldError, match="driven by w"):
+            execution.resume()
