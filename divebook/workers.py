@@ -179,16 +179,16 @@ class Worker:
             forget()
 
     def _look(self) -> int:
-        """Take what there is, say that it is there, and enqueue what is due; return how many it has taken."""
+        """Enqueue what is due, say that it is there, and take what there is; return how many it has taken."""
         now = time.monotonic()
         if self._schedules is not None and now - self._scheduled >= 1:
             self._enqueue_due(self._schedules)
             self._scheduled = now
-        free = self.parallel - len(self._live())
-        took = self._take(free) if free > 0 else 0
         if now - self._announced >= WORKER_SECONDS / 3:
             self._announce()
             self._announced = now
+        free = self.parallel - len(self._live())
+        took = self._take(free) if free > 0 else 0
         if took or free < self.parallel:
             self._idle.clear()
         else:
