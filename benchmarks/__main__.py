@@ -20,6 +20,7 @@ from benchmarks.definitions import definitions
 from benchmarks.figure import HEADINGS, Figure
 from benchmarks.going_on import answered, resumed
 from benchmarks.imports import startup
+from benchmarks.on_dask import dask
 from benchmarks.provenance import provenance
 from benchmarks.quick import quick
 from benchmarks.readers import reading
@@ -52,6 +53,7 @@ MEASUREMENTS: dict[str, Callable[[], Iterator[Figure]]] = {
     "why": provenance,
     "snapshots": snapshots,
     "rows": rows,
+    "dask": dask,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from divebook.events import Event
     from divebook.events.classes import allow
     from divebook.execution.context import StepContext
+    from divebook.execution.dask_cluster import DaskCluster
     from divebook.execution.execution import Execution
     from divebook.history.formatter import Formatter
     from divebook.notebook.functions import answer, compare, define, frames, inbox, resume, run, runs, show
@@ -65,6 +66,7 @@ _NAMES = {
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
     "divebook.execution.context": "StepContext",
+    "divebook.execution.dask_cluster": "DaskCluster",
     "divebook.execution.execution": "Execution",
     "divebook.history.formatter": "Formatter",
     "divebook.notebook.functions": "answer compare define frames inbox resume run runs show",
@@ -97,6 +99,7 @@ __all__ = [
     "ApprovalRule",
     "Bounds",
     "Catch",
+    "DaskCluster",
     "DefinitionError",
     "DeterminismWarning",
     "DivebookError",

@@ -90,8 +90,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         Time and randomness; tests pass their own.
     executor
         Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
-        default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, or a
-        function that makes one, also after it broke. Actions that take a ``context`` run in threads.
+        default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
+        function that makes one, or a Dask client or address. Actions that take a ``context`` run in threads.
     executors
         Executors by the names under which functions and steps may ask for them; who made them closes them.
     approvals

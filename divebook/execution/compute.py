@@ -8,7 +8,9 @@ person is asked then.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -94,6 +96,30 @@ class Compute(Protocol):
 
     async def run(self, task: Task) -> Any:
         """Return the result; cancelling the await gives the task up."""
+
+
+async def carried_out(task: Task, make: Callable[[], Any], cut: Callable[[], None]) -> Any:
+    """Return what `make` does, in a thread that waits for a task which others carry out.
+
+    Cancelled, it gives the task up with `cut` if that has a time limit, or may be made twice, or its execution was
+    cancelled; any other is waited for, so that what became of it is known.
+    """
+    made = asyncio.ensure_future(in_thread(make))
+    try:
+        return await asyncio.shield(made)
+    except asyncio.CancelledError:
+        if made.cancelled():  # it was raised by the function
+            raise
+        is_ours = anyio.current_effective_deadline() == -math.inf  # and not somebody's `Task.cancel`
+        is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
+        if is_cut:
+            cut()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait((made,))
+        if is_cut:
+            _ = made.cancelled() or made.exception()  # whatever it is, nobody waits for it
+            raise
+        return made.result()
 
 
 class Threads:

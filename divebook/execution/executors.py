@@ -9,6 +9,7 @@ from typing import Any
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
 from divebook.execution.compute import THREADS, Compute, Task
+from divebook.execution.dask_cluster import DaskCluster, is_address, is_client
 from divebook.execution.processes import Processes
 from divebook.execution.shipping import make_shipped, ship, unship
 
@@ -100,6 +101,8 @@ class Executors:
     def __init__(self, default: object = None, named: Mapping[str, Given | Compute] | None = None) -> None:
         self._processes: Processes | None = None
         self._made: dict[int, Pool] = {}
+        self._clusters: dict[object, DaskCluster] = {}
+        """By client or address."""
         self._named: dict[str, Compute] = {}
         for name, executor in (named or {}).items():
             self.add(name, executor)
@@ -128,6 +131,8 @@ class Executors:
         """
         if isinstance(asked, Executor):
             return Pool(asked)
+        if is_client(asked) or is_address(asked):
+            return self._cluster(asked)
         if isinstance(asked, str):
             return self._of_name(asked)
         if isinstance(asked, Compute):
@@ -136,8 +141,13 @@ class Executors:
             return self._made.setdefault(id(asked), Pool(asked))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one, not {asked!r}"
+            f"one, or a Dask client or address, not {asked!r}"
         )
+
+    def _cluster(self, asked: Any) -> DaskCluster:
+        if asked not in self._clusters:
+            self._clusters[asked] = DaskCluster(asked)
+        return self._clusters[asked]
 
     def _of_name(self, name: str) -> Compute:
         if name == THREAD:
@@ -162,3 +172,5 @@ class Executors:
             self._processes.close()
         for pool in self._made.values():
             pool.close()
+        for cluster in self._clusters.values():
+            cluster.close()

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import json
 import logging
-import math
 import os
 import pickle
 import signal
@@ -25,9 +24,8 @@ from typing import Any
 import anyio
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
-from divebook.execution.compute import LimitedSlot, Task
+from divebook.execution.compute import LimitedSlot, Task, carried_out
 from divebook.execution.shipping import ship, unship
-from divebook.execution.threads import in_thread
 from divebook.execution.worker import CALL, ENDED, LOGGED, PRINTED, START, Wire
 from divebook.text.logs import hand_on
 
@@ -73,22 +71,7 @@ class Processes:
             Its code or an argument cannot leave this process; nothing was called.
         """
         errand = _Errand(task)
-        made = asyncio.ensure_future(in_thread(functools.partial(self._make, errand)))
-        try:
-            return await asyncio.shield(made)
-        except asyncio.CancelledError:
-            if made.cancelled():  # it was raised by the function
-                raise
-            is_ours = anyio.current_effective_deadline() == -math.inf  # and not somebody's `Task.cancel`
-            is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
-            if is_cut:
-                errand.cut()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait((made,))
-            if is_cut:
-                _ = made.cancelled() or made.exception()  # whatever it is, nobody waits for it
-                raise
-            return made.result()
+        return await carried_out(task, functools.partial(self._make, errand), errand.cut)
 
     def _make(self, errand: _Errand) -> Any:
         """Make a call, in a thread that waits for it."""

@@ -77,9 +77,9 @@ async def call(
     compute = compute_for(context, function, arguments)
 
     workspace = workspace_of(context, function)
-    invoked = functools.partial(invoke, context, function, arguments, name, compute)
 
     def attempt(failures: int) -> Awaitable[Any]:
+        invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
         slot = compute.slot()
         return context.operation(
             operation_type,
@@ -176,8 +176,13 @@ async def invoke(
     arguments: Mapping[str, Any],
     key: str | int,
     compute: Compute = THREADS,
+    *,
+    failures: int | None = None,
 ) -> Any:
-    """Call the function itself, unrecorded: steps inside steps are ordinary calls."""
+    """Call the function itself, unrecorded: steps inside steps are ordinary calls.
+
+    `failures` says how often the call has failed before, where that is not what the step says.
+    """
     given, takes = opened(dict(arguments)), function.takes
     if takes.key and IDEMPOTENCY_KEY not in given:
         given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
@@ -193,7 +198,7 @@ async def invoke(
             result = await function.function(*args, **kwargs)
             return await result if inspect.isawaitable(result) else result
         task = Task(
-            f"{context.execution_id}/{context.path}/{key}",
+            f"{context.execution_id}/{context.place(key, failures).operation_id}",
             function.label,
             function.function,
             args,

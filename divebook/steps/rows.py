@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from random import random
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import retry_delay
@@ -268,7 +269,7 @@ class RowCalls:
         while self._left and not self._stopped:
             rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
             task = Task(
-                f"{self._context.execution_id}/{self._context.path}/{self._context.step.name}/{rows[0][0]}",
+                self._task_key([at for at, _ in rows]),
                 self._action.label,
                 called_all,
                 (self._action.function, self._policy, rows),
@@ -284,6 +285,12 @@ class RowCalls:
                 ended = [(at, None, told(error)) for at, _ in rows]
             for row in ended:
                 self._end(row)
+
+    def _task_key(self, positions: Sequence[int]) -> str:
+        """Return the key of a call for some rows, which of another round may have others among them."""
+        held = crc32(repr(positions).encode())
+        place = self._context.place("rows").operation_id
+        return f"{self._context.execution_id}/{place}/{positions[0]}-{held:08x}"
 
     @property
     def _policy(self) -> Retry | None:
