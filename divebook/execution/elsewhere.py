@@ -17,7 +17,7 @@ def is_elsewhere(driver: Driver) -> bool:
     if driver.opening is not None or driver.is_live:
         return False
     state = driver.refresh().state
-    return state.queue is not None and not state.is_over and not _rests(driver)
+    return state.queue is not None and not state.is_over
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The sixth notebook runs as a new user would run it: a failure, a dead process, a pause, and nothing done twice."""
+"""The seventh notebook runs as a new user would run it: a failure, a dead process, a pause, and nothing done twice."""
 
 import csv
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.notebook.books import NOTEBOOKS, executed_in, shown
 
-NOTEBOOK = NOTEBOOKS / "06_when_it_breaks_off.ipynb"
+NOTEBOOK = NOTEBOOKS / "07_when_it_breaks_off.ipynb"
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

@@ -135,6 +135,7 @@ def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
             execution = working.enqueue(ASK)
             assert execution.wait(PATIENCE).status == "waiting"
             (question,) = execution.interrupts
+            assert asking.execution(execution.id).wait(PATIENCE).status == "waiting"  # that it rests is known at once
             answered = asking.answer(question.id, "this one")  # which has no workflows, and needs none
             assert answered.wait(PATIENCE).variables == {"answer": "this one"}
         assert types(answered).count("execution_resumed") == 2
