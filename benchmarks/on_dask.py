@@ -33,7 +33,7 @@ def dask() -> Iterator[Figure]:
     """Map rows on a cluster of two processes."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:  # type: ignore[no-untyped-call]
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
         with Environment(store="memory:", executor=DaskCluster(cluster.scheduler_address)) as environment:
             mapped(environment, pd.DataFrame({"n": range(200)}), nothing, parallel=4, store="first").wait()
             began = time.perf_counter()

@@ -221,7 +221,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         super()._check(workflow, ahead, to_begin)
         for step in workflow.steps:
             if step.executor and (ahead is None or step.name in ahead):
-                self._executors.find(step.executor)
+                self._executors.named(step.executor)
 
     # --- closing ---------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ DOORS = {
     "anywidget": ("divebook.widgets",),
     "apprise": ("divebook.execution.addresses",),
     "cloudpickle": ("divebook.execution.shipping",),
-    "distributed": ("divebook.execution.dask_claims", "divebook.execution.dask_cluster"),
+    "distributed": ("divebook.execution.dask_cluster", "divebook.execution.dask_workers"),
     "docker": ("divebook.workspace",),
     "filelock": ("divebook.devenv.locking",),
     "httpx2": ("divebook.tools",),

@@ -60,6 +60,27 @@ class LimitedSlot:
             self._places.release_on_behalf_of(self)
 
 
+class Places:
+    """So many slots at a time, on whatever loop asks for them."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._limiter: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
+
+    def slot(self) -> LimitedSlot:
+        """Return one; on the loop that is to wait for it."""
+        loop = asyncio.get_running_loop()
+        if self._limiter is None or self._limiter[0] is not loop:
+            self._limiter = loop, anyio.CapacityLimiter(self._size)
+        return LimitedSlot(self._limiter[1])
+
+    def resize(self, size: int) -> None:
+        """Have so many from now on; on the loop of the slots."""
+        self._size = size
+        if self._limiter is not None:
+            self._limiter[1].total_tokens = size
+
+
 class Slots:
     """Several slots, held together."""
 
@@ -91,20 +112,23 @@ class Compute(Protocol):
     def shares_memory(self) -> bool:
         """Whether code runs in this process."""
 
-    def slot(self) -> Slot | None:
-        """Return what a call must hold while it is under way, if only so many can be. On the engine's loop."""
+    def slot(self, *, repeatable: bool) -> Slot | None:
+        """Return what a call must hold while it is under way, if only so many can be. On the engine's loop.
+
+        One that is not repeatable is best under way only where it really runs: should this process die, a person is
+        asked about each.
+        """
 
     async def run(self, task: Task) -> Any:
         """Return the result; cancelling the await gives the task up."""
 
 
-async def carried_out(task: Task, make: Callable[[], Any], cut: Callable[[], None]) -> Any:
-    """Return what `make` does, in a thread that waits for a task which others carry out.
+async def carried_out(task: Task, made: asyncio.Future[Any], cut: Callable[[], object]) -> Any:
+    """Return what comes of a task which others carry out.
 
     Cancelled, it gives the task up with `cut` if that has a time limit, or may be made twice, or its execution was
     cancelled; any other is waited for, so that what became of it is known.
     """
-    made = asyncio.ensure_future(in_thread(make))
     try:
         return await asyncio.shield(made)
     except asyncio.CancelledError:
@@ -127,7 +151,7 @@ class Threads:
 
     shares_memory = True
 
-    def slot(self) -> None:
+    def slot(self, *, repeatable: bool) -> None:
         """Let it begin at once: there are enough threads."""
 
     async def run(self, task: Task) -> Any:

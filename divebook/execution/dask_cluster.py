@@ -1,53 +1,58 @@
-"""Calls on the workers of a Dask cluster, which have divebook and what the calls need installed.
+"""Functions on a Dask cluster.
 
-An `Executor` of Dask's would do, but has no keys, priorities or resources: under its key a call that is long is known
-to the cluster by more than this process, so that who resumes the execution finds it there, under way or done.
+A client of the cluster has a thread and loop of its own, on which all that is asked of the cluster is asked; it and
+`DaskCluster` (what the engine sees) meet in `_Connection.make`. What a call comes to is made bytes in the worker, and
+the function's own errors come back as values: whatever Dask itself raises tells of the cluster, and leaves the outcome
+of the call unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import math
-import secrets
+import importlib.util
+import re
 import threading
-import time
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import anyio
-
-from divebook.errors import ExecutionError, OutcomeUnknownError, SetupError, StepError
-from divebook.execution.compute import LimitedSlot, Task, carried_out
-from divebook.execution.shipping import make_shipped, ship, unship
+from divebook.errors import OutcomeUnknownError, SetupError, StepError
+from divebook.execution.compute import LimitedSlot, Places, Task, carried_out
+from divebook.execution.dask_workers import begin, install
+from divebook.execution.shipping import ship, unship
+from divebook.execution.threads import in_thread
 from divebook.text.logs import logger
 
-Client: TypeAlias = Any
-"""``distributed.Client``, which has hardly any types."""
-Future: TypeAlias = Any
-"""``distributed.Future``, of what `make_shipped` returns."""
-AT_ONCE = 128
-"""Calls that are with the cluster at once."""
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+WINDOW, WINDOW_OF_THREAD = 64, 16
+"""Calls that may be made twice and are with the cluster at a time: so many, and so many for each of its threads."""
+CONNECT_SECONDS = 10
 LONG = 0.5
 """Seconds after which a call is worth two messages to the scheduler, so that it is found again."""
-CONNECTING = 10.0
-"""Seconds in which the scheduler must answer."""
-PREFIX = "divebook/"
+KEPT_SECONDS = 2.0
+"""How long a result stays with the cluster after it has come back: until it is surely in the log."""
+PUBLISHED = "divebook/"
+
 _log = logger(__name__)
 
 
 class DaskCluster:
-    """Runs calls on a cluster: ``executor=DaskCluster("tcp://scheduler:8786")``, or the client or address itself.
+    """A Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
+
+    Workers and scheduler need divebook and whatever the functions import. A call that may be made twice goes on where
+    the process that asked for it has died, and who resumes the execution finds its result; any other is begun once.
 
     Parameters
     ----------
     cluster
-        A client, which who made it closes, or the address of a scheduler.
+        A `distributed.Client`, or the address of a scheduler, to which a connection is made with the first call.
     resources
-        What each call needs of its worker, as the cluster's workers declare it: ``{"GPU": 1}``.
+        What a call takes of its worker, as ``dask worker --resources "GPU=2"`` has it.
     priority
-        Of calls that wait, those with higher ones are begun first.
+        Of its calls among those that wait; higher is sooner.
     keep
         Whether calls of more than half a second that may be made twice are known to the cluster by name, so that they
         are found again when this process has died.
@@ -55,7 +60,7 @@ class DaskCluster:
     Raises
     ------
     SetupError
-        distributed is not installed, or the cluster is neither a client nor an address.
+        The library is not installed, or the cluster is neither an address nor a client that is not asynchronous.
     """
 
     shares_memory = False
@@ -68,195 +73,218 @@ class DaskCluster:
         priority: int = 0,
         keep: bool = True,
     ) -> None:
-        if not isinstance(cluster, str) and not is_client(cluster):
+        if importlib.util.find_spec("distributed") is None:
+            raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
+        if not is_client(cluster) and not is_address(cluster):
             raise SetupError(f"a Dask cluster is a distributed.Client or an address, tcp://HOST:PORT, not {cluster!r}")
-        _require_distributed()
-        self._given, self.resources, self.priority, self.keep = cluster, dict(resources or {}), priority, keep
-        self._client: Client | None = None
-        self._known: set[str] = set()
-        """Calls that another process left with the cluster."""
+        if not isinstance(cluster, str) and cluster.asynchronous:
+            raise SetupError("this Client is asynchronous, and shares its loop: give an ordinary one, or its address")
+        self._given, self._keep = cluster, keep
+        self._options = {"resources": dict(resources or {}), "priority": priority}
+        self._connection: _Connection | None = None
         self._lock = threading.Lock()
-        self._places: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
-        self._looked = -math.inf
+        self._places, self._places_of_one = Places(WINDOW), Places(1)
 
     @property
     def dashboard(self) -> str | None:
         """The address of the cluster's dashboard, once it is connected to."""
-        return None if self._client is None else self._client.dashboard_link
+        return None if self._connection is None else str(self._connection.client.dashboard_link)
 
-    def slot(self) -> LimitedSlot:
-        """Return what a call must hold while it is with the cluster."""
-        loop = asyncio.get_running_loop()
-        if self._places is None or self._places[0] is not loop:
-            self._places = loop, anyio.CapacityLimiter(AT_ONCE)
-        return LimitedSlot(self._places[1])
+    def slot(self, *, repeatable: bool) -> LimitedSlot:
+        """Return what a call must hold: any other than a repeatable one begins only if there is a thread for it."""
+        return (self._places if repeatable else self._places_of_one).slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result. Cancelled, it takes the call back; what a worker has begun runs to its end there.
+        """Return the result; a call that is cut off is taken back if it has not begun, and runs on if it has.
 
         Raises
         ------
         OutcomeUnknownError
-            Its worker died, or the cluster did, and the call may have begun.
+            Its worker, its result or the scheduler was lost.
         StepError
-            The cluster is out of reach, or none of its workers has the resources; nothing was called.
+            The cluster cannot be reached, or no worker has what the call takes; nothing was called.
         UnpicklableError
             Its code or an argument cannot leave this process; nothing was called.
         """
-        errand = _DaskErrand(task)
-        return await carried_out(task, functools.partial(self._make, errand), errand.cut)
-
-    def _make(self, errand: _DaskErrand) -> Any:
-        """Make a call, in a thread that waits for it."""
-        task = errand.task
-        shipped = ship(task.label, task.function, task.args, task.kwargs)
-        client = self._connected(task)
-        self._require_resources(client, task)
-        name = f"{PREFIX}{task.key}"
-        future = self._found(client, name) if task.repeatable and self.keep else None
-        is_named = future is not None
-        if future is None:
-            future = self._submitted(client, task, shipped, name)
-        errand.hold(future)
-        try:
-            if task.repeatable and self.keep and not is_named:
-                is_named = self._named(client, future, name)
-            outcome = future.result()
-        except Exception as error:
-            raise self._not_made(task, future, error) from error
-        finally:
-            errand.release()
-            if is_named:
-                with suppress(Exception):  # the cluster is gone, and the name with it
-                    client.unpublish_dataset(name)
-        if outcome is None:
-            raise OutcomeUnknownError(
-                f"{task.label} may or may not have taken effect: the worker that had begun it was lost"
-            )
-        return unship(outcome)
-
-    def _not_made(self, task: Task, future: Future, error: Exception) -> ExecutionError | StepError:
-        """Return the error for a call of which nothing came back."""
-        from distributed import KilledWorker
-
-        if future.status == "error" and not isinstance(error, KilledWorker):
-            return StepError(
-                f"{task.label} was not called: a Dask worker could not begin it: {type(error).__name__}: {error}. "
-                "Install divebook, of this version, where the workers are"
-            )
-        told = f"{task.label} may or may not have taken effect: {type(error).__name__} while it was under way"
-        return OutcomeUnknownError(f"{told} on the cluster: {error}")
-
-    def _submitted(self, client: Client, task: Task, shipped: bytes, name: str) -> Future:
-        from divebook.execution.dask_claims import make_once
-
-        options: dict[str, Any] = {"priority": self.priority, "resources": self.resources or None}
-        if task.repeatable:
-            return client.submit(make_shipped, shipped, key=f"{name}-{secrets.token_hex(4)}", **options)
-        key = f"{name}-{secrets.token_hex(8)}"  # whoever makes it again after a person's yes has another one
-        return client.submit(make_once, shipped, key, key=key, **options)
-
-    def _found(self, client: Client, name: str) -> Future | None:
-        """Return what another process left under a name, if it did."""
-        with self._lock:
-            if name not in self._known:
-                return None
-            self._known.discard(name)
-        found = client.get_dataset(name, default=None)
-        return None if found is None or found.status in ("error", "lost", "cancelled") else found
-
-    def _named(self, client: Client, future: Future, name: str) -> bool:
-        """Wait for a call; have one that is long known by name, and say so."""
-        from distributed import TimeoutError as StillRunningError
-
-        try:
-            future.result(timeout=LONG)
-        except StillRunningError:
-            client.publish_dataset(future, name=name, override=True)
-            return True
-        return False
-
-    # --- the cluster -------------------------------------------------------------------------------------------------
-
-    def _connected(self, task: Task) -> Client:
-        with self._lock:
-            if self._client is None:
-                try:
-                    self._client = self._opened()
-                except OSError as error:  # TimeoutError among them
-                    raise StepError(
-                        f"{task.label} was not called: the Dask cluster {self._given} is out of reach: {error}. See "
-                        "that its scheduler runs, and try again"
-                    ) from error
-            return self._client
-
-    def _opened(self) -> Client:
-        import distributed
-
-        from divebook.execution.dask_claims import Claims
-
-        given = self._given
-        client: Client = given
-        if isinstance(given, str):
-            client = distributed.Client(given, set_as_default=False, timeout=CONNECTING)  # type: ignore[no-untyped-call]
-        client.register_plugin(Claims())
-        self._known = {name for name in client.list_datasets() if isinstance(name, str) and name.startswith(PREFIX)}
-        _log.info("calls go to the Dask cluster %s; its dashboard: %s", client.scheduler.address, client.dashboard_link)
-        return client
-
-    def _require_resources(self, client: Client, task: Task) -> None:
-        """Raise unless a worker has what calls need: one that nobody has would wait for ever, and say nothing."""
-        if not self.resources or time.monotonic() - self._looked < 1:
-            return
-        workers = client.scheduler_info()["workers"].values()
-        there = [dict(worker.get("resources") or {}) for worker in workers]
-        if not any(all(has.get(name, 0) >= count for name, count in self.resources.items()) for has in there):
-            wanted = ", ".join(f"{name}={count:g}" for name, count in self.resources.items())
-            known = sorted({f"{name}={count:g}" for has in there for name, count in has.items()})
-            raise StepError(
-                f"{task.label} was not called: it needs {wanted} of a Dask worker, and none of the {len(there)} there "
-                f"has that (there is {', '.join(known) or 'nothing of the kind'}). Start one with --resources "
-                f"'{wanted}'"
-            )
-        self._looked = time.monotonic()
+        call = ship(task.label, task.function, task.args, task.kwargs)
+        connection = await in_thread(lambda: self._connected(task.label))
+        self._fit(connection.threads)
+        making = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
+        made = asyncio.wrap_future(making)
+        return unship(await carried_out(task, made, made.cancel))
 
     def close(self) -> None:
-        """Leave the cluster, if the client was made here; what is under way there goes on."""
+        """Have the cluster forget the results that it gave, and end a connection that was made here."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None and isinstance(self._given, str):
-            client.close()
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            if isinstance(self._given, str):
+                connection.client.close()
 
-
-class _DaskErrand:
-    """A call, and its future once it is with the cluster."""
-
-    def __init__(self, task: Task) -> None:
-        self.task = task
-        self._future: Future | None = None
-        self._is_cut = False
-        self._lock = threading.Lock()
-
-    def hold(self, future: Future) -> None:
-        """Have a future cancelled when the call is given up, or at once if it was."""
+    def _connected(self, label: str) -> _Connection:
         with self._lock:
-            self._future = future
-            if self._is_cut:
-                future.cancel()
+            if self._connection is None or self._connection.is_lost:
+                self._connection = _Connection(self._client(label), keep=self._keep)
+                client = self._connection.client
+                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, client.dashboard_link)
+            return self._connection
 
-    def release(self) -> None:
-        """Let the cluster forget the result."""
-        with self._lock:
-            future, self._future = self._future, None
-        if future is not None:
-            future.release()
+    def _client(self, label: str) -> Client:
+        from distributed import Client
 
-    def cut(self) -> None:
-        """Give it up."""
-        with self._lock:
-            self._is_cut = True
-            if self._future is not None:
-                self._future.cancel()
+        if not isinstance(self._given, str):
+            if self._given.status in {"closed", "closing"}:
+                raise StepError(
+                    f"{label} was not called: its Client of Dask is closed; make another environment with a new one"
+                )
+            return self._given
+        try:
+            return Client(self._given, timeout=CONNECT_SECONDS, set_as_default=False, name="divebook")
+        except OSError as error:
+            raise StepError(
+                f"{label} was not called: no scheduler of Dask answers at {self._given}: {error}. Start one (dask "
+                "scheduler), or look whether the address is right"
+            ) from None  # a time limit that an error comes from says that its call may have begun, and this has not
+
+    def _fit(self, threads: int) -> None:
+        self._places.resize(WINDOW + WINDOW_OF_THREAD * threads)
+        self._places_of_one.resize(max(1, threads))
+
+
+class _Connection:
+    """What is asked of a cluster; on the loop of its client, but for what says otherwise."""
+
+    def __init__(self, client: Client, *, keep: bool) -> None:
+        self.client, self._keep = client, keep
+        self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
+        self.threads: int = sum(client.nthreads().values())
+        self._scheduler: str | None = None
+        """The id of the one that gives keys away."""
+        self._meeting = asyncio.Lock()
+        self._left: set[str] = set()
+        """Under which names a process that is gone has left calls, or what they came to."""
+        self._over: list[str] = []
+        """Names of calls that have come back."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of no use any more; from any thread."""
+        return self.client.status in {"closed", "closing"}
+
+    def close(self) -> None:
+        """Unpublish what has come back; from another thread."""
+        if not self.is_lost:
+            with suppress(OSError, TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._unpublish(), self.loop).result(CONNECT_SECONDS)
+
+    async def make(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes:
+        """Return what a shipped call comes to; see `DaskCluster.run`."""
+        try:
+            await self._meet()
+            if options["resources"]:
+                await self._require(task.label, options["resources"])
+        except (ImportError, OSError) as error:
+            told = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
+            way_on = "its scheduler and workers need divebook as it is here, and to be reached"
+            raise StepError(f"{told}: {type(error).__name__}: {error}; {way_on}") from None  # as above
+        outcome = await self._made(task, call, options)
+        if outcome is None:
+            raise OutcomeUnknownError(
+                f"{task.label} may or may not have taken effect: it was begun by a worker of the cluster that was lost "
+                "since, or its result was"
+            )
+        return outcome
+
+    async def _made(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
+        name = PUBLISHED + task.key if self._keep and task.repeatable else None
+        future = await self._found(name)
+        is_named = future is not None
+        if future is None:
+            future = self._submitted(task, call, options)
+        try:
+            if name is not None and not is_named and not await _ends_soon(future):
+                is_named = True
+                await self.client.publish_dataset(future, name=name, override=True)
+            outcome: bytes | None = await future
+        except asyncio.CancelledError:  # by who asked
+            await future.cancel(force=True)
+            raise
+        except Exception as error:  # of the cluster, whatever it is: those of the function are results
+            told = f"{type(error).__name__}: {error}"
+            raise OutcomeUnknownError(f"{task.label} may or may not have taken effect: {told}") from error
+        finally:
+            if name is not None and is_named:
+                self._end(name)
+        return outcome
+
+    async def _found(self, name: str | None) -> Future | None:
+        """Return the call that a process left under a name, if it did."""
+        if name not in self._left:
+            return None
+        self._left.discard(name)
+        return await self.client.get_dataset(name, default=None)
+
+    def _submitted(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
+        shown = re.sub(r"\W+", "_", task.label)  # by the dashboard: what stands before the hyphen
+        key = f"{shown}-{task.key}"
+        if not task.repeatable:  # a key of its own each time: one that was given away says what has begun
+            key = f"{key}/{uuid.uuid4().hex}"
+        claimed = None if task.repeatable else key
+        return self.client.submit(begin, call, claimed, key=key, pure=False, retries=0, **options)
+
+    # --- before the first call -------------------------------------------------------------------------------------
+
+    async def _meet(self) -> None:
+        """Have the scheduler give keys away, and learn what was left with it; once for each scheduler."""
+        async with self._meeting:
+            while self.client.status == "connecting":  # noqa: ASYNC110 - what is submitted meanwhile is lost silently
+                await asyncio.sleep(0.05)
+            about = self.client.scheduler_info()  # as it was kept last: nothing is asked on this loop
+            self.threads = about["total_threads"]
+            if about["id"] == self._scheduler:
+                return
+            await self.client.run_on_scheduler(install)
+            if self._keep:
+                self._left = {name for name in await self.client.list_datasets() if str(name).startswith(PUBLISHED)}
+            self._scheduler = about["id"]
+
+    async def _require(self, label: str, resources: Mapping[str, float]) -> None:
+        """Raise StepError where no worker has what a call takes, since it would wait for ever."""
+        about = await self.client.scheduler.identity(n_workers=-1)
+        there = [worker["resources"] for worker in about["workers"].values()]
+        fits = (all(has.get(name, 0) >= amount for name, amount in resources.items()) for has in there)
+        if there and not any(fits):
+            having = sorted({_listed(has) for has in there})
+            raise StepError(
+                f"{label} was not called: it takes {_listed(resources)}, and of {len(there)} workers of the cluster at "
+                f"{about['address']} none has that (they have {'; '.join(having)}): start one with "
+                f'dask worker --resources "{_listed(resources)}"'
+            )
+
+    # --- after a call ----------------------------------------------------------------------------------------------
+
+    def _end(self, name: str) -> None:
+        """Unpublish a call a little later, together with others: by then its result is in the log."""
+        self._over.append(name)
+        if len(self._over) == 1:
+            self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
+
+    async def _unpublish(self) -> None:
+        over, self._over = self._over, []
+        if over:
+            with suppress(OSError):  # a cluster that is gone keeps nothing
+                await self.client.unpublish_dataset(over)
+
+
+async def _ends_soon(future: Future) -> bool:
+    """Return whether a call is over in a moment."""
+    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # which raises nothing
+    try:
+        await asyncio.wait((ended,), timeout=LONG)
+        return ended.done()
+    finally:
+        ended.cancel()
 
 
 def is_client(asked: object) -> bool:
@@ -266,11 +294,13 @@ def is_client(asked: object) -> bool:
 
 def is_address(asked: object) -> bool:
     """Return whether a text is the address of a scheduler."""
-    return isinstance(asked, str) and asked.partition("://")[0] in ("tcp", "tls", "ws", "wss", "ucx", "inproc")
+    return isinstance(asked, str) and asked.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
 
 
-def _require_distributed() -> None:
-    try:
-        import distributed  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise SetupError("Dask clusters need the library distributed: pip install 'divebook[dask]'") from error
+def _listed(resources: Mapping[str, float]) -> str:
+    """Return resources as Dask writes them.
+
+    >>> _listed({"GPU": 1.0, "MEM": 2.5}), _listed({})
+    ('GPU=1,MEM=2.5', 'none')
+    """
+    return ",".join(f"{name}={amount:g}" for name, amount in sorted(resources.items())) or "none"

@@ -41,7 +41,7 @@ class Pool:
             self._executor = self._make()
         return self._executor
 
-    def slot(self) -> None:
+    def slot(self, *, repeatable: bool) -> None:
         """Leave it to the executor, which has a queue of its own."""
 
     async def run(self, task: Task) -> Any:
@@ -134,7 +134,7 @@ class Executors:
         if is_client(asked) or is_address(asked):
             return self._cluster(asked)
         if isinstance(asked, str):
-            return self._of_name(asked)
+            return self.named(asked)
         if isinstance(asked, Compute):
             return asked
         if callable(asked):
@@ -149,7 +149,14 @@ class Executors:
             self._clusters[asked] = DaskCluster(asked)
         return self._clusters[asked]
 
-    def _of_name(self, name: str) -> Compute:
+    def named(self, name: str) -> Compute:
+        """Return what a function or step names, which is no address: definitions send code nowhere by themselves.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of that name.
+        """
         if name == THREAD:
             return THREADS
         if name == PROCESS:

@@ -21,11 +21,10 @@ import weakref
 from contextlib import suppress
 from typing import Any
 
-import anyio
-
 from divebook.errors import ExecutionError, OutcomeUnknownError
-from divebook.execution.compute import LimitedSlot, Task, carried_out
+from divebook.execution.compute import LimitedSlot, Places, Task, carried_out
 from divebook.execution.shipping import ship, unship
+from divebook.execution.threads import in_thread
 from divebook.execution.worker import CALL, ENDED, LOGGED, PRINTED, START, Wire
 from divebook.text.logs import hand_on
 
@@ -45,17 +44,14 @@ class Processes:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._lock = threading.Lock()
-        self._places: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
+        self._places = Places(self.size)
         self.close = weakref.finalize(self, _end, self._idle, self._all, self._lock)
         """Ends its processes; also when the pool is forgotten."""
         self.close.atexit = False  # they end with this process, whose last calls are waited for then
 
-    def slot(self) -> LimitedSlot:
+    def slot(self, *, repeatable: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
         """Return what a call must hold while it is under way: only as many begin as have a process."""
-        loop = asyncio.get_running_loop()
-        if self._places is None or self._places[0] is not loop:
-            self._places = loop, anyio.CapacityLimiter(self.size)
-        return LimitedSlot(self._places[1])
+        return self._places.slot()
 
     async def run(self, task: Task) -> Any:
         """Return the result.
@@ -71,7 +67,9 @@ class Processes:
             Its code or an argument cannot leave this process; nothing was called.
         """
         errand = _Errand(task)
-        return await carried_out(task, functools.partial(self._make, errand), errand.cut)
+        return await carried_out(
+            task, asyncio.ensure_future(in_thread(functools.partial(self._make, errand))), errand.cut
+        )
 
     def _make(self, errand: _Errand) -> Any:
         """Make a call, in a thread that waits for it."""

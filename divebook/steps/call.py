@@ -80,7 +80,7 @@ async def call(
 
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
-        slot = compute.slot()
+        slot = compute.slot(repeatable=function.is_repeatable)
         return context.operation(
             operation_type,
             parameters,
@@ -159,7 +159,7 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     is_bound = function.stays_here or is_here or (takes.context and CONTEXT not in arguments)
     if asked is None:
         return THREADS if takes.is_async or is_bound else context.executors.default
-    compute = context.executors.find(asked)
+    compute = context.executors.named(asked)
     if takes.is_async:
         raise StepError(f"{function.label} is async and runs on the engine's loop: write def, or name no executor")
     if is_bound and not compute.shares_memory:

@@ -268,6 +268,7 @@ class RowCalls:
         size = 1 if self._action.timeout is not None else CHUNK
         while self._left and not self._stopped:
             rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
+            slot = compute.slot(repeatable=self._action.is_repeatable)
             task = Task(
                 self._task_key([at for at, _ in rows]),
                 self._action.label,
@@ -279,7 +280,7 @@ class RowCalls:
                 self._context.is_given_up,
             )
             try:
-                async with compute.slot() or nullcontext(), asyncio.timeout(self._action.timeout):
+                async with slot or nullcontext(), asyncio.timeout(self._action.timeout):
                     ended = await compute.run(task)
             except TimeoutError as error:
                 ended = [(at, None, told(error)) for at, _ in rows]

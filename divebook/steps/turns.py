@@ -49,7 +49,7 @@ def as_asked(context: StepContext, agent: Agent, offers: Offers) -> Agent:
 
 def _slot(tool: ToolFunction, compute: Compute) -> Slot | None:
     """Return what a call of a tool must hold, if only so many of them or of its executor's run at once."""
-    slots = [] if (own := compute.slot()) is None else [own]
+    slots = [] if (own := compute.slot(repeatable=tool.is_repeatable)) is None else [own]
     if tool.concurrency is not None:
         place = tool.name, tool.concurrency
         places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
@@ -79,6 +79,8 @@ class StepTurn:
         self._context, self._turn, self._offers = context, turn, offers
         self._under_way = UnderWay(context.strands())
         self._unwinding: Suspended | None = None
+        self._failures: dict[str, int] = {}
+        """How often a call that is under way has failed before, by its name."""
         self._below: list[StepTurn] = []
         self.run_id = run_id_of(context, f"{prefix}{TURN}")
 
@@ -187,7 +189,7 @@ class StepTurn:
         workspace = workspace_of(self._context, tool)
 
         def attempt(failures: int) -> Awaitable[Any]:
-            slot = _slot(tool, compute)
+            slot, self._failures[name] = _slot(tool, compute), failures
             return self._context.operation(
                 TOOL_CALL,
                 parameters,
@@ -209,8 +211,9 @@ class StepTurn:
         """Call the function itself, where its executor is."""
         if tool.inline:
             return await tool.function(**arguments)
-        compute = self._compute(tool, arguments)
-        return await self._going_on(invoke(self._context, tool, arguments, self.prefix + key, compute))
+        compute, name = self._compute(tool, arguments), self.prefix + key
+        called = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
+        return await self._going_on(called)
 
     def _compute(self, tool: ToolFunction, arguments: Mapping[str, Any]) -> Compute:
         return compute_for(self._context, tool, arguments)

@@ -1,168 +1,315 @@
-"""Calls on a Dask cluster: the same log as anywhere, and what becomes of it when parts of the cluster die."""
+"""Functions on a Dask cluster: the log is that of threads, and whoever dies, no call is begun twice that may not be."""
 
+import functools
 import os
 import signal
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import cloudpickle
 import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.errors import SetupError
-from divebook.execution.executors import Executors
+from divebook.errors import NotFoundError, SetupError
+from divebook.execution import dask_cluster
+from divebook.execution.dask_cluster import DaskCluster
+from divebook.execution.dask_workers import Claims
+from divebook.mapping import mapped
 from divebook.steps.actions import Action
-from tests.execution.calls_on_a_cluster import lasting
-from tests.execution.worlds import becomes, environment, event_types
+from divebook.workflow import step, workflow
+from tests.execution.dask_driver import both, wait
+from tests.execution.worlds import becomes, environment, event_types, question_of
 
-pytestmark = pytest.mark.skipif(find_spec("distributed") is None, reason="distributed is not installed")
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
-PATIENCE = 60
-DRIVER = Path(__file__).parent / "calls_on_a_cluster.py"
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each worker would import pytest and all of this
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    from distributed import LocalCluster
+    """Two workers, each a process with a thread."""
+    made = functools.partial(distributed.LocalCluster, threads_per_worker=1, dashboard_address=":0")
+    with made(n_workers=2, resources={"GPU": 1}, silence_logs=50) as found:
+        yield found
 
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", resources={"GPU": 1}, silence_logs=50
-    ) as made:
-        yield made
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    with cluster.get_client() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _every_call_is_long(monkeypatch):
+    """Have calls known to the cluster from their beginning."""
+    monkeypatch.setattr(dask_cluster, "LONG", 0)
 
 
 @pytest.fixture
-def client(cluster):
-    from distributed import Client
+def meeting(tmp_path):
+    """A folder with pipes, by which the calls once and twice tell that they are there, and wait to be let go on."""
+    for name in ("once", "twice"):
+        os.mkfifo(tmp_path / f"{name} there")
+        os.mkfifo(tmp_path / f"{name} goes on")
+    return tmp_path
 
-    with Client(cluster, set_as_default=False) as opened:
-        yield opened
-        assert opened.list_datasets() == ()
+
+def arrived(meeting, *names):
+    for name in names or ("once", "twice"):
+        (meeting / f"{name} there").read_text()
+
+
+def let_go(meeting, *names):
+    for name in names or ("once", "twice"):
+        (meeting / f"{name} goes on").write_text("made ")
+
+
+def calls_of(name, dask_worker):
+    """Return the calls of a function that a worker knows."""
+    return [key for key in dask_worker.state.tasks if name in key]
 
 
 def where():
     return os.getpid()
 
 
-def twice(n):
-    return {"pid": os.getpid(), "twice": 2 * n}
+# --- what comes back -------------------------------------------------------------------------------------------------
 
 
-def begun(trace):
-    return trace.read_text().split() if trace.exists() else []
+class OddError(ValueError):
+    """An error of a person's own."""
 
 
-def one(function, **given):
-    parameters = given.pop("parameters", None)
-    return Workflow("w", [Step("s", action=function.name, parameters=parameters, store="found", **given)])
+@workflow
+async def story(ctx):
+    add, fail = step(idempotent=True)(lambda a, b: {"sum": a + b}), step()(refuse)
+    found = await ctx.gather(*[add(number, 1) for number in range(3)])
+    try:
+        await fail("no")
+    except OddError as error:
+        return [found, str(error), error.__cause__ is not None]
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
-def test_a_call_runs_there_and_its_log_is_as_anywhere(client, idempotent):
-    action = Action("where", where, idempotent=idempotent)
-    logs = []
-    for executor in (client, "thread"):
-        with environment(one(action), actions=[action], executor=executor) as world:
-            execution = world.start("w").wait(PATIENCE)
-            logs.append((event_types(execution), execution.variables["found"] == os.getpid()))
-    assert (logs[0][0], logs[0][1], logs[1][1]) == (logs[1][0], False, True)
+def refuse(why):
+    try:
+        {}["missing"]
+    except KeyError as error:
+        raise OddError(why) from error
 
 
-def test_a_cluster_is_named_by_its_address(cluster):
-    action = Action("where", where)
-    with environment(one(action, executor="big"), actions=[action], executors={"big": cluster.scheduler_address}) as w:
-        assert w.start("w").wait(PATIENCE).variables["found"] != os.getpid()
+def told(executor):
+    """Return what the log of a run says of its calls and its end, but for times."""
+    with environment(story, executor=executor) as world:
+        history = world.start("story").wait(30).history()
+    times = {"started_at": 0, "duration": 0}
+    return sorted(f"{event.event_type} {vars_of(event) | times}" for event in history[1:])
 
 
-def test_an_error_comes_back_as_it_was_raised(client):
-    def failing():
-        raise LookupError("no such bird")
-
-    action = Action("failing", failing)
-    with environment(one(action), actions=[action], executor=client) as world:
-        assert "no such bird" in world.start("w").wait(PATIENCE).error
+def vars_of(event):
+    return {name: getattr(event.data, name) for name in event.data.__dataclass_fields__}
 
 
-def test_what_no_worker_has_is_said_before_anything_is_called(client):
-    from divebook.execution.dask_cluster import DaskCluster
-
-    action = Action("where", where)
-    for wanted, told in (({"GPU": 1}, None), ({"TPU": 2}, "it needs TPU=2 of a Dask worker, and none of the 2")):
-        with environment(one(action), actions=[action], executor=DaskCluster(client, resources=wanted)) as world:
-            execution = world.start("w").wait(PATIENCE)
-            assert execution.status == ("completed" if told is None else "failed")
-            assert told is None or told in execution.error
-            assert told is None or "(there is GPU=1). Start one with --resources 'TPU=2'" in execution.error
+def test_the_log_is_that_of_threads(client):
+    assert told(client) == told("thread")
 
 
-def test_what_is_no_cluster_is_refused_and_one_out_of_reach_is_named(monkeypatch):
-    from divebook.execution import dask_cluster
-    from divebook.execution.dask_cluster import DaskCluster
+def test_steps_and_functions_name_a_cluster_and_definitions_no_address(cluster, client):
+    cloud = DaskCluster(cluster.scheduler_address, priority=1, keep=False)
+    steps = [Step("a", action="where", executor="cloud", store="there"), Step("b", action="where", store="here")]
+    with environment(actions=[Action("where", where)], executors={"cloud": cloud}) as world:
+        world.add_workflow(Workflow("w", steps))
+        found = world.start("w").wait(30).variables
+        assert found["there"] != os.getpid() == found["here"]
+        assert cloud.dashboard == client.dashboard_link
+        cloud._connection.client.close()  # as one does that finds its scheduler no more
+        assert world.start("w").wait(30).status == "completed"
+        with pytest.raises(NotFoundError, match="executor not found: tcp://"):
+            world.start(Workflow("w", [Step("s", action="where", executor=cluster.scheduler_address)]))
+    cloud.close()
 
-    monkeypatch.setattr(dask_cluster, "CONNECTING", 0.1)
+
+def test_rows_are_handed_over_in_chunks(client):
+    def label(text):
+        return {"length": len(text), "pid": os.getpid()}
+
+    frame = pd.DataFrame({"text": ["a" * n for n in range(450)]})
+    with environment(executors={"dask": client}) as world:
+        found = mapped(world, frame, label, executor="dask").wait().frame
+        assert list(found["length"]) == list(range(450))
+        assert os.getpid() not in set(found["pid"])
+    assert client.list_datasets() == ()
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_resources_that_no_worker_has_are_refused_before_the_call(client):
+    clusters = {"one": DaskCluster(client, resources={"GPU": 1}), "two": DaskCluster(client, resources={"GPU": 2})}
+    steps = [Step(name, action="where", executor=name, store=name) for name in clusters]
+    with environment(actions=[Action("where", where)], executors=clusters) as world:
+        execution = world.start(Workflow("w", steps)).wait(30)
+    assert execution.variables["one"] != os.getpid()
+    assert 'action "where" was not called: it takes GPU=2, and of 2 workers of the cluster at tcp://' in execution.error
+    assert 'none has that (they have GPU=1): start one with dask worker --resources "GPU=2"' in execution.error
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 0.2)
+    with environment(actions=[Action("where", where)], executor="tcp://127.0.0.1:1") as world:
+        execution = world.start(Workflow("w", [Step("s", action="where")])).wait(30)
+    assert "was not called: no scheduler of Dask answers at tcp://127.0.0.1:1" in execution.error
+
+
+def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
     with pytest.raises(SetupError, match=r"a Dask cluster is a distributed.Client or an address"):
         DaskCluster(3)
-    with pytest.raises(SetupError, match="or a Dask client or address, not 3"):
-        Executors(3)
-    action = Action("where", where)
-    nowhere = DaskCluster("tcp://127.0.0.1:9")
-    with environment(one(action), actions=[action], executor=nowhere) as world:
-        error = world.start("w").wait(PATIENCE).error
-        assert "was not called: the Dask cluster tcp://127.0.0.1:9 is out of reach" in error
+    closed = distributed.Client(cluster, set_as_default=False)
+    closed.close()
+    with environment(actions=[Action("where", where)], executor=closed) as world:
+        execution = world.start(Workflow("w", [Step("s", action="where")])).wait(30)
+    assert "was not called: its Client of Dask is closed" in execution.error
+    monkeypatch.setattr(dask_cluster.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SetupError, match=r"pip install 'divebook\[dask\]'"):
+        Environment(store="memory:", executor="tcp://127.0.0.1:1")
 
 
-@pytest.mark.parametrize("idempotent", [True, False])
-def test_a_worker_that_is_killed(client, tmp_path, idempotent):
-    """What may be made twice is made again; of what may not, a person is asked, and it is not."""
-    trace = tmp_path / "trace"
-    action = Action("lasting", lasting, idempotent=idempotent)
-    flow = one(action, parameters={"trace": str(trace)})
-    with environment(flow, actions=[action], executor=client) as world:
-        execution = world.start("w")
-        assert becomes(lambda: len(begun(trace)) == 1)
-        os.kill(int(begun(trace)[0]), signal.SIGKILL)
-        if not idempotent:
-            (question,) = execution.wait(PATIENCE).interrupts
-            assert len(begun(trace)) == 1
-            world.answer(question.id, {"choice": "done", "result": "seen"})
-            assert execution.wait(PATIENCE).variables == {"found": "seen"}
-            return
-        assert becomes(lambda: len(begun(trace)) == 2)
-        (tmp_path / "trace.go").touch()
-        assert execution.wait(PATIENCE).variables == {"found": "done"}
+# --- who dies --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_killed_driver_had_on_the_cluster_is_found_again(client, cluster, tmp_path):
-    store, trace = tmp_path / "store.db", tmp_path / "trace"
-    command = [sys.executable, str(DRIVER), str(store), str(trace), cluster.scheduler_address]
-    with subprocess.Popen(command) as driver:
-        assert becomes(lambda: len(begun(trace)) == 1)
-        assert becomes(lambda: len(client.list_datasets()) == 1)
-        driver.kill()
-    (tmp_path / "trace.go").touch()
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert (done.stdout.split(), len(begun(trace))) == (["completed", "done"], 1)
+def test_a_worker_that_dies_leaves_one_call_unknown_and_begins_none_twice(client, tmp_path):
+    def call(name):
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write(f"{name}\n")
+        if name == "dies" and (tmp_path / "calls").read_text().count("dies") == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return name
+
+    made, again = step()(call), step(name="again", idempotent=True)(call)
+
+    @workflow
+    async def many(ctx):
+        return await ctx.gather(*[made(name) for name in ("a", "dies", "b", "c", "d")])
+
+    @workflow
+    async def one(ctx):
+        return await again("dies")
+
+    with environment(executor=client) as world:
+        execution = world.start("many").wait(30)
+        question = question_of(execution)
+        assert question.kind == "outcome_unknown"
+        assert 'step "call" may or may not have taken effect: it was begun by a worker' in question.message
+        assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "c", "d", "dies"]
+        (tmp_path / "calls").unlink()
+        assert world.start("one").wait(30).outputs["result"] == "dies"
+        assert (tmp_path / "calls").read_text().split() == ["dies", "dies"]
 
 
-def test_a_call_that_is_cancelled_is_taken_back(client, tmp_path):
-    action = Action("lasting", lasting, idempotent=True)
-    flow = one(action, parameters={"trace": str(tmp_path / "trace")})
-    with environment(flow, actions=[action], executor=client) as world:
-        execution = world.start("w")
-        assert becomes(lambda: len(begun(tmp_path / "trace")) == 1)
-        assert execution.cancel("enough").wait(PATIENCE).status == "cancelled"
-    (tmp_path / "trace.go").touch()
+def test_a_driver_that_dies_finds_what_may_be_made_twice_and_is_asked_about_the_rest(cluster, client, meeting):
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.execution.dask_driver", cluster.scheduler_address, str(meeting)],
+        cwd=Path(__file__).parents[2],
+    )
+    arrived(meeting)
+    assert becomes(client.list_datasets)
+    driver.kill()
+    driver.wait()
+    let_go(meeting)
+    (left,) = client.list_datasets()
+    assert becomes(client.get_dataset(left).done)
+    with Environment(store=meeting / "log.db", workflows=[both], executor=client) as world:
+        (execution,) = world.executions()
+        execution = world.resume(execution.execution_id).wait(30)
+        question = question_of(execution)
+        assert question.kind == "outcome_unknown"
+        (found,) = [e.data.result for e in execution.history() if e.event_type == "operation_completed"]
+        assert found == "made twice"
+    assert sorted((meeting / "calls").read_text().split()) == ["once", "twice"]
+    assert client.list_datasets() == ()
 
 
-def test_rows_are_handed_to_the_cluster_in_chunks(client):
-    from divebook.mapping import mapped
+def test_a_connection_that_is_lost_leaves_the_outcome_unknown(cluster, meeting):
+    made = step()(wait)
 
-    frame = pd.DataFrame({"n": range(250)})
-    with Environment(store="memory:", executor=client) as world:
-        found = mapped(world, frame, twice, parallel=4).wait().frame
-    assert (found["twice"] == 2 * found["n"]).all()
-    assert os.getpid() not in set(found["pid"])
-    assert found["error"].isna().all()
+    @workflow
+    async def waiting(ctx):
+        return await made(str(meeting), "once")
+
+    client = distributed.Client(cluster, set_as_default=False)
+    execution = environment(executor=client).start("waiting")
+    arrived(meeting, "once")
+    client.close()
+    question = question_of(execution.wait(30))
+    let_go(meeting, "once")
+    assert question.kind == "outcome_unknown"
+    assert "FutureCancelledError" in question.message
+
+
+def test_a_call_that_is_given_up_before_it_began_is_taken_back(client, meeting):
+    hold = step(name="hold")(wait)
+    later = step(name="later", idempotent=True)(lambda: (meeting / "began").write_text("began"))
+
+    @workflow
+    async def holding(ctx):
+        await ctx.gather(hold(str(meeting), "once"), hold(str(meeting), "twice"))
+
+    @workflow
+    async def waiting(ctx):
+        await later()
+
+    with environment(executor=client) as world:
+        held = world.start("holding")
+        arrived(meeting)
+        execution = world.start("waiting")
+        assert becomes(client.list_datasets)
+        execution.cancel()
+        assert execution.wait(30).status == "cancelled"
+        assert becomes(lambda: not any(client.run(calls_of, "later").values()))
+        let_go(meeting)
+        assert held.wait(30).status == "completed"
+    assert not (meeting / "began").exists()
+
+
+def test_a_result_is_let_go_a_little_after_it_came(client, meeting, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "KEPT_SECONDS", 0)
+    made = step(idempotent=True)(wait)
+
+    @workflow
+    async def waiting(ctx):
+        return await made(str(meeting), "twice")
+
+    with environment(executor=client) as world:
+        execution = world.start("waiting")
+        arrived(meeting, "twice")
+        assert becomes(client.list_datasets)
+        let_go(meeting, "twice")
+        assert execution.wait(30).outputs["result"] == "made twice"
+        assert becomes(lambda: not client.list_datasets())
+
+
+def test_a_call_that_may_not_be_made_twice_begins_only_where_a_thread_is_free(client, meeting):
+    hold, look = step(name="hold")(wait), step(name="look")(where)
+
+    @workflow
+    async def waiting(ctx):
+        await ctx.gather(hold(str(meeting), "once"), hold(str(meeting), "twice"), *[look() for _ in range(4)])
+
+    with environment(executor=client) as world:
+        execution = world.start("waiting")
+        arrived(meeting)
+        begun = event_types(execution).count("operation_started")
+        let_go(meeting)
+        assert execution.wait(30).status == "completed"
+    assert begun == 2
+
+
+def test_a_key_is_given_away_once_and_only_while_its_call_is_wanted(monkeypatch):
+    tasks = {"a", "b", "c"}
+    claims = Claims(SimpleNamespace(tasks=tasks))
+    assert [claims.claim(key) for key in ("a", "a", "gone")] == [True, False, False]
+    monkeypatch.setattr("divebook.execution.dask_workers.MOST_TAKEN", 1)
+    tasks.discard("a")
+    assert [claims.claim(key) for key in ("b", "b", "a")] == [True, False, False]
+    assert claims._taken == {"b"}
