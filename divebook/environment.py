@@ -202,7 +202,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self.on_close((lender := Lending(self, control.store)).close)
         return Services(self._handlers, condition_holds, items_of, *answering, *above, lender, beyond)
 
-    def add_executor(self, name: str, executor: Given) -> None:
+    def add_executor(self, name: str, executor: Given | Compute | str) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
         self._executors.add(name, executor)
 

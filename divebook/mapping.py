@@ -12,6 +12,7 @@ from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
 from divebook.steps.actions import REGISTERED, Action, action
@@ -152,6 +153,8 @@ def mapped(
     """Begin to call a function for each row of a frame in an environment, or go on; see `divebook.map`."""
     from divebook.events.arrow.rows import columns_of, part_of
 
+    if executor is not None and is_address(executor):
+        environment.add_executor(executor, executor)
     name = str(store or getattr(function, "__name__", ""))
     made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
     arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said before it begins

@@ -113,11 +113,12 @@ class Executors:
         """What a function or step may name."""
         return (THREAD, PROCESS, *self._named)
 
-    def add(self, name: str, executor: Given | Compute) -> None:
-        """Let functions and steps name an executor."""
-        if name in self.names:
+    def add(self, name: str, executor: Given | Compute | str) -> None:
+        """Let functions and steps name an executor; the same one again is nothing new."""
+        found = self.find(executor)
+        if name in self.names and self._named.get(name) is not found:
             raise AlreadyRegisteredError("executor", name)
-        self._named[name] = self.find(executor)
+        self._named[name] = found
 
     def find(self, asked: object) -> Compute:
         """Return an executor by its name, or as something that runs tasks.
@@ -150,7 +151,7 @@ class Executors:
         return self._clusters[asked]
 
     def named(self, name: str) -> Compute:
-        """Return what a function or step names, which is no address: definitions send code nowhere by themselves.
+        """Return what a function or step names; an address only if it was added, so that no definition sends code away.
 
         Raises
         ------

@@ -58,7 +58,7 @@ def map(  # noqa: A001 - it is `divebook.map`
         Whether a call may be made twice where a process died during it; else a person is asked about the rows that were
         under way, a hundred at most. Of an ``@action`` what it says itself holds.
     retry, timeout, executor
-        For each call, as for ``@step``.
+        For each call, as for ``@step``; an executor may also be the address of a Dask cluster.
     parameters
         What all calls are given besides.
     again

@@ -130,13 +130,14 @@ def test_steps_and_functions_name_a_cluster_and_definitions_no_address(cluster, 
     cloud.close()
 
 
-def test_rows_are_handed_over_in_chunks(client):
+def test_rows_are_handed_over_in_chunks(cluster, client):
     def label(text):
         return {"length": len(text), "pid": os.getpid()}
 
     frame = pd.DataFrame({"text": ["a" * n for n in range(450)]})
-    with environment(executors={"dask": client}) as world:
-        found = mapped(world, frame, label, executor="dask").wait().frame
+    with environment() as world:
+        for _ in range(2):
+            found = mapped(world, frame, label, executor=cluster.scheduler_address).wait().frame
         assert list(found["length"]) == list(range(450))
         assert os.getpid() not in set(found["pid"])
     assert client.list_datasets() == ()
