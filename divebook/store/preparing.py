@@ -14,6 +14,7 @@ from divebook.engine.lifecycle import STATUS_AFTER, STATUSES, TERMINAL, check_ma
 from divebook.errors import InvalidEventError, NotFoundError, UnstorableValueError
 from divebook.events.by_hash import ByHash
 from divebook.events.catalog import (
+    FORK,
     ExecutionAnnotated,
     ExecutionEnqueued,
     ExecutionForked,
@@ -139,7 +140,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         annotations,
         batch.source,
         enqueued=course.enqueued,
-        withheld=course.withheld,
+        withheld=True if beginning is not None and beginning.origin == FORK else course.withheld,
     )
 
 

@@ -8,9 +8,10 @@ import pytest
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, InvalidEventError, NewerStoreError, StoreError
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import encode_line
-from divebook.store import MemoryStore, SqliteStore
+from divebook.store import MemoryStore, Owner, SqliteStore
 from divebook.store.jsonl import export, export_sound, import_
 from tests.store.logs import ONE, TWO, completed, log
+from tests.store.queue_promises import put
 from tests.store.test_damaged_files import tamper
 
 
@@ -206,3 +207,14 @@ def test_a_log_of_which_nothing_can_be_read_is_not_exported(tmp_path):
     with SqliteStore(tmp_path / "s.db") as store, pytest.raises(CorruptStoreError, match="event 1 "):
         export_sound(store, ONE, tmp_path / "one.jsonl")
     assert not (tmp_path / "one.jsonl").exists()
+
+
+def test_what_waited_in_a_queue_is_no_workers_where_it_is_imported_as_a_fork(tmp_path):
+    """The one that it was exported from waits there still, and would be done twice."""
+    with MemoryStore() as source, MemoryStore() as target:
+        put(source, ONE)
+        export(source, ONE, tmp_path / "one.jsonl")
+        forked = import_(tmp_path / "one.jsonl", target, as_fork=True)
+        import_(tmp_path / "one.jsonl", target)
+        assert (target.record(forked).status, target.queued()) == ("enqueued", [])
+        assert target.claim(["q"], {"greet": "f" * 64}, Owner.current(), 9) == []
