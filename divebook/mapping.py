@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
+from divebook.agents import Agent
+from divebook.bounds import Bounds
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
@@ -16,11 +18,12 @@ from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
 from divebook.steps.actions import REGISTERED, Action, action
-from divebook.steps.rows import arguments_of
+from divebook.steps.rows import Ended, arguments_of
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
 from divebook.workflow.policies import Retry
+from divebook.workflow.step import KEEP
 
-FRAME, STEP = "frame", "rows"
+FRAME, STEP, ITEMS, GIVEN = "frame", "rows", "items", "given"
 PARALLEL = 8
 """Calls at a time, unless it is said."""
 
@@ -85,8 +88,10 @@ class MappedRows:
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
         positions = failed_in(self._outcome())
         if positions:
-            inputs = {FRAME: part_of(self._given, positions)}
-            self.execution = self.environment.start(self.workflow, inputs, key=self._round_key(len(rounds)))
+            begun = recorded_opening(rounds[0].id, self.environment.store)
+            inputs = _inputs(self.workflow, part_of(self._given, positions), begun.inputs.get(GIVEN))
+            key = self._round_key(len(rounds))
+            self.execution = self.environment.start(self.workflow, inputs, key=key, bounds=begun.bounds)
         return self
 
     def resumed(self) -> MappedRows:
@@ -127,7 +132,34 @@ class MappedRows:
 
 
 def _parts(execution: Execution) -> list[Any]:
-    return [event.data.result for event in execution.history() if isinstance(event.data, catalog.RowsCompleted)]
+    """Return what the rows of an execution have given, in parts: those of a function, or one of all others."""
+    facts = [event.data for event in execution.history()]
+    ended: dict[int, Ended] = {}
+    for fact in facts:
+        if isinstance(fact, catalog.IterationCompleted):
+            ended[fact.iteration_index] = fact.iteration_index, _value(fact.result), None
+        elif isinstance(fact, catalog.IterationFailed):
+            ended[fact.iteration_index] = fact.iteration_index, None, fact.error
+    parts = [fact.result for fact in facts if isinstance(fact, catalog.RowsCompleted)]
+    return [*parts, *([_ItemsPart([*ended.values()])] if ended else [])]
+
+
+def _value(result: Any) -> Any:
+    """Return what an item gave: of a workflow function what that returned."""
+    value = opened(result.get("value", result.get("text")) if isinstance(result, Mapping) else result)
+    return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
+
+
+class _ItemsPart(NamedTuple):
+    """Rows that were items of a step."""
+
+    ended: list[Ended]
+
+    def open(self) -> Any:
+        """Return what they gave as a frame."""
+        from divebook.events.arrow.rows import frame_of
+
+        return frame_of(self.ended)
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:
@@ -139,7 +171,7 @@ def known_by(environment: Environment, key: str) -> Execution | None:
 def mapped(
     environment: Environment,
     frame: Any,
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Workflow | Agent,
     *,
     store: str | None = None,
     parallel: int = PARALLEL,
@@ -148,28 +180,95 @@ def mapped(
     timeout: float | None = None,
     executor: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    prompt: str | None = None,
+    output: Any = None,
+    bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
 ) -> MappedRows:
     """Begin to call a function for each row of a frame in an environment, or go on; see `divebook.map`."""
     from divebook.events.arrow.rows import columns_of, part_of
 
-    if executor is not None and is_address(executor):
-        environment.add_executor(executor, executor)
-    name = str(store or getattr(function, "__name__", ""))
-    made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
-    arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said before it begins
-    each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
-    step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=executor, store=STEP)
-    workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
+    if not isinstance(function, Agent) and (prompt is not None or output is not None):
+        raise SetupError(
+            "prompt and output are for agents: a function, or a workflow, is given the columns of each row"
+        )
+    if isinstance(function, Workflow | Agent):
+        if executor is not None:
+            raise SetupError(f"executor is where a function runs, and {function.name!r} is none; leave it out")
+        name = str(store or f"{function.name} of rows")
+        columns = columns_of(part_of(frame, []))
+        each = Each(f"$(inputs.{ITEMS})", as_="row", parallel=parallel, on_item_error=KEEP)
+        shared: dict[str, Any] = {"each": each, "retry": retry, "timeout": timeout, "store": STEP}
+        if isinstance(function, Agent):
+            step = _agent_step(environment, function, prompt, output, shared)
+        else:
+            step = _workflow_step(environment, function, [*columns], parameters or {}, shared)
+        workflow = Workflow(
+            name, [step], inputs=[InputDefinition(FRAME), InputDefinition(ITEMS), InputDefinition(GIVEN)]
+        )
+    else:
+        if executor is not None and is_address(executor):
+            environment.add_executor(executor, executor)
+        name = str(store or getattr(function, "__name__", ""))
+        made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
+        arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said at once
+        each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
+        step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=executor, store=STEP)
+        workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
     number = 1
     while known_by(environment, _key(name, number + 1)) is not None:
         number += 1
     known = known_by(environment, _key(name, number))
     if known is None or again:
         key = _key(name, number if known is None else number + 1)
-        return MappedRows(environment, environment.start(workflow, {FRAME: frame}, key=key), key, workflow)
+        begun = environment.start(workflow, _inputs(workflow, frame, parameters), key=key, bounds=bounds)
+        return MappedRows(environment, begun, key, workflow)
     _require_same(environment, workflow, frame, known)
     return MappedRows(environment, known, _key(name, number), workflow).resumed()
+
+
+def _inputs(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
+    if workflow.steps[0].action:
+        return {FRAME: frame}
+    from divebook.events.arrow.rows import columns_of
+
+    columns = columns_of(frame)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return {FRAME: frame, ITEMS: rows, GIVEN: dict(given or {})}
+
+
+def _agent_step(
+    environment: Environment, agent: Agent, prompt: str | None, output: Any, shared: Mapping[str, Any]
+) -> Step:
+    """Return the step that asks an agent for each row."""
+    if prompt is None:
+        raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
+    if environment.agents.get(agent.name) is not agent:
+        environment.add_agent(agent, replace=True)
+    return Step(STEP, agent=agent.name, prompt=prompt, output=output, **shared)
+
+
+def _workflow_step(
+    environment: Environment,
+    flow: Workflow,
+    columns: Sequence[str],
+    given: Mapping[str, Any],
+    shared: Mapping[str, Any],
+) -> Step:
+    """Return the step that runs a workflow for each row."""
+    declared = {one.name: one for one in flow.inputs}
+    missing = [name for name, one in declared.items() if name not in (*columns, *given) and not one.has_default]
+    unknown = [name for name in given if name not in declared]
+    if missing or unknown:
+        wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
+        told = ", ".join(columns) or "none"
+        raise SetupError(f"workflow {flow.name!r} {wrong}; the frame has the columns {told}: name its inputs so")
+    if environment.workflows.get(flow.name) != flow:
+        environment.add_workflow(flow, replace=True)
+    inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
+    inputs |= {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given}
+    return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
 
 
 def _key(name: str, number: int) -> str:
@@ -179,7 +278,7 @@ def _key(name: str, number: int) -> str:
 def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
     """Return a function as an action: the one that it is, or one of the map's own."""
     if not callable(function) or not name.isprintable() or not name.strip("<> "):
-        raise SetupError(f"map takes a function and not {function!r}; for an agent or a workflow write Each with Items")
+        raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
     if name == "<lambda>":
         raise SetupError("a lambda has no name by which it is found again: name it with store=, or write def")
     declared = next((each for each in REGISTERED.values() if each.function is function), None)
@@ -199,9 +298,11 @@ def _require_same(environment: Environment, workflow: Workflow, frame: Any, know
             f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
             "with another store= both are kept"
         )
-    if opening.code is not None and dict(opening.code) != environment.code_of(workflow):
+    before = known.workflow.steps[0]
+    is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)
+    if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):
         warnings.warn(
-            f"{name} was begun with other code of its function, whose results it keeps: .retry_failed() calls the rows "
-            "that failed with the code of now, again=True calls all of them",
+            f"{name} was begun with other code of its function, or another prompt, whose results it keeps: "
+            ".retry_failed() calls the rows that failed with the code of now, again=True calls all of them",
             stacklevel=4,
         )

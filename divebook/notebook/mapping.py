@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from divebook.agents import Agent
+from divebook.bounds import Bounds
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.run import Run
 from divebook.notebook.session import current_session
+from divebook.workflow.definition import Workflow
 from divebook.workflow.policies import Retry
 
 
@@ -27,7 +30,7 @@ class MappedRun(MappedRows):
 
 def map(  # noqa: A001 - it is `divebook.map`
     frame: Any,
-    function: Callable[..., Any],
+    function: Callable[..., Any] | Workflow | Agent,
     *,
     store: str | None = None,
     parallel: int = PARALLEL,
@@ -36,9 +39,14 @@ def map(  # noqa: A001 - it is `divebook.map`
     timeout: float | None = None,
     executor: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    prompt: str | None = None,
+    output: Any = None,
+    bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
 ) -> MappedRun:
-    """Call a function for each row of a frame, once: the same line goes on, or has the results, in any later kernel.
+    """Call a function, run a workflow or ask an agent for each row of a frame, once.
+
+    The same line goes on, or has the results, in any later kernel.
 
     What rows gave is written every thousand rows, or once a second; a kernel that dies loses no more than that. A row
     that raises has its error in the column ``error``, and `MappedRows.retry_failed` calls such rows again.
@@ -49,7 +57,8 @@ def map(  # noqa: A001 - it is `divebook.map`
         A DataFrame of pandas or polars, an Arrow table, or a list of mappings.
     function
         Takes columns by the names of its parameters, or a row as a dict if its only parameter is no column. A dict that
-        it returns gives columns, anything else the column ``result``. It may be a coroutine function.
+        it returns gives columns, anything else the column ``result``. It may be a coroutine function. A `Workflow`
+        takes columns by the names of its inputs, and gives its outputs; an `Agent` is asked the `prompt`.
     store
         The name under which the results are kept and found again; by default the function's.
     parallel
@@ -61,6 +70,11 @@ def map(  # noqa: A001 - it is `divebook.map`
         For each call, as for ``@step``; an executor may also be the address of a Dask cluster.
     parameters
         What all calls are given besides.
+    prompt, output
+        Of an agent: a template, in which ``${state.row.NAME}`` is a column and ``${inputs.given.NAME}`` one of the
+        `parameters`, and what it is to answer with, as the key ``Output`` of a step has it.
+    bounds
+        What all rows together may spend, as for `Environment.start`; what has no budget left is asked about.
     again
         Begin anew, beside what there is.
 
@@ -93,6 +107,9 @@ def map(  # noqa: A001 - it is `divebook.map`
         timeout=timeout,
         executor=executor,
         parameters=parameters,
+        prompt=prompt,
+        output=output,
+        bounds=bounds,
         again=again,
     )
     return MappedRun(found.environment, found.execution, found.key, found.workflow)

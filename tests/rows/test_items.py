@@ -1,0 +1,105 @@
+"""A workflow, or an agent, over the rows of a frame: each row is an item with all that runs have."""
+
+import pandas as pd
+import pytest
+
+from divebook import Agent, Environment, ScriptedModel, Step, Workflow
+from divebook.errors import SetupError
+from divebook.events import catalog
+from divebook.mapping import mapped
+from divebook.workflow import workflow
+
+FRAME = pd.DataFrame({"text": list("abcd"), "n": [3, 1, 2, 0], "odd name": range(4)}, index=list("wxyz"))
+INVERSE = Workflow("inverse", [Step("a", script="12 // inputs.n", store="q")], inputs=["n"], outputs=["q"])
+
+
+@workflow
+async def measured(ctx, text: str, more: int = 0):
+    return {"size": len(text) + more}
+
+
+@pytest.fixture
+def environment():
+    with Environment(store="memory:") as made:
+        yield made
+
+
+def test_a_workflow_takes_columns_by_the_names_of_its_inputs_and_gives_its_outputs(environment):
+    rows = mapped(environment, FRAME, INVERSE).wait()
+    assert rows.frame["q"].fillna(-1).to_dict() == {"w": 4, "x": 12, "y": 6, "z": -1}
+    assert "division by zero" in rows.failed.loc["z", "error"]
+    assert [record.workflow_name for record in environment.executions(origin="child")] == ["inverse"] * 4
+    assert repr(rows) == "<inverse of rows: 4 of 4 rows, 1 of which failed: .retry_failed() calls those again>"
+
+
+def test_only_rows_that_failed_run_again_with_the_workflow_of_now(environment):
+    rows = mapped(environment, FRAME, INVERSE).wait()
+    environment.add_workflow(
+        Workflow("inverse", [Step("a", script="0", store="q")], inputs=["n"], outputs=["q"]), replace=True
+    )
+    assert rows.retry_failed().wait().frame["q"].to_dict() == {"w": 4, "x": 12, "y": 6, "z": 0}
+    assert rows.frame["error"].isna().all()
+    assert len(environment.executions(origin="child")) == 5
+
+
+def test_a_workflow_function_gives_the_columns_that_it_returns(environment):
+    rows = mapped(environment, FRAME, measured, parameters={"more": 10}, parallel=2).wait()
+    assert rows.frame["size"].tolist() == [11] * 4
+
+
+def test_an_agent_is_asked_a_prompt_for_each_row(environment):
+    agent = Agent("critic", model=ScriptedModel(["good", "bad", "so", "so"]))
+    prompt = "Is ${state.row['odd name']} ${state.row.text} ${inputs.given.kind}?"
+    rows = mapped(environment, FRAME, agent, prompt=prompt, parameters={"kind": "praise"}, parallel=1).wait()
+    assert rows.frame["result"].tolist() == ["good", "bad", "so", "so"]
+    asked = [str(request.messages) for request in environment.requests_of(rows.execution.id)]
+    assert ["Is 0 a praise?" in asked[0], "Is 3 d praise?" in asked[3], len(asked)] == [True, True, 4]
+
+
+def test_what_all_rows_may_spend_is_bounded(environment):
+    agent = Agent("critic", model=ScriptedModel(["good"] * 4))
+    rows = mapped(environment, FRAME, agent, prompt="${state.row.text}?", bounds={"max_llm_calls": 2}, parallel=1)
+    (question,) = rows.execution.wait().interrupts
+    assert rows.done == 2
+    environment.answer(question.id, 4)
+    assert rows.wait().frame["result"].tolist() == ["good"] * 4
+
+
+def test_the_same_line_has_the_results_and_warns_of_another_prompt(environment):
+    agent = Agent("critic", model=ScriptedModel(["good"] * 4))
+    mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").wait()
+    assert mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").done == 4
+    with pytest.warns(UserWarning, match="other code of its function, or another prompt, whose results it keeps"):
+        mapped(environment, FRAME, agent, prompt="Really ${state.row.text}?", store="marks")
+    assert len(environment.executions(workflow="marks")) == 1
+
+
+def test_what_a_run_that_was_broken_off_has_is_kept(environment):
+    rows = mapped(environment, FRAME, INVERSE, store="q", parallel=1).wait()
+    assert len([e for e in rows.execution.history() if isinstance(e.data, catalog.IterationCompleted)]) == 3
+    assert rows.execution.verify().equal
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "told"),
+    [
+        (Agent("critic"), {}, "agent 'critic' needs a prompt; write prompt="),
+        (INVERSE, {"prompt": "x"}, "prompt and output are for agents"),
+        (len, {"output": {}}, "prompt and output are for agents"),
+        (INVERSE, {"parameters": {"zz": 1}}, "workflow 'inverse' does not take zz; the frame has the columns text, n,"),
+        (measured, {"executor": "process"}, "executor is where a function runs, and 'measured' is none; leave it out"),
+        (3, {}, "map takes a function and not 3; give it a function, a Workflow or an Agent"),
+    ],
+)
+def test_what_makes_no_sense_is_told_before_anything_begins(environment, function, options, told):
+    with pytest.raises(SetupError) as caught:
+        mapped(environment, FRAME, function, **options)
+    assert told in str(caught.value)
+    assert environment.executions() == []
+
+
+def test_an_input_that_is_no_column_is_named(environment):
+    with pytest.raises(
+        SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: name its inputs"
+    ):
+        mapped(environment, FRAME[["text"]], INVERSE)
