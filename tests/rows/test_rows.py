@@ -146,7 +146,7 @@ def test_other_code_keeps_results_and_says_so(environment):
         return scope["times"]
 
     mapped(environment, FRAME, made(2)).wait()
-    with pytest.warns(UserWarning, match="times was begun with other code of its function, or another prompt, whose results it keeps"):
+    with pytest.warns(UserWarning, match="times was begun with other code of its function, or another"):
         kept = mapped(environment, FRAME, made(3))
     assert kept.frame["result"].tolist() == [6, 2, 4, 0]
 
