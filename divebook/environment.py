@@ -137,7 +137,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
         executor: Compute | Given | str | None = None,
-        executors: Mapping[str, Given] | None = None,
+        executors: Mapping[str, Given | Compute | str] | None = None,
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         formatter: Formatter | None = None,
         policy: Policy | None = None,

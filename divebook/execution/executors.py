@@ -98,7 +98,7 @@ class Executors:
         What they may name besides ``thread`` and ``process``.
     """
 
-    def __init__(self, default: object = None, named: Mapping[str, Given | Compute] | None = None) -> None:
+    def __init__(self, default: object = None, named: Mapping[str, Given | Compute | str] | None = None) -> None:
         self._processes: Processes | None = None
         self._made: dict[int, Pool] = {}
         self._clusters: dict[object, DaskCluster] = {}

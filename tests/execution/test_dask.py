@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import cloudpickle
@@ -21,6 +22,7 @@ from divebook.mapping import mapped
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
 from tests.execution.dask_driver import both, wait
+from tests.execution.dask_kills import one_round
 from tests.execution.worlds import becomes, environment, event_types, question_of
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
@@ -179,35 +181,6 @@ def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
 # --- who dies --------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_dies_leaves_one_call_unknown_and_begins_none_twice(client, tmp_path):
-    def call(name):
-        with (tmp_path / "calls").open("a") as calls:
-            calls.write(f"{name}\n")
-        if name == "dies" and (tmp_path / "calls").read_text().count("dies") == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return name
-
-    made, again = step()(call), step(name="again", idempotent=True)(call)
-
-    @workflow
-    async def many(ctx):
-        return await ctx.gather(*[made(name) for name in ("a", "dies", "b", "c", "d")])
-
-    @workflow
-    async def one(ctx):
-        return await again("dies")
-
-    with environment(executor=client) as world:
-        execution = world.start("many").wait(30)
-        question = question_of(execution)
-        assert question.kind == "outcome_unknown"
-        assert 'step "call" may or may not have taken effect: it was begun by a worker' in question.message
-        assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "c", "d", "dies"]
-        (tmp_path / "calls").unlink()
-        assert world.start("one").wait(30).outputs["result"] == "dies"
-        assert (tmp_path / "calls").read_text().split() == ["dies", "dies"]
-
-
 def test_a_driver_that_dies_finds_what_may_be_made_twice_and_is_asked_about_the_rest(cluster, client, meeting):
     driver = subprocess.Popen(
         [sys.executable, "-m", "tests.execution.dask_driver", cluster.scheduler_address, str(meeting)],
@@ -314,3 +287,42 @@ def test_a_key_is_given_away_once_and_only_while_its_call_is_wanted(monkeypatch)
     tasks.discard("a")
     assert [claims.claim(key) for key in ("b", "b", "a")] == [True, False, False]
     assert claims._taken == {"b"}
+
+
+# --- last, as Dask takes a second to replace a worker ----------------------------------------------------------------
+
+
+def test_workers_that_are_killed_at_any_moment(client, tmp_path):
+    """More of it: ``python -m tests.execution.dask_kills 50``."""
+    asked, lost, _ = one_round(client, tmp_path, Random(3))
+    assert asked >= lost
+
+
+def test_a_worker_that_dies_leaves_one_call_unknown_and_begins_none_twice(client, tmp_path):
+    def call(name):
+        with (tmp_path / "calls").open("a") as calls:
+            calls.write(f"{name}\n")
+        if name == "dies" and (tmp_path / "calls").read_text().count("dies") == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return name
+
+    made, again = step()(call), step(name="again", idempotent=True)(call)
+
+    @workflow
+    async def many(ctx):
+        return await ctx.gather(*[made(name) for name in ("a", "dies", "b", "c", "d")])
+
+    @workflow
+    async def one(ctx):
+        return await again("dies")
+
+    client.wait_for_workers(2, timeout=30)
+    with environment(executor=client) as world:
+        execution = world.start("many").wait(30)
+        question = question_of(execution)
+        assert question.kind == "outcome_unknown"
+        assert 'step "call" may or may not have taken effect: it was begun by a worker' in question.message
+        assert sorted((tmp_path / "calls").read_text().split()) == ["a", "b", "c", "d", "dies"]
+        (tmp_path / "calls").unlink()
+        assert world.start("one").wait(30).outputs["result"] == "dies"
+        assert (tmp_path / "calls").read_text().split() == ["dies", "dies"]
