@@ -6,6 +6,7 @@ dies loses its leases, and others go on with what it had.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import socket
@@ -97,9 +98,13 @@ class Worker:
         """How often it has taken an execution up."""
         self._schedules, self._control = schedules, environment._control  # noqa: SLF001 - it is a part of the same
         self._news, self._drains = threading.Event(), threading.Event()
-        self._idle = threading.Event()
-        """Set while it drives nothing, and the queues had nothing for it when it looked last."""
+        self._looked = threading.Condition()
+        self._looks = self._idle_look = 0
+        """How often it has begun to look into the queues, and the last look that found nothing to do, nor to drive."""
+        self._own: set[str] = set()
+        """The executions that it has taken, until they end."""
         self._thread: threading.Thread | None = None
+        self._has_ended = False
         self._refused: dict[str, float] = {}
         """Executions that it could not take up, and when it tries again."""
         self._announced = self._scheduled = float("-inf")
@@ -125,9 +130,21 @@ class Worker:
         """The executions that it drives now."""
         return [driver.id for driver in self._live()]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes executions: it was started, and has not been drained, nor lost its store."""
+        return self._thread is not None and not self._has_ended and not self._drains.is_set()
+
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Block until it drives nothing and its queues have nothing for it; return False if that takes longer."""
-        return self._idle.wait(timeout)
+        """Block until it drives nothing and its queues have nothing for it.
+
+        Return False if that takes longer, or if it takes nothing any more.
+        """
+        with self._looked:
+            asked = self._looks
+            self._news.set()
+            self._looked.wait_for(lambda: self._idle_look > asked or not self.is_running, timeout)
+            return self._idle_look > asked
 
     def drain(self, patience: float = PATIENCE) -> None:
         """Take no more, give back what it drives, and end.
@@ -177,10 +194,15 @@ class Worker:
         finally:
             ignore()
             forget()
+            with self._looked:
+                self._has_ended = True
+                self._looked.notify_all()
 
     def _look(self) -> int:
         """Enqueue what is due, say that it is there, and take what there is; return how many it has taken."""
         now = time.monotonic()
+        with self._looked:
+            self._looks += 1
         if self._schedules is not None and now - self._scheduled >= 1:
             self._enqueue_due(self._schedules)
             self._scheduled = now
@@ -189,10 +211,10 @@ class Worker:
             self._announced = now
         free = self.parallel - len(self._live())
         took = self._take(free) if free > 0 else 0
-        if took or free < self.parallel:
-            self._idle.clear()
-        else:
-            self._idle.set()
+        if not took and free == self.parallel:
+            with self._looked:
+                self._idle_look = self._looks
+                self._looked.notify_all()
         return took
 
     def _take(self, free: int) -> int:
@@ -212,11 +234,17 @@ class Worker:
                 _log.warning("execution %s could not be taken up: %s", lease.execution_id, error)
             else:
                 self.taken += 1
-                driver.driving().add_done_callback(lambda _: self._news.set())
+                self._own.add(driver.id)
+                driver.driving().add_done_callback(functools.partial(self._came_to_rest, driver))
         return len(leases)
 
+    def _came_to_rest(self, driver: Driver, _: object) -> None:
+        if driver.state.is_over:
+            self._own.discard(driver.id)
+        self._news.set()
+
     def _live(self) -> list[Driver]:
-        return [driver for driver in self._control.live() if driver.state.queue in self.queues]
+        return [driver for driver in self._control.live() if driver.id in self._own]
 
     def _can_run(self) -> dict[str, str]:
         return {name: workflow.fingerprint for name, workflow in self.environment.workflows.items()}

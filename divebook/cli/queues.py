@@ -16,7 +16,7 @@ from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
-from divebook.errors import InputError
+from divebook.errors import InputError, StoreError
 from divebook.text.shown import plural
 
 if TYPE_CHECKING:
@@ -160,8 +160,13 @@ def _work(made: Worker, patience: float, *, until_idle: bool) -> None:
         signal.signal(number, end)
     made.start()
     note(f"worker {made.name} takes from {', '.join(made.queues)}; SIGTERM or Ctrl-C drains it")
-    while not stop.wait(0.1):
-        if until_idle and made.wait_until_idle(0):
+    while not stop.wait(0 if until_idle else 0.2) and made.is_running:
+        if until_idle and made.wait_until_idle(0.2):
             break
+    is_lost = not made.is_running
     made.drain(patience)
     note(f"worker {made.name} has ended; it took up {plural(made.taken, 'execution')}")
+    if is_lost:
+        raise StoreError(
+            f"worker {made.name} cannot take anything any more; what it logged says why. Begin another one"
+        )

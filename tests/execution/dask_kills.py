@@ -38,12 +38,6 @@ def note(folder, name):
 again, once = step(name="again", idempotent=True)(note), step(name="once")(note)
 
 
-@workflow
-async def calls(ctx, folder: str):
-    both = [made(folder, f"{kind}{number}") for number in range(CALLS) for kind, made in (("a", again), ("o", once))]
-    return len(await ctx.gather(*both))
-
-
 def names(folder, said):
     path = Path(folder, said)
     return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
@@ -51,6 +45,12 @@ def names(folder, said):
 
 def one_round(client, folder, random):
     """Run the calls, kill a worker meanwhile; return how many questions there were, calls cut off, and made twice."""
+
+    @workflow  # here, as the tests of one module forget what another has made at import
+    async def calls(ctx, folder: str):
+        both = [made(folder, f"{kind}{at}") for at in range(CALLS) for kind, made in (("a", again), ("o", once))]
+        return len(await ctx.gather(*both))
+
     with environment(calls, executor=client) as world:
         execution = world.start("calls", {"folder": str(folder)})
         assert becomes(lambda: names(folder, "begun"))

@@ -21,7 +21,7 @@ from divebook.execution.dask_workers import Claims
 from divebook.mapping import mapped
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
-from tests.execution.dask_driver import both, wait
+from tests.execution.dask_driver import calling, wait
 from tests.execution.dask_kills import one_round
 from tests.execution.worlds import becomes, environment, event_types, question_of
 
@@ -193,7 +193,7 @@ def test_a_driver_that_dies_finds_what_may_be_made_twice_and_is_asked_about_the_
     let_go(meeting)
     (left,) = client.list_datasets()
     assert becomes(client.get_dataset(left).done)
-    with Environment(store=meeting / "log.db", workflows=[both], executor=client) as world:
+    with Environment(store=meeting / "log.db", workflows=[calling()], executor=client) as world:
         (execution,) = world.executions()
         execution = world.resume(execution.execution_id).wait(30)
         question = question_of(execution)

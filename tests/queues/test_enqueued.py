@@ -192,6 +192,40 @@ def test_one_that_drains_without_patience_breaks_off_what_it_drives():
         assert made.execution(execution.id).status in ("running", "enqueued", "waiting")
 
 
+def test_two_workers_of_one_environment_have_executions_of_their_own():
+    gate = Gate()
+    flow = Workflow("held", [Step("wait", action="gate", store="n")])
+    with environment(flow, actions=[gate.action()]) as made, Worker(made, parallel=1) as first:
+        held = made.enqueue(flow)
+        assert becomes(lambda: first.driving == [held.id])
+        with Worker(made, parallel=1) as second:
+            other = made.enqueue(flow)
+            assert becomes(lambda: second.driving == [other.id])
+            gate.opened.set()
+        assert {held.wait(PATIENCE).status, other.wait(PATIENCE).status} <= {"completed", "enqueued"}
+
+
+def test_what_is_enqueued_before_one_waits_is_waited_for():
+    with environment() as made, Worker(made) as worker:
+        for number in range(20):
+            execution = made.enqueue(SUM, {"n": number})
+            assert worker.wait_until_idle(PATIENCE)
+            assert execution.refresh().status == "completed"
+        worker.drain()
+        assert (worker.is_running, worker.wait_until_idle()) == (False, False)
+
+
+def test_a_worker_whose_store_is_closed_says_so():
+    made = environment()
+    worker = Worker(made).start()
+    assert worker.wait_until_idle(PATIENCE)
+    made.store.close()
+    assert becomes(lambda: not worker.is_running)
+    assert not worker.wait_until_idle()
+    made.close()
+    worker.drain()
+
+
 def test_a_worker_drives_no_more_at_once_than_it_may():
     gate = Gate()
     flow = Workflow("held", [Step("wait", action="gate", store="n")])
