@@ -73,6 +73,11 @@ def calls_of(name, dask_worker):
     return [key for key in dask_worker.state.tasks if name in key]
 
 
+def wanted_calls_of(name, dask_scheduler):
+    """Return the calls of a function that the scheduler knows."""
+    return [key for key in dask_scheduler.tasks if name in key]
+
+
 def where():
     return os.getpid()
 
@@ -240,6 +245,9 @@ def test_a_call_that_is_given_up_before_it_began_is_taken_back(client, meeting):
         assert becomes(client.list_datasets)
         execution.cancel()
         assert execution.wait(30).status == "cancelled"
+        assert becomes(
+            lambda: not client.run_on_scheduler(wanted_calls_of, "later")
+        )  # which gives it to no worker any more
         assert becomes(lambda: not any(client.run(calls_of, "later").values()))
         let_go(meeting)
         assert held.wait(30).status == "completed"
