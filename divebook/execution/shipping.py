@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook.errors import OperationError, UnpicklableError
@@ -152,10 +154,31 @@ def _travels(value: Any) -> bytes | None:
 
 
 def _dumped(value: Any) -> bytes:
+    file = io.BytesIO()
+    _pickler()(file).dump(value)
+    return file.getvalue()
+
+
+@functools.cache
+def _pickler() -> Any:
+    """Return cloudpickle's pickler, but for code, which keeps the name of its file.
+
+    Cloudpickle 3.1.3 and later leave it out, and an error from a process would not say where it was raised.
+    """
     import cloudpickle
 
-    dumped: bytes = cloudpickle.dumps(value)
-    return dumped
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            if not isinstance(value, CodeType):
+                return super().reducer_override(value)
+            make, parts = self.dispatch_table[CodeType](value)
+            return _code, (value.co_filename, make, parts)
+
+    return Pickler
+
+
+def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:
+    return make(*parts).replace(co_filename=filename)
 
 
 def _named(function: Callable[..., Any]) -> _Named | None:
