@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from divebook.workflow.approvals import ApprovalRule
     from divebook.workflow.definition import Each, Edge, MCPServerDefinition, Step, Workflow
     from divebook.workflow.lint import lint
-    from divebook.workflow.policies import Catch, Retry
+    from divebook.workflow.policies import Catch, Retry, Rollback
     from divebook.workflow.tools import ToolFunction, tool
     from divebook.workflow.workspaces import WorkspaceDefinition
     from divebook.workspace.present import present_workspace
@@ -85,7 +85,7 @@ _NAMES = {
     "divebook.workflow.approvals": "ApprovalRule",
     "divebook.workflow.definition": "Each Edge MCPServerDefinition Step Workflow",
     "divebook.workflow.lint": "lint",
-    "divebook.workflow.policies": "Catch Retry",
+    "divebook.workflow.policies": "Catch Retry Rollback",
     "divebook.workflow.tools": "ToolFunction tool",
     "divebook.workflow.workspaces": "WorkspaceDefinition",
     "divebook.workspace.present": "present_workspace",
@@ -126,6 +126,7 @@ __all__ = [
     "Retry",
     "RiskApproval",
     "RiskLevel",
+    "Rollback",
     "Run",
     "ScriptedModel",
     "SqliteStore",

@@ -41,7 +41,7 @@ from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.books import BOOK_WORKFLOW, Books
 from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
-from divebook.steps.evaluation import condition_holds, items_of
+from divebook.steps.evaluation import condition_holds, filled, items_of
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.script import ScriptStep
@@ -200,7 +200,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         above = self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
         self.on_close((lender := Lending(self, control.store)).close)
-        return Services(self._handlers, condition_holds, items_of, *answering, *above, lender, beyond)
+        return Services(self._handlers, condition_holds, items_of, filled, *answering, *above, lender, beyond)
 
     def add_executor(self, name: str, executor: Given | Compute | str) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""

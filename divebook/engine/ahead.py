@@ -11,6 +11,8 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
     What only finished steps needed may be gone. One that has ended can be resumed at any of its steps.
     """
+    if state.rolling_back is not None:
+        return frozenset(undoing.step for undoing in state.rollbacks.values())
     present = frozenset(path.current_step for path in state.active_paths())
     if not present:
         return frozenset(step.name for step in workflow.steps)

@@ -23,7 +23,7 @@ from divebook.errors import UNFIT
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode, encode_parts
 
-VERSION = 7
+VERSION = 8
 BEGINNING = 1
 """The event that holds the inputs, but for those that a fork changed."""
 

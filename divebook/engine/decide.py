@@ -22,7 +22,18 @@ from divebook.engine.instructions import (
     RunStep,
 )
 from divebook.engine.ledger import NO_BOUNDS
-from divebook.engine.state import BRANCHED, ENDED, IN_STEP, JOINED, JOINING, PENDING, READY, ExecutionState, PathState
+from divebook.engine.state import (
+    BRANCHED,
+    COMPLETED,
+    ENDED,
+    IN_STEP,
+    JOINED,
+    JOINING,
+    PENDING,
+    READY,
+    ExecutionState,
+    PathState,
+)
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow
 
@@ -30,6 +41,8 @@ ROOT = "main"
 """Id of the first path."""
 ASKING_TYPES = frozenset({"prompt"})
 """Types of step that ask a model."""
+ANSWERED = ("recorded", "read-only")
+"""What what-ifs may execute that do not act upon the world (`divebook.events.catalog.ExecutionForked.tools`)."""
 
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
@@ -54,6 +67,8 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     path = state.paths[path_id]
     if path.phase == ENDED:
         return None
+    if path.undoes is not None:
+        return _undo(path)
     if path.status == PENDING:
         return _begin(workflow, state, path)
     if state.stopped is not None and path.phase != IN_STEP:
@@ -134,6 +149,13 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
     )
 
 
+def _undo(path: PathState) -> PathInstruction:
+    """Undo one thing, whatever the bounds say, or a person who wanted it to stop."""
+    if path.phase in (READY, IN_STEP):
+        return RunStep(path.id, path.current_step, 1, resumed=path.phase == IN_STEP)
+    return _complete(path)
+
+
 # --- joins ---------------------------------------------------------------------------------------------------------
 
 
@@ -179,16 +201,56 @@ def _last_step(path: PathState) -> str:
 
 
 def decide_end(workflow: Workflow, state: ExecutionState) -> RecordFacts | CancelPaths | None:
-    """Return how the execution ends, or None while it goes on."""
+    """Return how the execution ends, or what is undone before that, or None while it goes on."""
+    if state.rolling_back is not None:
+        return None if state.active or state.is_over else RecordFacts((_undone(state),))
     if state.failed_path is not None and state.active and not workflow.continue_on_failure:
         return CancelPaths(f"path {state.failed_path} failed")
     if state.active or state.is_over or not state.paths:
         return None
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
-        return RecordFacts((Fact(catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)),))
+        end = catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)
+        begun = catalog.RollbackStarted(end.error, end.reason)
+        return RecordFacts(_begun_to_undo(state, begun) if _is_to_undo(state) else (Fact(end),))
     usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
+
+
+def decide_cancellation(state: ExecutionState, reason: str) -> RecordFacts:
+    """Return what follows when all paths of an execution were cancelled.
+
+    One that is being rolled back already ends; a resumption takes up again what is left to be undone.
+    """
+    if state.rolling_back is None and _is_to_undo(state):
+        return RecordFacts(_begun_to_undo(state, catalog.RollbackStarted(reason, cancelled=True)))
+    return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
+
+
+def _is_to_undo(state: ExecutionState) -> bool:
+    """Whether it has done anything that is to be undone: what answers a what-if has done it in its source."""
+    return bool(state.rollbacks) and state.tools not in ANSWERED
+
+
+def _begun_to_undo(state: ExecutionState, begun: catalog.RollbackStarted) -> tuple[Fact, ...]:
+    return (Fact(begun), _next_undoing(state, len(state.rollbacks)))
+
+
+def _next_undoing(state: ExecutionState, number: int) -> Fact:
+    started = catalog.PathStarted(state.rollbacks[number].step, number)
+    return Fact(started, f"rollback-{number}")
+
+
+def _undone(state: ExecutionState) -> Fact:
+    """Return the beginning of what is undone next, the latest first, or the end."""
+    if state.undone_from > 1:
+        return _next_undoing(state, state.undone_from - 1)
+    assert state.rolling_back is not None  # noqa: S101 - who asks has looked
+    error, reason, is_cancelled = state.rolling_back
+    left = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
+    if left:
+        error += f"; not rolled back: {'; '.join(left)}. Mend that, then resume it"
+    return Fact(catalog.ExecutionCancelled(error) if is_cancelled else catalog.ExecutionFailed(error, reason))
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:

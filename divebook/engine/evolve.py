@@ -37,6 +37,7 @@ from divebook.engine.paths import (
     with_handed_on,
 )
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
+from divebook.engine.rolling_back import RollingBack, Undoing
 from divebook.engine.standing import rule_added, rule_revoked
 from divebook.engine.state import (
     CANCELLED,
@@ -168,13 +169,14 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
-    for path in draft.paths.values():
+    for path in draft.undoing if draft.rolling_back is not None else draft.paths.values():
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             draft.ledger = with_handed_on(path, draft.ledger)
             _reopen(draft.own(path.id))
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
     active = [path for path in draft.paths.values() if path.phase != ENDED]
-    draft.lifecycle, draft.ended_us, draft.failed_path = RUNNING, None, None
+    draft.lifecycle, draft.ended_us = RUNNING, None
+    draft.failed_path = draft.failed_path if draft.rolling_back is not None else None
     draft.error = draft.stopped = draft.reason = draft.paused = None
     draft.active = len(active)
     draft.joining = sum(path.phase == JOINING for path in active)
@@ -247,6 +249,16 @@ def _execution_completed(draft: Draft, data: catalog.ExecutionCompleted) -> None
     _leave(draft, data)
 
 
+def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
+    draft.rolling_back = RollingBack(data.error, data.reason, data.cancelled)
+    draft.undone_from = len(draft.rollbacks) + 1
+
+
+def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
+    undoing = Undoing(draft.step, data.action, data.parameters, data.kind)
+    draft.rollbacks = draft.rollbacks.set(len(draft.rollbacks) + 1, undoing)
+
+
 def _execution_failed(draft: Draft, data: catalog.ExecutionFailed) -> None:
     draft.error, draft.reason = data.error, data.reason
     _leave(draft, data)
@@ -284,6 +296,8 @@ _CHANGES: dict[type, Callable[[Draft, Any], None]] = {
     catalog.ExecutionPaused: _execution_paused,
     catalog.ExecutionEnqueued: _execution_enqueued,
     catalog.ExecutionCompleted: _execution_completed,
+    catalog.RollbackStarted: _rollback_started,
+    catalog.RollbackAdded: _rollback_added,
     catalog.ExecutionFailed: _execution_failed,
     catalog.ExecutionCancelled: _execution_cancelled,
     catalog.ExecutionAnnotated: _annotated,

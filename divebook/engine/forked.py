@@ -21,7 +21,17 @@ from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.places import placed
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
-from divebook.engine.state import COMPLETED, ENDED, FAILED, READY, ROUTING, RUNNING, ExecutionState, PathState
+from divebook.engine.state import (
+    COMPLETED,
+    ENDED,
+    FAILED,
+    NO_ROLLBACKS,
+    READY,
+    ROUTING,
+    RUNNING,
+    ExecutionState,
+    PathState,
+)
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
@@ -37,6 +47,10 @@ _TOGETHER = frozenset(
         (catalog.PathCompleted, catalog.PathCompleted),
         (catalog.StateMutated, catalog.StepCompleted),
         (catalog.StateMutated, catalog.StepCaught),
+        (catalog.StateMutated, catalog.RollbackAdded),
+        (catalog.RollbackAdded, catalog.StepCompleted),
+        (catalog.RollbackAdded, catalog.IterationCompleted),
+        (catalog.OperationCompleted, catalog.RollbackAdded),
         (catalog.OperationFailed, catalog.StepRetried),
     }
 )
@@ -70,6 +84,7 @@ def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.parent, draft.continued_as = data.awaited_by, None
     draft.queue, draft.priority, draft.due_us = None, 0, None
     draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
+    draft.rollbacks, draft.rolling_back, draft.undone_from = NO_ROLLBACKS, None, 0  # its source undoes what that did
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools, draft.only = data.tools, data.only or EMPTY
     draft.workspaces = of_the_source(draft.workspaces)
@@ -191,7 +206,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
 def snapped(events: Sequence[Event], at: int) -> int:
     """Return the event after which an execution can be forked that is to be forked after event `at`.
 
-    What follows from one rule is not cut in half, and an end is not shared: nothing could follow it.
+    What follows from one rule is not cut in half, and an end is not shared, nor that what was done is undone: nothing
+    else could follow it.
 
     Parameters
     ----------
@@ -203,7 +219,8 @@ def snapped(events: Sequence[Event], at: int) -> int:
     turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
     while turns and STATUS_AFTER[type(turns[-1].data)] in TERMINAL:  # people may have said something since
         at = turns.pop().sequence - 1
-    return at
+    undone = (event.sequence for event in events[:at] if isinstance(event.data, catalog.RollbackStarted))
+    return min(undone, default=at + 1) - 1
 
 
 def _goes_on(data: catalog.Payload, following: catalog.Payload) -> bool:

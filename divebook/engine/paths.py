@@ -26,10 +26,13 @@ from divebook.events.catalog import Payload
 
 
 def path_started(draft: Draft, data: catalog.PathStarted) -> None:
-    """Begin a path."""
+    """Begin a path: the first one, one that another has branched into, or one that undoes what others have done."""
     if draft.path_id not in draft.paths:
-        draft.add(PathState(draft.path_id, number=0, current_step=data.current_step))
+        undoes = data.rollback
+        number = 0 if undoes is None else draft.branches + len(draft.rollbacks) - undoes + 1
+        draft.add(PathState(draft.path_id, number=number, current_step=data.current_step, undoes=undoes))
         draft.active += 1
+        draft.undone_from = draft.undone_from if undoes is None else undoes
     path = draft.path(data)
     path.status, path.started_us = RUNNING, draft.moment
 
@@ -140,7 +143,8 @@ def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
     """End a path that has failed; the first one is remembered."""
     path = _end(draft, data, FAILED, data.error)
     path.reason = data.reason
-    draft.failed_path = draft.failed_path or path.id
+    if path.undoes is None:
+        draft.failed_path = draft.failed_path or path.id
 
 
 def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:

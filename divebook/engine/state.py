@@ -19,6 +19,7 @@ from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
+from divebook.engine.rolling_back import RollingBack, Undoing
 from divebook.engine.rules import StandingRule
 from divebook.engine.workspaces import HeldWorkspace
 from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
@@ -29,6 +30,7 @@ NO_REPEATS: Map[str, tuple[str, int]] = Map()
 NO_SIGNALS: Map[str, tuple[Any, ...]] = Map()
 NO_RULES: Map[str, StandingRule] = Map()
 NO_WORKSPACES: Map[str, HeldWorkspace] = Map()
+NO_ROLLBACKS: Map[int, Undoing] = Map()
 
 READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
@@ -83,6 +85,8 @@ class PathState(Timed):
     """How often the paths it comes from had entered each step."""
     repeats: Map[str, tuple[str, int]] = NO_REPEATS
     """By step: digest of what it did last, and how often in a row it did just that; kept where a bound needs it."""
+    undoes: int | None = None
+    """Which of `ExecutionState.rollbacks` it carries out; None for any other path."""
     hop: int | None = None
     """Number of its agent step that has begun and not ended, in `Ledger.history`."""
     started_us: int | None = None
@@ -227,6 +231,12 @@ class ExecutionState(Timed):
     """What people have approved for calls to come, and not revoked, by id."""
     workspaces: Map[str, HeldWorkspace] = NO_WORKSPACES
     """The workspaces that it has used, by name, each with the files that it has."""
+    rollbacks: Map[int, Undoing] = NO_ROLLBACKS
+    """What is undone if it fails or is cancelled, counted from 1."""
+    rolling_back: RollingBack | None = None
+    """How it ends, from when what it has done is undone."""
+    undone_from: int = 0
+    """The number in `rollbacks` of what was begun to be undone last: the latest comes first."""
 
     @property
     def status(self) -> str:
@@ -289,6 +299,20 @@ class ExecutionState(Timed):
     def is_over(self) -> bool:
         """Whether it has ended (it may still be resumed)."""
         return self.lifecycle in TERMINAL
+
+    @property
+    def undoing(self) -> list[PathState]:
+        """The paths that undo what others have done, in the order in which they began."""
+        return [] if self.rolling_back is None else [p for p in self.paths.values() if p.undoes is not None]
+
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether all that it has done is undone, so that nothing of it can go on."""
+        return (
+            self.rolling_back is not None
+            and self.undone_from <= 1
+            and all(path.status == COMPLETED for path in self.undoing)
+        )
 
     def question_id(self, *about: object) -> str:
         """Return the id of the question about something, the same in every copy of the log."""

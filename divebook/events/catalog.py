@@ -238,6 +238,21 @@ class ExecutionCompleted(Payload):
     usage: Mapping[str, int] | None = None
 
 
+@_event("rollback_started")
+@dataclass(frozen=True, slots=True)
+class RollbackStarted(Payload):
+    """The execution has failed or was cancelled: what its steps have done is undone, the latest first, before it ends.
+
+    Each is undone on a path of its own (`PathStarted.rollback`).
+    """
+
+    error: str = ""
+    """Error, or reason of the cancellation, with which it ends then."""
+    reason: str | None = None
+    """As in `ExecutionFailed`."""
+    cancelled: bool = False
+
+
 @_event("execution_failed", "error")
 @dataclass(frozen=True, slots=True)
 class ExecutionFailed(Payload):
@@ -294,6 +309,8 @@ class PathStarted(Payload):
     """A line of progress begins at `current_step`."""
 
     current_step: str = ""
+    rollback: int | None = None
+    """Which of the things that are to be undone it undoes, counted from 1; None for any other path."""
 
 
 @_event("path_branched", "new_paths")
@@ -377,6 +394,18 @@ class StepCompleted(Payload):
     output: str = ""
     stored_variable: str | None = None
     usage: Mapping[str, int] | None = None
+
+
+@_event("rollback_added", "action")
+@dataclass(frozen=True, slots=True)
+class RollbackAdded(Payload):
+    """What a step, an item of it or a call has done is undone by a call if the execution fails or is cancelled."""
+
+    action: str = ""
+    """Name of what is called."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "action"
+    """Whether that is an action, or a function given to ``@step(rollback=...)``."""
 
 
 @_event("step_failed", "error")

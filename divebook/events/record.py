@@ -15,7 +15,7 @@ from divebook.events.event import Event
 from divebook.events.frozen import quickly_made
 from divebook.events.ids import successor
 
-ON_NO_STEP = frozenset(
+ON_NO_STEP: frozenset[type[catalog.Payload]] = frozenset(
     {
         catalog.PathStarted,
         catalog.PathWaiting,

@@ -17,7 +17,6 @@ from dataclasses import replace
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
 from divebook.engine.inbox import Message, facts_of
-from divebook.engine.instructions import Fact
 from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
@@ -35,13 +34,14 @@ from divebook.events.event import Event
 from divebook.execution.answering import Answering, this_person
 from divebook.execution.children import Child, Opening, orphaned, running_children, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.execution.driver import Driver, Means
+from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
+from divebook.execution.means import Means
 from divebook.execution.queueing import QueueControl
-from divebook.execution.refusals import refuse_final, refuse_over
+from divebook.execution.refusals import can_undo, refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
@@ -256,15 +256,11 @@ class Control(QueueControl):
 
     def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
         if state.is_over:
-            return again and state.lifecycle not in FINAL
-        if state.status != WAITING or self._waiting_facts(state):
+            return again and state.lifecycle not in FINAL and not state.is_rolled_back
+        if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
         return due is not None and due <= self.clock.now()
-
-    def _waiting_facts(self, state: ExecutionState) -> list[Fact]:
-        """Return what the inbox holds for an execution that its log has not taken in."""
-        return facts_of(state, self.store.inbox(state.execution_id, state.taken))
 
     async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
         """Return the messages of an execution with numbers above one; on the loop."""
@@ -366,7 +362,8 @@ class Control(QueueControl):
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
             refuse_over(driver, "meanwhile ")
-            ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state))
+            undoes = can_undo(driver, self.check)
+            ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
         return driver
 
     def pause(self, driver: Driver, reason: str = "") -> None:

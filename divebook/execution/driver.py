@@ -10,28 +10,30 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from divebook.engine.decide import decide_cancellation
 from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, LeaseHeldError, StoreError
 from divebook.events import catalog
-from divebook.execution.clock import Chance, Clock, Ids
+from divebook.execution.beyond import Beyond
+from divebook.execution.clock import Ids
 from divebook.execution.context import STRAND
-from divebook.execution.engine_thread import ENGINE, Desk
+from divebook.execution.engine_thread import ENGINE, Desk, failed_with
 from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import Journal
 from divebook.execution.known import KnownExecution, Past
 from divebook.execution.leases import HANDS
+from divebook.execution.means import Means
 from divebook.execution.resting import AtRest
 from divebook.execution.runner import Runner
-from divebook.execution.step_run import Services
 from divebook.execution.store_calls import StoreCalls
 from divebook.questions import Question
 from divebook.store.base import EventStore
@@ -40,21 +42,7 @@ from divebook.store.durability import Durability
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
 from divebook.text.redaction import shared
-from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import CURRENT
-
-
-@dataclass(frozen=True, slots=True)
-class Means:
-    """What a driver is given from above."""
-
-    services: Services
-    clock: Clock
-    chance: Chance
-    code_of: Callable[[Workflow], dict[str, str]]
-    """Returns the digests of the functions that a workflow may call now."""
-    came_to_rest: Callable[[Driver], Awaitable[None]]
-    """Awaited when an execution has ended, or rests, and this process drives it no more."""
 
 
 class Driver(KnownExecution):
@@ -208,7 +196,7 @@ class Driver(KnownExecution):
             journal.record(opening)
         driving = self._set_going(self._run(given, journal, held, None if journal.recorded else opening), held)
         if begun is not None:
-            driving.add_done_callback(functools.partial(_give_up_beginning, begun))
+            driving.add_done_callback(functools.partial(failed_with, begun))
 
     def go_on(
         self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
@@ -231,11 +219,15 @@ class Driver(KnownExecution):
         self._journal.go_on(self._present_desk().commit, lease.token)
         return self._journal, first
 
-    def begin_cancellation(self, given: Means, reason: str, lease: Lease, state: ExecutionState) -> None:
-        """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`."""
+    def begin_cancellation(self, given: Means, why: str, lease: Lease, state: ExecutionState, *, undoes: bool) -> None:
+        """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`.
+
+        `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
+        """
         self._state, self._is_stored = state, True
         self.standing.let_go()
-        self._set_going(self._record_cancellation(given, self._open_journal(given, lease), reason, lease), lease)
+        journal = self._open_journal(given, lease)
+        self._set_going(self._record_cancel(given, journal, why, lease, undoes=undoes), lease)
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
@@ -304,6 +296,10 @@ class Driver(KnownExecution):
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
             desk.mailroom.admit(self.id, runner)
             await runner.run(functools.partial(journal.record_all, () if first is None else (Fact(first),)))
+            while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
+                await runner.leave_workspaces()
+                runner = self._roll_back(given, journal, desk, beyond)
+                await runner.run()
         finally:
             desk.mailroom.dismiss(self.id)
             try:
@@ -314,6 +310,14 @@ class Driver(KnownExecution):
                 self._settle(journal)
                 self.standing.keep(runner, is_stored=self._is_stored)
                 await self._give_back(desk, held)
+
+    def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
+        """Return what undoes what was done, after all that was under way has been stopped."""
+        self._cancel_reason, journal.is_left = None, False
+        runner = self._runner = self.standing.begin(self.workflow, journal, given, beyond)
+        self._pass_on()
+        desk.mailroom.admit(self.id, runner)
+        return runner
 
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
@@ -369,17 +373,20 @@ class Driver(KnownExecution):
             facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken)))
         )
 
-    async def _record_cancellation(self, given: Means, journal: Journal, reason: str, held: Lease) -> None:
+    async def _record_cancel(self, given: Means, journal: Journal, why: str, held: Lease, *, undoes: bool) -> None:
+        goes_on = False
         try:
             await self.standing.gone()
-            journal.cancel_paths(reason)
-            journal.record(catalog.ExecutionCancelled(reason))
+            journal.cancel_paths(why)
+            journal.record_all(decide_cancellation(journal.state, why).facts)
             await journal.durable()
+            goes_on = undoes and not journal.state.is_over
         finally:
-            self._settle(journal)
-            HANDS.rest(held)
-            self._rest()
-        await given.came_to_rest(self)
+            if not goes_on:
+                self._settle(journal)
+                await self._give_back(self._present_desk(), held)
+                self._rest()
+        await (self._run(given, journal, held, None) if goes_on else given.came_to_rest(self))
 
     def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
@@ -391,10 +398,3 @@ class Driver(KnownExecution):
         if self._desk is None:
             self._desk = ENGINE.desk(self.store)
         return self._desk
-
-
-def _give_up_beginning(begun: Future[None], driving: Future[None]) -> None:
-    """Let those who wait for a beginning hear what has kept it from being written."""
-    error = driving.exception()
-    if error is not None and not begun.done():
-        begun.set_exception(error)

@@ -272,5 +272,12 @@ def passed_on(to: Future[T], done: Future[T]) -> None:
             to.set_result(done.result())
 
 
+def failed_with(begun: Future[T], driving: Future[T]) -> None:
+    """Let those who wait for a beginning hear what has kept it from coming about."""
+    error = driving.exception()
+    if error is not None and not begun.done():
+        begun.set_exception(error)
+
+
 ENGINE = EngineThread()
 """The engine of this process."""

@@ -170,6 +170,8 @@ class Following(ABC):
         if step.store:
             mutation = catalog.Mutation("set", step.store, outcome.value)
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
+        if outcome.rollback is not None and step.rollback is not None:
+            self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
         usage = None if path_id in self._recorder.once.fresh else run.opened.usage.to_dict()
         completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
         self.journal.record(completed, path_id, step.name)

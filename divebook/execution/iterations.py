@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -43,6 +43,8 @@ class Outcome:
     """Shown, and kept as the step's output."""
     value: Any = None
     """What `Store` keeps."""
+    rollback: Mapping[str, Any] | None = None
+    """What the call is given that undoes it, where its step names one."""
 
 
 class Iterations:
@@ -148,6 +150,8 @@ class Iterations:
                 raise
             self._note_failure(index, item, error)
         else:
+            if outcome.rollback is not None and self._step.rollback is not None:
+                self._record(catalog.RollbackAdded(self._step.rollback.action, outcome.rollback))
             self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:

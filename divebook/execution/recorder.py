@@ -134,7 +134,11 @@ class Recorder:
         settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, done=call.done, seen=seen)
         if call.workspace is not None:
             self.workspaces.expect(call.workspace, RESTORE if settled.again else KEEP)
-        return await self._begun(wanted, call) if settled.again else settled.result
+        if settled.again:
+            return await self._begun(wanted, call)
+        if call.noted is not None:
+            self.once.record(wanted.place, call.noted(settled.result))
+        return settled.result
 
     def _begun(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
         return self._begin(wanted, call) if call.slot is None else self._in_slot(wanted, call, call.slot)

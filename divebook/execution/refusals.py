@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable
+
 from divebook.engine.lifecycle import FINAL, WAY_ON
-from divebook.errors import ExecutionError
+from divebook.errors import DefinitionError, ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
 from divebook.execution.driver import Driver
+from divebook.workflow.definition import Workflow
 
 
 def refuse_final(driver: Driver, when: str = "") -> None:
     """Raise for an execution that cannot go on."""
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+    if driver.state.is_over and driver.state.is_rolled_back:
+        raise ExecutionError(
+            f"execution {driver.id} has {when}{_end_of(driver)}, and what it had done is rolled back; start a new one"
+        )
     if driver.status in FINAL:
         way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
@@ -27,3 +34,14 @@ def refuse_over(driver: Driver, when: str = "already ") -> None:
     if driver.state.is_over:
         way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
+
+
+def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
+    """Return whether this process has what undoes what an execution has done, and is to; else who resumes it does."""
+    if driver.state.queue is not None:
+        return False
+    try:
+        check(driver.workflow, {undoing.step for undoing in driver.state.rollbacks.values()}, ())
+    except (DefinitionError, NotFoundError, SetupError):
+        return False
+    return True

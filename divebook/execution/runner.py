@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.engine.decide import decide_end, decide_joins, decide_start
+from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import CancelPaths, RecordFacts
 from divebook.events import catalog
@@ -215,7 +215,7 @@ class Runner(Following):
             return
         if self._cancel_reason is not None:
             self.journal.cancel_paths(self._cancel_reason)
-            self.journal.record(catalog.ExecutionCancelled(self._cancel_reason))
+            self.journal.record_all(decide_cancellation(self.journal.state, self._cancel_reason).facts)
             return
         end = decide_end(self.workflow, self.journal.state)
         if self._pause_reason is not None and self.journal.state.active and not isinstance(end, CancelPaths):
@@ -254,6 +254,8 @@ class Runner(Following):
         end = decide_end(self.workflow, self.journal.present)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
+            if isinstance(end.facts[-1].data, catalog.PathStarted):
+                self._start(end.facts[-1].path)
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""

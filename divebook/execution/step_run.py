@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from divebook.engine.inbox import Message
 from divebook.engine.instructions import RunStep
 from divebook.engine.operations import Place
 from divebook.engine.records import OpenStep
-from divebook.errors import ScriptError, StepError
+from divebook.errors import ScriptError, StepError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.execution.approving import ApprovalPolicy
 from divebook.execution.attempts import has_one_attempt, retried
@@ -23,6 +23,7 @@ from divebook.execution.open_workspaces import Lender
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
 from divebook.workflow.definition import Workflow
+from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, Each, Step
 
 EXTENSIONS = ("wait", "workflow", CONTINUE, "function", "stage")
@@ -47,6 +48,8 @@ class Services:
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
     """A condition and the names it may use to its truth."""
     evaluate_items: EvaluateItems
+    fill: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    """Texts with templates, and the names that these may use, to what they come to."""
     inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
     """The messages of an execution with numbers above one, ascending."""
     claim_expired: Callable[[str, str], Awaitable[object]]
@@ -78,6 +81,10 @@ class StepRun:
 
     def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
         self.step = workflow.step(instruction.step)
+        state = recorder.journal.present
+        if (number := state.paths[instruction.path].undoes) is not None:
+            _, action, parameters, kind = state.rollbacks[number]
+            self.step = self.step.undoing(kind, action, parameters)
         self._recorder, self._services, self._workflow = recorder, services, workflow
         self._path, self._visit = instruction.path, instruction.visit
         self._handler: Handler | None = None
@@ -124,6 +131,28 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
+        """Carry out one item, or the whole step without `Each`, and fill in what would undo it."""
+        made = self._made(index, item)
+        return made if self.step.rollback is None else self._with_rollback(self.step.rollback, made, item)
+
+    async def _with_rollback(self, rollback: Rollback, made: Awaitable[Outcome], item: Any) -> Outcome:
+        outcome = await made
+        local = self._local(item)
+        stored = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
+        variables = {**self._recorder.journal.present.paths[self._path].variables, **local, **stored}
+        names = {"inputs": self._recorder.journal.present.inputs, "state": variables, **local, "result": outcome.value}
+        try:
+            given = storable(await self._services.fill(rollback.parameters, names), "parameters")
+        except (ScriptError, UnstorableValueError) as error:
+            told = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
+            raise StepError(told) from None  # else only what is wrong would be shown, and not with what
+        return replace(outcome, rollback=given)
+
+    def _local(self, item: Any) -> dict[str, Any]:
+        each = self.step.each
+        return {each.as_: item} if each is not None and each.as_ and item is not None else {}
+
+    def _made(self, index: int | None, item: Any) -> Awaitable[Outcome]:
         """Carry out one item, or the whole step without `Each`, as often as its policy says."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
@@ -135,8 +164,6 @@ class StepRun:
         return retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
 
     def _attempt(self, index: int | None, item: Any, failures: int) -> Awaitable[Outcome]:
-        each = self.step.each
-        local = {each.as_: item} if each is not None and each.as_ and item is not None else None
         context = StepContext(
             self._recorder,
             self._workflow,
@@ -145,7 +172,7 @@ class StepRun:
             self._visit,
             attempt=failures,
             iteration_index=index,
-            local=local,
+            local=self._local(item) or None,
             executors=self._services.executors,
         )
         assert self._handler is not None  # noqa: S101 - set by run, which alone comes here

@@ -10,8 +10,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from divebook.engine.decide import ROOT, decide_end, decide_joins, decide_start
-from divebook.engine.instructions import RecordFacts
+from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
+from divebook.engine.instructions import Fact, RecordFacts
 from divebook.engine.state import IN_STEP, JOINING
 from divebook.errors import NotFoundError
 from divebook.events import catalog
@@ -49,11 +49,37 @@ class PathByPath(Following):
         if state.paths:
             self._left.extend(path.id for path in state.active_paths())
         else:
-            self._tape.path = ROOT
-            with suppress(Suspended):
-                self.journal.record_all((decide_start(self.workflow),))
-                self._start(ROOT)
-            self._tape.close(ROOT) if not self._left else None
+            self._begin(decide_start(self.workflow))
+        await self._drive_all()
+        for number in range(self._tape.low, self._tape.high + 1):
+            begun = self._tape.event(number).data
+            if isinstance(begun, catalog.PathStarted) and begun.rollback is not None and self._tape.first is None:
+                self._begin(self._next_undoing(number))
+                await self._drive_all()
+
+    def _begin(self, begun: Fact) -> None:
+        """Follow a path that no other one has branched into."""
+        self._tape.path = begun.path
+        with suppress(Suspended):
+            self.journal.record_all((begun,))
+            self._start(begun.path)
+        self._tape.close(begun.path) if not self._left else None
+
+    def _next_undoing(self, number: int) -> Fact:
+        """Return the path that the rules undo something on, where the log has the beginning of one as an event."""
+        event = self._tape.event(number)
+        before = number - 1
+        begun = self._tape.event(before).data
+        if isinstance(begun, catalog.RollbackStarted):
+            decided = decide_end(self.workflow, self._tape.state_at(before - 1)) if not begun.cancelled else None
+            decided = decided or decide_cancellation(self._tape.state_at(before - 1), begun.error)
+        else:
+            decided = decide_end(self.workflow, self._tape.state_at(before))
+        if not isinstance(decided, RecordFacts):
+            raise self._tape.differ(number, event.path, event.step, "nothing is undone")
+        return decided.facts[-1]
+
+    async def _drive_all(self) -> None:
         while self._left:
             path = self._tape.path = self._left.popleft()
             try:

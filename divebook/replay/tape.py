@@ -40,6 +40,7 @@ OUTSIDE = (
     catalog.InterruptExpired,
     catalog.SignalReceived,
     catalog.ApprovalRuleAdded,
+    catalog.RollbackStarted,
     catalog.ApprovalRuleRevoked,
     catalog.WorkspaceOpened,
     catalog.FilesChanged,
@@ -49,7 +50,13 @@ OUTSIDE = (
 """What no path does: it comes from people, drivers and disks, or is decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)
 """Events with which a stretch begins: before them all code unwinds, and active paths begin anew from there."""
-_SHARED = (catalog.StateMutated, catalog.TimeAccessed, catalog.RandomGenerated, catalog.VersionDecision)
+_SHARED = (
+    catalog.StateMutated,
+    catalog.TimeAccessed,
+    catalog.RandomGenerated,
+    catalog.VersionDecision,
+    catalog.RollbackAdded,
+)
 """What several strands of a step may record, without a place of its own."""
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
 BEGIN, END, UNKNOWN, ASK, TURN = "begin", "end", "unknown", "ask", "turn"

@@ -14,6 +14,8 @@ from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
 from divebook.errors import StepError
+from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.events.recorded import opened
 from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
@@ -77,6 +79,8 @@ async def call(
     compute = compute_for(context, function, arguments)
 
     workspace = workspace_of(context, function)
+    undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
+    noted = None if undone is None else functools.partial(_undoing, undone, arguments)
 
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
@@ -89,12 +93,19 @@ async def call(
             repeatable=function.is_repeatable,
             attempt=failures,
             timeout=function.timeout,
+            noted=noted,
             slot=slot,
             workspace=workspace,
         )
 
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
+
+
+def _undoing(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
+    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    given = storable(function.undoing(arguments, result), "parameters")
+    return catalog.RollbackAdded(function.rollback.name, given, "step")
 
 
 def workspace_of(context: StepContext, function: UserFunction) -> str | None:

@@ -15,10 +15,11 @@ from divebook.steps.function import FunctionStep
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.offers import Offers
 from divebook.steps.prompt import PromptStep
+from divebook.steps.rollback import RollbackStep, find_rollback
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
-from divebook.workflow.step import CONTINUE
+from divebook.workflow.step import CONTINUE, ROLLBACK
 
 
 def built_in_handlers(
@@ -36,6 +37,8 @@ def built_in_handlers(
     return {
         "prompt": prompts,
         "action": ActionStep(find_action),
+        f"{ROLLBACK} action": RollbackStep(find_action),
+        f"{ROLLBACK} step": RollbackStep(find_rollback),
         "script": script,
         "wait": wait_step,
         "interrupt": interrupt_step,

@@ -15,7 +15,7 @@ from divebook.workflow.definition import (
     Workflow,
 )
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.policies import Catch, Retry, Rollback
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "OutputDefinition",
     "Problem",
     "Retry",
+    "Rollback",
     "Step",
     "Workflow",
     "definitions_from",

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.code import LABEL, source_of
@@ -29,6 +29,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 FUNCTION = "function"
 RESULT = "result"
 """Name of the variable and output that hold what a workflow function returned."""
+_MADE = "__divebook_step__"
+"""Attribute of what ``@step`` returns that has what it made."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
 
 WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction] = {}
@@ -43,11 +45,25 @@ class WorkflowFunction:
     workflow: Workflow
 
 
+ROLLBACK_FUNCTIONS: dict[str, StepFunction] = {}
+"""Functions of this process that undo what others have done, by name; a later one replaces an earlier."""
+ROLLED_BACK = "result"
+"""Parameter of such a function that receives what the call has given that it undoes."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepFunction(UserFunction):
     """A function whose calls from a workflow function are recorded."""
 
-    __slots__ = ()
-    kind = "step"
+    rollback: StepFunction | None = None
+    """What undoes a call of it."""
+    kind: ClassVar[str] = "step"
+
+    def undoing(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
+        """Return what its rollback is given, by name: of a call's arguments, and its result, what that takes."""
+        assert self.rollback is not None  # noqa: S101 - who asks has looked
+        given = {**self.with_defaults(arguments), ROLLED_BACK: result}
+        return {name: given[name] for name in signature_of(self.rollback.function).parameters if name in given}
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by the names of the parameters; raises TypeError if they do not fit."""
@@ -196,6 +212,7 @@ def step(
     approval: bool = False,
     executor: Any = None,
     workspace: str | None = None,
+    rollback: Callable[..., Any] | None = None,
 ) -> Callable[[F], F]: ...
 def step(
     name: Any = None,
@@ -206,6 +223,7 @@ def step(
     approval: bool = False,
     executor: Any = None,
     workspace: str | None = None,
+    rollback: Callable[..., Any] | None = None,
 ) -> Any:
     """Have the calls that a workflow makes of a function recorded: each is made once, its result kept.
 
@@ -238,6 +256,10 @@ def step(
     workspace
         The workspace in which the calls work; ``""`` is the one of the workflow. `divebook.present_workspace` gives it
         to the function, and the log has what a call has changed there.
+    rollback
+        A function that undoes a call: if the execution fails later, or is cancelled, those of all calls that have
+        returned are called, the latest first. Its parameters are arguments of this function, by name, and ``result``
+        for what the call has returned; with ``@step`` it has a retry, a timeout and so on of its own.
     """
     said = {
         "retry": retry,
@@ -246,8 +268,17 @@ def step(
         "approval": approval,
         "executor": executor,
         "workspace": workspace,
+        "rollback": None if rollback is None else _undoing(rollback),
     }
     return decorated(name, _make_step, StepFunction, said)
+
+
+def _undoing(function: Callable[..., Any]) -> StepFunction:
+    """Return a function that undoes calls, known by its name from now on."""
+    known: StepFunction | None = getattr(function, _MADE, None)
+    made = known or StepFunction(function.__name__, function, inspect.getdoc(function) or "")
+    ROLLBACK_FUNCTIONS[made.name] = made
+    return made
 
 
 U = TypeVar("U", bound=UserFunction)
@@ -274,5 +305,24 @@ def _make_step(made: StepFunction) -> Callable[..., Any]:
         return function(*args, **kwargs) if calls is None else calls.call(made, args, kwargs)
 
     setattr(call, LABEL, f"step {made.name}")
+    setattr(call, _MADE, made)
     source_of(function)
+    _require_rollback(made)
     return call
+
+
+def _require_rollback(made: StepFunction) -> None:
+    """Raise unless a call has all that its rollback takes."""
+    if made.rollback is None:
+        return
+    takes = signature_of(made.rollback.function).parameters.values()
+    given = {*signature_of(made.function).parameters, ROLLED_BACK, IDEMPOTENCY_KEY}
+    for parameter in takes:
+        is_asked = parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        )
+        if is_asked and parameter.name not in given:
+            message = f"{made.rollback.name}, which rolls back step {made.name}, takes {parameter.name!r}"
+            hint = f"its parameters are those of {made.name}, and {ROLLED_BACK}: {', '.join(sorted(given))}"
+            raise DefinitionError([Problem(message, key="rollback", hint=hint)])

@@ -1,13 +1,13 @@
-"""What a step does about failure: try again, or go another way."""
+"""What a step does about failure: try again, go another way, or have what it has done undone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem
-from divebook.workflow.stored_form import Definition
+from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
 
@@ -78,6 +78,35 @@ class Catch(Definition):
 
     def __post_init__(self) -> None:
         self._put(errors=tuple(self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Definition):
+    """Call an action that undoes what a step has done, if the execution fails later or is cancelled.
+
+    ``divebook keys Rollback`` says what each of its fields means.
+
+    Examples
+    --------
+    >>> Rollback.of("Hotel.Cancel").action
+    'Hotel.Cancel'
+    """
+
+    short = (str,)
+    action: Annotated[
+        str, Key("The function to call.", required="Rollback needs an Action to call", example="Hotel.Cancel")
+    ]
+    parameters: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What it is given, filled in when the step has completed; `result` is what the step has given.",
+            example="{Booking: $(result.id)}",
+        ),
+    ] = field(default_factory=dict)
+    retry: Annotated[Retry | None, Key("How it is tried again after a failure.")] = None
+
+    def __post_init__(self) -> None:
+        self._put(parameters=json_value(self.parameters, "parameters"))
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:

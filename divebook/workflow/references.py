@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
 
-from divebook.errors import Problem, did_you_mean
+from divebook.errors import Place, Problem, did_you_mean
 from divebook.workflow.definition import Workflow
 
 
@@ -26,10 +26,14 @@ def missing_actions(
 ) -> Iterator[tuple[Problem, str]]:
     """Yield the steps that name an action which is not `known`, and its name; with `among` only those steps."""
     for index, step in enumerate(workflow.steps):
-        if step.type == "action" and step.action and step.action not in known and (among is None or step.name in among):
-            message = f'action "{step.action}" of step "{step.name}" not found'
-            hint = did_you_mean(step.action, known)
-            yield Problem(message, key="Action", hint=hint, place=("Steps", index, "Action")), step.action
+        named: list[tuple[str | None, Place]] = [(step.action, ("Action",))] if step.type == "action" else []
+        if step.rollback is not None:
+            named.append((step.rollback.action, ("Rollback", "Action")))
+        for name, place in named if among is None or step.name in among else ():
+            if name and name not in known:
+                message = f'action "{name}" of step "{step.name}" not found'
+                hint = did_you_mean(name, known)
+                yield Problem(message, key="Action", hint=hint, place=("Steps", index, *place)), name
 
 
 def missing_workflows(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
+from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, FAIL, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
@@ -52,6 +53,8 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         problems += [*(listed if manner.is_strict else ()), *_each(step.each)]
     if step.timeout is not None:
         problems += _timeout(step.timeout, step.type)
+    if step.rollback is not None:
+        problems += _rollback(step, step.rollback)
     if step.seconds is not None:
         problems += _seconds(step.seconds)
     if step.type == CONTINUE:
@@ -128,6 +131,18 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
         if value not in (None, FAIL):
             message = f"{key} has no effect beside Rows, whose columns are arguments and whose errors are a column"
             yield Problem(message, key=key, hint=f"leave {key} or Rows out", place=("Each", key))
+
+
+def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
+    if not rollback.action.strip():
+        yield Problem("Rollback names no action", key="Action", hint="name one", place=("Rollback", "Action"))
+    if step.type in (CONTINUE, "function", STAGE):
+        message = f"Rollback has no effect on a step of type {step.type}"
+        hint = "write @step(rollback=...) at the functions that it calls" if step.type == "function" else "leave it out"
+        yield Problem(message, key="Rollback", hint=hint, place=("Rollback",))
+    if step.each is not None and step.each.rows is not None:
+        hint = "write Items, or have a later step undo what the rows have done"
+        yield Problem("Rollback has no effect on a step with Rows", key="Rollback", hint=hint, place=("Rollback",))
 
 
 def _each(each: Each) -> Iterator[Problem]:

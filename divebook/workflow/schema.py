@@ -7,7 +7,7 @@ from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.policies import Catch, Retry, Rollback
 from divebook.workflow.resources import (
     AgentDefinition,
     Config,
@@ -48,6 +48,7 @@ RETRY = Table(
         "MaxAttempts": "write Attempts",
     },
 )
+ROLLBACK = Table("Rollback", Rollback, example="{Action: name}", text_key="Action", advice={"Step": "write Action"})
 CATCH = Table("Catch", Catch, example="{Step: name}", advice={"Next": "write Step", "Error": "write Errors"})
 ASK = Table(
     "Ask",

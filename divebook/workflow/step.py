@@ -18,13 +18,15 @@ from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.policies import Catch, Retry, catches
+from divebook.workflow.policies import Catch, Retry, Rollback, catches
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.workflow.table import Key
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
 WORKFLOW, CONTINUE = "workflow", "continue_as_new"
+ROLLBACK = "rollback of"
+"""Begins the type of what undoes a step; nobody can write one."""
 USED: dict[str, dict[str, str]] = {
     "prompt": {"agent": "Agent", "prompt": "Prompt", "content": "Content", "output": "Output", "thread": "Thread"},
     "action": {"action": "Action", "parameters": "Parameters", "executor": "Executor", "workspace": "Workspace"},
@@ -210,6 +212,10 @@ class Step(Definition):
     join: Annotated[bool, Key("Whether it waits for all paths that can still come here.", extension=True)] = False
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.", extension=True)] = None
     catch: Annotated[tuple[Catch, ...], Key("Where to go on after a failure.", extension=True)] = ()
+    rollback: Annotated[
+        Rollback | None,
+        Key("A call that undoes what it has done, made if the run fails later or is cancelled.", extension=True),
+    ] = None
     ask: Annotated[Ask | None, Key("A question to a person; the step waits for the answer.", extension=True)] = None
     signal: Annotated[
         str | None, Key("The name of a message from outside that it waits for.", extension=True, example="approved")
@@ -259,6 +265,7 @@ class Step(Definition):
         join: bool = False,
         retry: Retry | int | Mapping[str, Any] | None = None,
         catch: Catch | str | Sequence[Catch | str] = (),
+        rollback: Rollback | str | Mapping[str, Any] | None = None,
         ask: Ask | str | Mapping[str, Any] | None = None,
         signal: str | None = None,
         timeout: float | None = None,
@@ -288,6 +295,7 @@ class Step(Definition):
             join=join,
             retry=None if retry is None else Retry.of(retry),
             catch=catches(catch) if catch else (),
+            rollback=None if rollback is None else Rollback.of(rollback),
             ask=None if ask is None else Ask.of(ask),
             signal=signal,
             timeout=timeout,
@@ -309,6 +317,13 @@ class Step(Definition):
     def targets(self) -> tuple[str, ...]:
         """Where a path may go from here: along its edges, or to what catches its failures."""
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
+
+    def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
+        """Return the step that calls what undoes this one: a function of some kind, with parameters as they are."""
+        retry = self.rollback and self.rollback.retry
+        called = {"type": f"{ROLLBACK} {kind}", "action": action, "parameters": parameters, "retry": retry}
+        nothing = {"each": None, "store": None, "catch": (), "timeout": None, "executor": None, "rollback": None}
+        return self.like(**called, **nothing, edges=(), join=False)
 
     @property
     def is_open(self) -> bool:

@@ -219,6 +219,7 @@ STORIES: dict[str, Story] = {
             "retried",
             "retried-in-vain",
             "caught",
+            "undone",
             "choosing",
             "side-by-side",
             "one-fails",

@@ -59,6 +59,8 @@ READ_BY = {
         for name in ("Python", "Packages", "Image", "Hosts", "Memory", "Processors")
     },
     **{("workspace", name): ("execution/open_workspaces.py", name.lower()) for name in ("Exclude", "Snapshots")},
+    ("Rollback", "Retry"): ("workflow/step.py", "rollback.retry"),
+    ("Rollback", "Action"): ("execution/following.py", "rollback.action"),
     ("workspace", "InPlace"): ("execution/workspaces.py", "in_place"),
     ("agent", "Servers"): ("outfit.py", "servers"),
     **{("MCP server", name): ("tools/mcp/connecting.py", name.lower()) for name in ("Type", "Command", "URL", "Args")},
@@ -128,7 +130,8 @@ Workflows:
     Steps:
       - {Name: write, Agent: writer, Prompt: "${inputs.topic}", Content: [{Text: a}, {Dynamic: "'b'"}], Store: written}
       - {Name: loop, Script: item, Each: {Items: [1, 2], As: item, Parallel: 2, OnItemError: keep}, Timeout: 9}
-      - {Name: act, Action: Print, Parameters: {Message: hi}, Retry: {Attempts: 2}}
+      - {Name: act, Action: Print, Parameters: {Message: hi}, Retry: {Attempts: 2},
+         Rollback: {Action: Print, Parameters: {Message: undone}, Retry: {Attempts: 2}}}
       - Name: fail
         Script: error("no")
         Retry: {Attempts: 2, Seconds: 0}

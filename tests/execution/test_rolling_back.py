@@ -1,0 +1,211 @@
+"""What may come while an execution is rolled back: the end of its process, failures, people, questions; and copies."""
+
+import threading
+
+import pytest
+
+from divebook import Retry, Step, Workflow
+from divebook.engine.checkpoint import dump_state, load_state
+from divebook.errors import ExecutionError
+from divebook.events import catalog
+from divebook.steps.actions import Action
+from divebook.workflow.functions import step, workflow
+from tests.execution.test_resuming import cut
+from tests.execution.travelling import ALL, Travel, trip, undone
+from tests.execution.worlds import Failing, environment
+
+# --- what may come between -------------------------------------------------------------------------------------------
+
+
+def test_it_is_undone_wherever_the_process_died():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = world.store.read(execution.id)
+    for length in range(2, len(log)):
+        again = Travel()
+        resumed = environment(actions=again.actions(), store=cut(world.store, execution, length))
+        resumed.resume(execution.id).wait(20)
+        ended = resumed.execution(execution.id)
+        assert (ended.status, ended.state.is_rolled_back) == ("failed", True), length
+        if isinstance(log[length - 1].data, catalog.RollbackAdded):
+            continue  # it is written together with what follows
+        before = [e for e in log[:length] if isinstance(e.data, catalog.OperationCompleted)]
+        assert again.told == ALL[len(before) :], length
+        resumed.close()
+
+
+def test_what_could_not_be_undone_is_told_and_the_rest_is_undone_and_a_resumption_tries_it_again():
+    travel = Travel()
+    travel.refusing = {"oslo-1"}
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    assert travel.told == [*ALL[:4], ALL[5]]
+    assert "no room" in execution.state.error
+    assert "not rolled back: hotels: " in execution.state.error
+    assert "no line to oslo-1" in execution.state.error
+    travel.refusing.clear()
+    world.resume(execution.id).wait(20)
+    ended = world.execution(execution.id)
+    assert (ended.status, travel.told[-1], ended.state.is_rolled_back) == ("failed", "cancel oslo-1", True)
+    assert "not rolled back" not in ended.state.error
+
+
+def test_what_was_rolled_back_cannot_go_on():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    with pytest.raises(ExecutionError, match="has failed, and what it had done is rolled back; start a new one"):
+        world.resume(execution.id)
+
+
+def test_a_rollback_is_tried_again_as_it_says():
+    tries = []
+
+    def cancel(booking):
+        tries.append(booking)
+        if len(tries) < 3:
+            raise ValueError("busy")
+
+    steps = [
+        Step("a", script="{'id': 1}", rollback=undone(retry=Retry(3, seconds=0))),
+        Step("b", action="fail"),
+    ]
+    actions = [Action("cancel", cancel), Failing().action()]
+    assert environment(Workflow("w", steps), actions=actions).start("w").wait(20).state.is_rolled_back
+    assert tries == [1, 1, 1]
+
+
+def test_one_that_waits_is_cancelled_and_undone():
+    travel = Travel()
+    world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    ended = world.execution(execution.id).cancel("enough").wait(20)
+    assert (ended.status, ended.state.error, travel.told) == ("cancelled", "enough", ALL)
+
+
+def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resumes_it():
+    travel = Travel()
+    world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    elsewhere = environment(store=world.store)
+    assert elsewhere.execution(execution.id).cancel("enough").wait(20).status == "running"
+    assert travel.told == ALL[:3]
+    assert world.resume(execution.id).wait(20).status == "cancelled"
+    assert travel.told == ALL
+
+
+def test_a_second_cancellation_ends_it_and_a_resumption_undoes_the_rest():
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+
+    def cancel(booking):
+        if booking == "oslo-1" and not let_go.is_set():
+            reached.set()
+            assert let_go.wait(20)
+        travel.told.append(f"cancel {booking}")
+
+    book, _, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel, idempotent=True), fly])
+    execution = world.start("trip")
+    assert reached.wait(20)
+    execution.cancel("stop it")
+    let_go.set()
+    execution.wait(20)
+    assert (execution.status, execution.state.error, execution.state.is_rolled_back) == ("cancelled", "stop it", False)
+    ended = world.resume(execution.id).wait(20)
+    assert (ended.status, ended.state.is_rolled_back) == ("failed", True)
+    assert travel.told[-1] == "cancel train-1"
+
+
+def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
+    travel = Travel()
+    travel.refusing = {"rome-1"}
+    book, cancel, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel.function), fly])
+    execution = world.start("trip").wait(20)
+    assert (execution.status, execution.interrupts[0].kind, travel.told) == ("waiting", "outcome_unknown", ALL[:3])
+    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": None}, "ann").wait(20)
+    assert (world.execution(execution.id).status, travel.told[3:]) == ("failed", ["cancel oslo-1", "cancel train-1"])
+
+
+def test_a_call_that_a_person_says_went_through_is_undone_as_well():
+    told = []
+
+    def undo(result):
+        told.append(result)
+
+    @step(rollback=undo)
+    def book():
+        raise ConnectionResetError("gone")
+
+    @workflow
+    async def once(ctx):
+        await book()
+        raise ValueError("late")
+
+    execution = environment(once).start("once").wait(20)
+    execution.answer(execution.interrupts[0].id, {"choice": "done", "result": 5}, "ann").wait(20)
+    assert (execution.refresh().status, told) == ("failed", [5])
+
+
+def test_bounds_do_not_keep_it_from_being_undone():
+    travel = Travel()
+    looping = Step("loop", script="1", next="loop")
+    bounds = {"max_iterations": 2, "on_exhausted": "fail"}
+    world = environment(trip(looping), actions=travel.actions())
+    assert world.start("trip", bounds=bounds).wait(20).status == "failed"
+    assert travel.told == ALL
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fork_undoes_what_it_has_done_itself():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = world.store.read(execution.id)
+    trained = next(e.sequence for e in log if isinstance(e.data, catalog.StepCompleted))
+    travel.told.clear()
+    fork = world.fork(execution.id, at=trained).wait(20)
+    assert (fork.status, travel.told) == ("failed", ALL[1:5])
+
+
+def test_a_fork_begins_before_anything_was_undone():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    travel.told.clear()
+    travel.broken = False
+    fork = world.fork(execution.id).wait(20)
+    assert (fork.status, travel.told) == ("completed", [])
+
+
+def test_a_what_if_undoes_nothing():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    travel.told.clear()
+    world.what_if(execution.id, {"variables": {"train": {"id": "x"}}})
+    assert travel.told == []
+
+
+@pytest.mark.parametrize("made", [trip(), trip(parallel=2)], ids=["in order", "side by side"])
+def test_its_log_is_that_of_its_definition(made):
+    travel = Travel()
+    travel.refusing = {"oslo-1"}
+    world = environment(made, actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    assert world.verify(execution.id).equal
+    travel.refusing.clear()
+    world.resume(execution.id).wait(20)
+    assert world.verify(execution.id).equal
+
+
+def test_a_checkpoint_holds_what_is_to_be_undone():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    execution = world.start("trip").wait(20)
+    log = {event.sequence: event.data for event in world.store.read(execution.id)}
+    state = world.execution(execution.id).state
+    assert load_state(dump_state(state), lambda wanted: {number: log[number] for number in wanted}) == state
