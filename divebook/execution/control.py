@@ -21,7 +21,6 @@ from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     DefinitionError,
-    DivebookError,
     ExecutionError,
     ExecutionNotFoundError,
     LeaseHeldError,
@@ -32,7 +31,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.event import Event
 from divebook.execution.answering import Answering, this_person
-from divebook.execution.children import Child, Opening, orphaned, running_children, workflows_to_begin
+from divebook.execution.children import Child, Opening, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
@@ -43,6 +42,7 @@ from divebook.execution.means import Means
 from divebook.execution.queueing import QueueControl
 from divebook.execution.refusals import can_undo, refuse_final, refuse_over
 from divebook.execution.register import Register
+from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
 from divebook.store import EventStore, ExecutionRecord, Lease
@@ -91,7 +91,8 @@ class Control(QueueControl):
         """Held on to, so that executions one after the other need not make one each."""
         self.texts = TextStreams()
         """What models write in these executions."""
-        self.means = Means(services(self), clock, chance, code_of, self._came_to_rest)
+        self._relatives = Relatives(store, self._register.find, self.cancel, self._send_word)
+        self.means = Means(services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest)
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
@@ -276,7 +277,7 @@ class Control(QueueControl):
         """See to what follows from the end of an execution, or to what wakes one that rests; on the loop."""
         self._latest_desk = self._desk
         if driver.state.is_over:
-            await self._ended(driver)
+            await self._relatives.ended(driver)
         elif (due := driver.state.wake_at) is not None:
             alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
             alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
@@ -292,24 +293,6 @@ class Control(QueueControl):
         driver = self._register.find(execution_id)
         if not driver.is_driving and driver.state.wake_at == due:
             self.go_on(driver)
-
-    async def _ended(self, driver: Driver) -> None:
-        """Send word to the execution that started one, and cancel those that it started itself."""
-        parent = driver.state.parent
-        for child in running_children(driver.state):
-            with suppress(DivebookError):  # it ends at this moment, or never began
-                await self._desk.calls.work(functools.partial(self._cancel_child, child, driver))
-        if parent is not None:
-            try:
-                await self._desk.calls.work(lambda: self._send_word(parent, driver))
-            except DivebookError as error:  # without what it needs in this process it is resumed in another one
-                _log.warning(
-                    "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
-                )
-
-    def _cancel_child(self, child: str, parent: Driver) -> None:
-        if self._register.find(child).state.parent == parent.id:  # a copy of its parent only waits for it
-            self.cancel(child, orphaned(parent.id, parent.status))
 
     def _send_word(self, parent_id: str, child: Driver) -> None:
         parent = self._register.find(parent_id)

@@ -294,11 +294,13 @@ class Driver(KnownExecution):
             await self.standing.gone()
             if first is None:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
+            if journal.state.rolling_back is not None:
+                await given.stop_children(self)
             desk.mailroom.admit(self.id, runner)
             await runner.run(functools.partial(journal.record_all, () if first is None else (Fact(first),)))
             while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
                 await runner.leave_workspaces()
-                runner = self._roll_back(given, journal, desk, beyond)
+                runner = await self._roll_back(given, journal, desk, beyond)
                 await runner.run()
         finally:
             desk.mailroom.dismiss(self.id)
@@ -311,8 +313,9 @@ class Driver(KnownExecution):
                 self.standing.keep(runner, is_stored=self._is_stored)
                 await self._give_back(desk, held)
 
-    def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
-        """Return what undoes what was done, after all that was under way has been stopped."""
+    async def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
+        """Return what undoes what was done, once all that was under way has been stopped."""
+        await given.stop_children(self)
         self._cancel_reason, journal.is_left = None, False
         runner = self._runner = self.standing.begin(self.workflow, journal, given, beyond)
         self._pass_on()
@@ -367,11 +370,9 @@ class Driver(KnownExecution):
         state = self._state
         if state.is_over or not self._is_stored:
             return False
-        if self._cancel_reason is not None:
-            return True
-        return not state.paused and bool(
-            facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken)))
-        )
+        if self._cancel_reason is not None or state.paused:
+            return self._cancel_reason is not None
+        return bool(facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken))))
 
     async def _record_cancel(self, given: Means, journal: Journal, why: str, held: Lease, *, undoes: bool) -> None:
         goes_on = False
@@ -395,6 +396,5 @@ class Driver(KnownExecution):
         return self._journal
 
     def _present_desk(self) -> Desk:
-        if self._desk is None:
-            self._desk = ENGINE.desk(self.store)
+        self._desk = self._desk or ENGINE.desk(self.store)
         return self._desk

@@ -20,5 +20,7 @@ class Means:
     chance: Chance
     code_of: Callable[[Workflow], dict[str, str]]
     """Returns the digests of the functions that a workflow may call now."""
+    stop_children: Callable[[Any], Awaitable[None]]
+    """Awaited with a driver before what its execution has done is undone: executions that it started end first."""
     came_to_rest: Callable[[Any], Awaitable[None]]
     """Awaited with a driver when its execution has ended, or rests, and this process drives it no more."""

@@ -254,8 +254,8 @@ class Runner(Following):
         end = decide_end(self.workflow, self.journal.present)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
-            if isinstance(end.facts[-1].data, catalog.PathStarted):
-                self._start(end.facts[-1].path)
+            if isinstance(end.facts[0].data, catalog.PathStarted):  # one more thing is undone
+                self._start(end.facts[0].path)
 
     def _release_joins(self) -> None:
         """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""

@@ -157,6 +157,42 @@ def test_bounds_do_not_keep_it_from_being_undone():
     assert travel.told == ALL
 
 
+@pytest.mark.parametrize("ends", ["fails", "is cancelled"])
+def test_an_execution_that_it_waits_for_is_undone_first(ends):
+    travel, reached = Travel(), threading.Event()
+
+    def late():
+        assert reached.wait(20)
+        raise ValueError("no room")
+
+    async def reach():
+        reached.set()
+
+    inner = Workflow(
+        "inner",
+        [
+            Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+            Step("tell", action="reach"),
+            Step("ask", ask="Go on?"),
+        ],
+    )
+    outer = Workflow(
+        "outer",
+        [
+            Step("train", action="book", parameters={"what": "train"}, rollback=undone(), next=["call", "fail"]),
+            Step("call", workflow="inner", end=True),
+            Step("fail", action="late") if ends == "fails" else Step("fail", signal="never"),
+        ],
+    )
+    actions = [*travel.actions(), Action("reach", reach), Action("late", late)]
+    execution = environment(inner, outer, actions=actions).start("outer")
+    if ends == "is cancelled":
+        assert reached.wait(20)
+        execution.wait(20).cancel()
+    execution.wait(20)
+    assert travel.told == ["book train", "book bus", "cancel bus-1", "cancel train-1"]
+
+
 # --- copies ----------------------------------------------------------------------------------------------------------
 
 
