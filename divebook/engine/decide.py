@@ -217,14 +217,21 @@ def decide_end(workflow: Workflow, state: ExecutionState) -> RecordFacts | Cance
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
 
-def decide_cancellation(state: ExecutionState, reason: str) -> RecordFacts:
+def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
     """Return what follows when all paths of an execution were cancelled.
 
-    One that is being rolled back already ends; a resumption takes up again what is left to be undone.
+    One that is being rolled back already ends; a resumption takes up again what is left to be undone. If it cannot be
+    rolled back by who cancels it, it goes back to its queue, where it has one.
     """
     if state.rolling_back is None and _is_to_undo(state):
-        return RecordFacts(_begun_to_undo(state, catalog.RollbackStarted(reason, cancelled=True)))
+        begun = _begun_to_undo(state, catalog.RollbackStarted(reason, cancelled=True))
+        return RecordFacts(begun if is_here else (*begun, *decide_return(state)))
     return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
+
+
+def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
+    """Return what gives an execution back to the workers of its queue, if it has one."""
+    return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
 def _is_to_undo(state: ExecutionState) -> bool:

@@ -109,8 +109,7 @@ class Driver(KnownExecution):
     @property
     def held_up(self) -> str | None:
         """Why nothing can be written at present; None if nothing is in the way."""
-        journal = self._journal
-        standstill = None if journal is None else journal.held_up
+        standstill = getattr(self._journal, "held_up", None)
         return None if standstill is None else str(standstill)
 
     @property
@@ -376,10 +375,11 @@ class Driver(KnownExecution):
 
     async def _record_cancel(self, given: Means, journal: Journal, why: str, held: Lease, *, undoes: bool) -> None:
         goes_on = False
+        self._present_desk().keeper.keep(held)
         try:
             await self.standing.gone()
             journal.cancel_paths(why)
-            journal.record_all(decide_cancellation(journal.state, why).facts)
+            journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
             await journal.durable()
             goes_on = undoes and not journal.state.is_over
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -284,12 +285,13 @@ class Execution(ReadExecution):
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
         elsewhere = is_elsewhere(self._driver)
         driving = None if elsewhere else self._driver.driving()
+        until = None if timeout is None else time.monotonic() + timeout
         try:
             with lending_place():
-                if driving is None:
-                    wait_elsewhere(self._driver, timeout)
-                else:
+                if driving is not None:
                     driving.result(timeout)
+                if driving is None or self.state.lifecycle == catalog.ENQUEUED:  # given to the workers of its queue
+                    wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
             if driving is not None and driving.done():  # its own
                 raise
@@ -307,6 +309,8 @@ class Execution(ReadExecution):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         else:
             yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
+            if self.state.lifecycle == catalog.ENQUEUED:
+                yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
 
     def start(self) -> Execution:

@@ -20,9 +20,16 @@ MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
     catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
     catalog.IterationStarted: frozenset({catalog.StateMutated, catalog.OperationStarted}),
     catalog.OperationCompleted: frozenset(
-        {catalog.StateMutated, catalog.StepCompleted, catalog.IterationCompleted, catalog.OperationStarted}
+        {
+            catalog.StateMutated,
+            catalog.RollbackAdded,
+            catalog.StepCompleted,
+            catalog.IterationCompleted,
+            catalog.OperationStarted,
+        }
     ),
-    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted}),
+    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted, catalog.RollbackAdded}),
+    catalog.RollbackAdded: frozenset({catalog.StepCompleted, catalog.IterationCompleted}),
     catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
     catalog.StepCompleted: frozenset({catalog.PathCompleted}),
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_start
+from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_return, decide_start
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import CancelPaths, RecordFacts
 from divebook.events import catalog
@@ -220,8 +220,8 @@ class Runner(Following):
         end = decide_end(self.workflow, self.journal.state)
         if self._pause_reason is not None and self.journal.state.active and not isinstance(end, CancelPaths):
             self.journal.record(catalog.ExecutionPaused(self._pause_reason))
-            if self._gives_back and (queue := self.journal.state.queue) is not None:
-                self.journal.record(catalog.ExecutionEnqueued(queue, self.journal.state.priority))
+            if self._gives_back:
+                self.journal.record_all(decide_return(self.journal.state))
             return
         if isinstance(end, CancelPaths):
             self.journal.cancel_paths(end.reason)

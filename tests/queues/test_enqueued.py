@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from divebook import Environment, Step, Worker, Workflow
+from divebook import Environment, Rollback, Step, Worker, Workflow
 from divebook.errors import ExecutionError, LeaseHeldError, SetupError, StartKeyTakenError
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.ids import type_id
+from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from divebook.workflow.reader import read_definitions
 from tests.execution.worlds import Gate, becomes
@@ -139,6 +140,24 @@ def test_an_answer_from_anywhere_reaches_the_worker(tmp_path):
             answered = asking.answer(question.id, "this one")  # which has no workflows, and needs none
             assert answered.wait(PATIENCE).variables == {"answer": "this one"}
         assert types(answered).count("execution_resumed") == 2
+
+
+def test_what_is_cancelled_from_anywhere_is_rolled_back_by_the_worker(tmp_path):
+    place, told = tmp_path / "store.db", []
+
+    def undo(value):
+        told.append(value)
+
+    steps = [Step("make", script="7", rollback=Rollback("undo", {"value": "$(result)"})), *ASK.steps]
+    makes = Workflow("makes", steps)
+    actions = [Action("undo", undo)]
+    with environment(makes, actions=actions, store=open_store(place)) as working, Environment(store=place) as other:
+        worker = Worker(working).start()
+        execution = working.enqueue(makes)
+        assert execution.wait(PATIENCE).status == "waiting"
+        assert other.execution(execution.id).cancel().wait(PATIENCE).status == "cancelled"
+        worker.drain()
+    assert told == [7]
 
 
 def test_what_a_person_pauses_workers_leave_alone_until_it_is_resumed():

@@ -93,7 +93,8 @@ class Subject:
         async def never_expires(_execution_id: str, interrupt_id: str) -> None:
             raise NotImplementedError(f"simulated questions do not expire: {interrupt_id}")
 
-        return Services(handlers, self.world.condition_holds, self.world.items_of, inbox.above, never_expires)
+        evaluated = self.world.condition_holds, self.world.items_of, self.world.fill
+        return Services(handlers, *evaluated, inbox.above, never_expires)
 
 
 class Inbox:

@@ -166,6 +166,10 @@ class World:
         found: list[Any] = names["state"][items[len("$(state.") : -1]] if isinstance(items, str) else items
         return found
 
+    async def fill(self, given: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a rollback is given: what the step has given that it undoes."""
+        return {**given, "undoes": names["result"]}
+
 
 def call_site(number: int) -> str:
     """Return the site of a call of the workflow's function."""
