@@ -245,7 +245,7 @@ def _begun_to_undo(state: ExecutionState, begun: catalog.RollbackStarted) -> tup
 
 def _next_undoing(state: ExecutionState, number: int) -> Fact:
     started = catalog.PathStarted(state.rollbacks[number].step, number)
-    return Fact(started, f"rollback-{number}")
+    return Fact(started, f"{catalog.ROLLBACK_PATH}{number}")
 
 
 def _undone(state: ExecutionState) -> Fact:

@@ -16,7 +16,7 @@ from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
-from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
 from divebook.engine.rolling_back import RollingBack, Undoing
@@ -304,6 +304,11 @@ class ExecutionState(Timed):
     def undoing(self) -> list[PathState]:
         """The paths that undo what others have done, in the order in which they began."""
         return [] if self.rolling_back is None else [p for p in self.paths.values() if p.undoes is not None]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended and cannot be resumed."""
+        return self.lifecycle in FINAL or (self.is_over and self.is_rolled_back)
 
     @property
     def is_rolled_back(self) -> bool:

@@ -34,6 +34,8 @@ BADGED = UNCOUNTED | {FORK}
 """Origins that people are told wherever an execution is named."""
 LEFT_ALONE = UNCOUNTED | {BOOK}
 """Origins of executions that nothing takes up by itself: they wait for ever, or only show something."""
+ROLLBACK_PATH = "rollback-"
+"""Begins the id of a path that undoes something; the number of that follows."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
 

@@ -58,7 +58,8 @@ class Answering:
         driver, question = self._asked(interrupt_id, execution_id)
         what, state = f"the answer to {address_of(driver.id, question)}", driver.state
         if state.is_over and question.is_open:
-            way_on = WAY_ON[driver.status] if driver.status in FINAL else "resume it, and answer then"
+            way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
+            way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:

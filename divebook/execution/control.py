@@ -17,7 +17,7 @@ from dataclasses import replace
 from divebook.bounds import Bounds
 from divebook.engine.ahead import steps_ahead
 from divebook.engine.inbox import Message, facts_of
-from divebook.engine.lifecycle import FINAL, TERMINAL
+from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import (
     DefinitionError,
@@ -257,7 +257,7 @@ class Control(QueueControl):
 
     def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
         if state.is_over:
-            return again and state.lifecycle not in FINAL and not state.is_rolled_back
+            return again and not state.is_final
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at

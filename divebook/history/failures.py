@@ -212,10 +212,18 @@ def _indented(text: str) -> str:
 
 
 def kept_in(spans: Iterable[Span]) -> str:
-    """Return what of a run is safe in its log, in words."""
+    """Return what of a run is safe in its log, in words; nothing is where it was rolled back."""
+    spans = list(spans)
+    if any(map(is_undoing, spans)):
+        return ""
     done = [span for span in spans if is_kept(span)]
     items = sum(span.kind == "item" for span in done)
     return shown_kept(items, len(done) - items)
+
+
+def is_undoing(span: Span) -> bool:
+    """Return whether a span undoes what others have done."""
+    return span.path.startswith(catalog.ROLLBACK_PATH)
 
 
 def is_kept(span: Span) -> bool:

@@ -144,7 +144,7 @@ def _error_text(execution: Execution) -> str:
 
 def _next(execution: Execution) -> str:
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
-    if execution.damage is not None or waits:
+    if execution.damage is not None or waits or execution.state.is_rolled_back:
         return ""
     if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
         return f"%dive resume {execution.id}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
 from divebook.errors import ExecutionError, StoreError
-from divebook.events.catalog import ExecutionStarted
+from divebook.events.catalog import CANCELLED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.execution.definitions import recorded_opening
 from divebook.notebook.frontend import FrontEnd
@@ -108,11 +108,18 @@ class Earlier:
     """What differs now: ``definition``, ``inputs``."""
     begun_by: str | None = None
     """The notebook that began it, where that need not be this one; empty if it is not known."""
+    is_rolled_back: bool = False
+    """Whether what it had done is undone, so that it cannot go on."""
 
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
         return self.record.status in TERMINAL
+
+    @property
+    def is_done_with(self) -> bool:
+        """Whether its cell begins another one."""
+        return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
 
 def earlier_run(
@@ -125,10 +132,11 @@ def earlier_run(
         if opening is None or not isinstance(kept, Mapping) or not place.is_that_of(kept):
             continue
         changed = _changes(opening, workflow, inputs)
+        undone = record.status in (FAILED, CANCELLED) and environment.execution(record.execution_id).state.is_final
         if place.is_surely_that_of(kept):
-            return Earlier(record, changed)
+            return Earlier(record, changed, is_rolled_back=undone)
         if not changed and dict(opening.code or {}) == environment.code_of(workflow):
-            return Earlier(record, changed, str(kept.get("notebook") or ""))
+            return Earlier(record, changed, str(kept.get("notebook") or ""), undone)
     return None
 
 

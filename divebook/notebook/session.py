@@ -230,7 +230,7 @@ class Session:
 
         if renewed is not None and edited == "ask":
             raise renewed.offer(started)
-        if earlier is None or (earlier.changed and earlier.is_over) or (renewed and edited == REUSE):
+        if earlier is None or earlier.is_done_with or (renewed and edited == REUSE):
             return started(edited)
         if earlier.changed:
             raise changed_meanwhile(earlier)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from divebook.engine.lifecycle import FINAL
 from divebook.engine.waiting import awaited_signals
 from divebook.events.catalog import WAITING
 from divebook.execution.execution import Execution
@@ -14,7 +13,7 @@ def commands_of(execution: Execution) -> list[Command]:
     if execution.is_live:
         return ["pause", "cancel"]
     if execution.state.is_over:
-        return [] if execution.status in FINAL else ["resume"]
+        return [] if execution.state.is_final else ["resume"]
     return ["cancel"] if awaited_from_outside(execution) else ["resume", "cancel"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from divebook.events import Event
-from divebook.history.failures import Failure, ItemNames, failure_of, is_kept, leaf_of, shown_kept
+from divebook.history.failures import Failure, ItemNames, failure_of, is_kept, is_undoing, leaf_of, shown_kept
 from divebook.history.span import Span
 from divebook.widgets.protocol.failures import ArgumentView, FailureReport, FailureView, SourceLine
 from divebook.widgets.protocol.run import Header
@@ -27,6 +27,7 @@ class Failing:
         self._known: dict[int, Failure] = {}
         self._done: set[int] = set()
         self._items = 0
+        self._is_undone = False
         self.has_changed = True
         """Whether the report is another than it was when it was last made."""
 
@@ -36,12 +37,13 @@ class Failing:
 
     @property
     def kept(self) -> str:
-        """What is safe in the log, in words."""
-        return shown_kept(self._items, len(self._done) - self._items)
+        """What is safe in the log, in words; nothing is where it was rolled back."""
+        return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
     def take(self, span: Span) -> None:
         """Note whether a span stands for a failure, or for something that is kept."""
         self._count(span)
+        self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
             self._remove(span.index)
             self._failed[span.index] = span

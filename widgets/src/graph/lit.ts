@@ -1,6 +1,7 @@
 // What state each step is in, as the visits and questions of an execution tell it.
 
 import type { QuestionView as Question } from "../protocol";
+import { isRollback } from "../shared/words";
 
 /**
  * How a step stands; `caught` has failed, and the path went on elsewhere; `untaken` never began, and the run is over;
@@ -34,8 +35,9 @@ export class Tally {
   readonly #latest = new Map<string, Map<string, Visit>>();
   readonly #reached = new Map<string, number>();
 
-  /** Takes over a visit, new or changed. */
+  /** Takes over a visit, new or changed; what undoes a step is none of it. */
   put(visit: Visit): void {
+    if (isRollback(visit.path)) return;
     entry(this.#visits, visit.step, () => new Set<number>()).add(visit.id);
     const byPath = entry(this.#latest, visit.step, () => new Map<string, Visit>());
     if ((byPath.get(visit.path)?.sequence ?? 0) <= visit.sequence) byPath.set(visit.path, visit);

@@ -19,7 +19,12 @@ export function eventName(type: string): string {
 /** Returns the name of a path: of `main-1-2` "branch 1.2", nothing of the one with which every run begins. */
 export function branchOf(path: string): string {
   const numbers = path.split("-").slice(1);
-  return numbers.length === 0 ? "" : `branch ${numbers.join(".")}`;
+  return numbers.length === 0 ? "" : `${isRollback(path) ? "rollback" : "branch"} ${numbers.join(".")}`;
+}
+
+/** Says whether what is done on a path undoes what was done on others. */
+export function isRollback(path: string): boolean {
+  return path.startsWith("rollback-");
 }
 
 /** Says that there is no kernel to answer, and what a new one needs before its cell can do `what`: a new one knows nothing of it. */

@@ -157,6 +157,11 @@ test("a failure from which its path has gone on is caught, until it is looked at
   expect(tally.states().get("a")?.status).toBe("caught");
 });
 
+test("what undoes a step is no visit of it", () => {
+  const tally = tallied([1, "main", "a", "completed"], [2, "rollback-1", "a", "running"]);
+  expect(Object.fromEntries(tally.states())).toEqual({ a: { status: "completed", visits: 1 } });
+});
+
 test("a step that asks waits", () => {
   const tally = tallied([1, "main", "review", "running"]);
   expect(tally.states([question()]).get("review")?.status).toBe("waiting");

@@ -12,7 +12,7 @@ test("types of events are words of people", () => {
 });
 
 test("paths are branches, and the first has no name", () => {
-  expect(["main", "main-1", "main-1-2", ""].map(branchOf)).toEqual(["", "branch 1", "branch 1.2", ""]);
+  expect(["main", "main-1", "main-1-2", "", "rollback-3"].map(branchOf)).toEqual(["", "branch 1", "branch 1.2", "", "rollback 3"]);
 });
 
 test("moments have a zone, and a day unless it is today", () => {
