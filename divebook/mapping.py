@@ -182,6 +182,7 @@ def mapped(
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     output: Any = None,
+    batch: bool = False,
     bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
 ) -> MappedRows:
@@ -192,12 +193,15 @@ def mapped(
         raise SetupError(
             "prompt and output are for agents: a function, or a workflow, is given the columns of each row"
         )
+    if batch and not isinstance(function, Agent):
+        raise SetupError("batch=True is for agents, whose providers answer batches at half the price; leave it out")
     if isinstance(function, Workflow | Agent):
         if executor is not None:
             raise SetupError(f"executor is where a function runs, and {function.name!r} is none; leave it out")
         name = str(store or f"{function.name} of rows")
         columns = columns_of(part_of(frame, []))
         each = Each(f"$(inputs.{ITEMS})", as_="row", parallel=parallel, on_item_error=KEEP)
+        each = Each(rows=f"$(inputs.{FRAME})") if batch else each
         shared: dict[str, Any] = {"each": each, "retry": retry, "timeout": timeout, "store": STEP}
         if isinstance(function, Agent):
             step = _agent_step(environment, function, prompt, output, shared)
@@ -229,8 +233,11 @@ def mapped(
 
 def _inputs(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
-    if workflow.steps[0].action:
+    (step,) = workflow.steps
+    if step.action:
         return {FRAME: frame}
+    if step.each is not None and step.each.rows is not None:
+        return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
     from divebook.events.arrow.rows import columns_of
 
     columns = columns_of(frame)

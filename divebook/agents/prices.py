@@ -75,6 +75,8 @@ def _tokens_of_piece(piece: Any) -> int:
 def cost_of(response: ModelResponse) -> int | None:
     """Return what a response cost in nanodollars; None where no price is known."""
     used = response.usage
+    if (response.provider_details or {}).get("processing") == "batch":
+        return _batch_price(response)
     return _price(
         response.model_name or "",
         response.provider_name,
@@ -83,6 +85,14 @@ def cost_of(response: ModelResponse) -> int | None:
         cache_read=used.cache_read_tokens,
         cache_write=used.cache_write_tokens,
     )
+
+
+def _batch_price(response: ModelResponse) -> int | None:
+    """Return what a response of a batch cost, which has prices of its own."""
+    try:
+        return int(response.cost().total_price * NANODOLLARS)
+    except (AssertionError, LookupError, ValueError):  # no model, none that is known, or no usage
+        return None
 
 
 def is_priced(model: str, provider: str) -> bool:

@@ -42,6 +42,10 @@ CACHED_RESPONSE = "cached_response"
 """An answer of a model that was kept, and costs nothing."""
 AGENT_STEP = "agent_step"
 """What a capability of an agent does, as compaction."""
+BATCH_SUBMISSION = "batch_submission"
+"""Hands requests of many rows to a provider at once, which answers them at half the price within a day."""
+BATCH_LOOK = "batch_look"
+BATCH_RESULTS = "batch_results"
 
 VERDICT = "approval_verdict"
 """Keeps what a rule denied."""
@@ -57,6 +61,9 @@ NAMED_BY = {
     AGENT_RESPONSE: "agent",
     AGENT_STEP: "agent",
     AGENT_TURN: "agent",
+    BATCH_LOOK: "agent",
+    BATCH_RESULTS: "agent",
+    BATCH_SUBMISSION: "agent",
     CACHED_RESPONSE: "agent",
     CHILD_WORKFLOW: "workflow",
     DOCUMENT_READ: "path",
@@ -96,6 +103,9 @@ _KINDS = {
     AGENT_RESPONSE: "model call",
     AGENT_STEP: "part of agent",
     AGENT_TURN: "turn",
+    BATCH_LOOK: "look at batch",
+    BATCH_RESULTS: "results of batch",
+    BATCH_SUBMISSION: "batch",
     CACHED_RESPONSE: "cached answer",
     CHILD_WORKFLOW: "workflow",
     CONTINUE_AS_NEW: "next run",

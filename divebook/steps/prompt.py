@@ -13,8 +13,9 @@ from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_failure
 from divebook.execution.iterations import Outcome
 from divebook.steps.asking_agents import ask_agent
+from divebook.steps.batched_rows import run_batches
 from divebook.steps.content import ContentBuilder
-from divebook.steps.evaluation import render_texts
+from divebook.steps.evaluation import filled, render_texts
 from divebook.steps.offers import Offers
 from divebook.steps.taking_turns import has_hands
 from divebook.steps.turns import TURN
@@ -45,6 +46,9 @@ class PromptStep:
         agent = self._find_agent(step.agent)
         if agent is None:
             raise StepError(f'no agent specified for prompt step "{step.name}"; define one, or name it with Agent')
+        if step.each is not None and step.each.rows is not None:
+            frame = await filled({"rows": step.each.rows}, context.names, known=context.known)
+            return await run_batches(context, agent, frame["rows"], self._offers)
         prompt, thread = await render_texts([step.prompt or "", step.thread or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
         asked = Assignment(prompt, content, output=step.output, thread=thread or None)

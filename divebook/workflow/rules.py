@@ -120,9 +120,14 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
     if not isinstance(each.rows, str) or not is_expression(each.rows):
         message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
         yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
-    if step.type != "action":
-        message = f"Rows calls an Action for each row; step {step.name!r} is of type {step.type or 'none'}"
+    if step.type not in ("action", "prompt"):
+        message = f"Rows calls an Action, or asks an Agent, for each row; step {step.name!r} is of type "
+        message += step.type or "none"
         yield Problem(message, key="Rows", hint="name an Action, or write Items", place=("Each", "Rows"))
+    for key, value in {"Content": step.content, "Thread": step.thread}.items():
+        if value:
+            message = f"{key} has no effect beside Rows, whose prompts are sent as a batch"
+            yield Problem(message, key=key, hint=f"leave {key} out, or write Items", place=(key,))
     if step.timeout is not None:
         message = "Timeout has no effect on a step with Rows, whose calls have a time each"
         yield Problem(message, key="Timeout", hint="write @action(timeout=...)", place=("Timeout",))

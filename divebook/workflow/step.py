@@ -103,8 +103,8 @@ class Each(Definition):
     rows: Annotated[
         str | None,
         Key(
-            "A DataFrame, whose rows are the items of an action: what they give is written together, errors are a "
-            "column.",
+            "A DataFrame, whose rows are the items of an action, or what an agent is asked in batches at half the "
+            "price (`state.row.NAME` in its Prompt): what they give is written together, errors are a column.",
             extension=True,
             example="$(inputs.frame)",
         ),

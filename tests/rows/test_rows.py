@@ -242,7 +242,8 @@ def test_rows_in_a_definition():
 @pytest.mark.parametrize(
     ("step", "complaint"),
     [
-        ({"prompt": "Hi", "each": Each(rows="$(inputs.f)")}, "Rows calls an Action for each row"),
+        ({"script": "1", "each": Each(rows="$(inputs.f)")}, "Rows calls an Action, or asks an Agent, for each row"),
+        ({"prompt": "Hi", "thread": "t", "each": Each(rows="$(inputs.f)")}, "Thread has no effect beside Rows"),
         ({"action": "a", "timeout": 3, "each": Each(rows="$(inputs.f)")}, "Timeout has no effect on a step with Rows"),
         ({"action": "a", "each": Each(rows="frame")}, "Rows must be an expression"),
         ({"action": "a", "each": Each("$(inputs.f)", rows="$(inputs.f)")}, "Items has no effect beside Rows"),

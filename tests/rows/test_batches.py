@@ -1,0 +1,184 @@
+"""An agent asked for each row through a batch API: submitted once, collected by whichever process comes next."""
+
+from random import Random
+
+import pandas as pd
+import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+
+from divebook import Agent, Environment, Step, Workflow
+from divebook.errors import ExecutionError, SetupError
+from divebook.mapping import mapped
+from divebook.steps import batched_rows
+from tests.rows.batch_server import batch_server
+from tests.rows.batched import killed
+
+FRAME = pd.DataFrame({"text": ["a", "b", "c", "d", "e"]}, index=list("vwxyz"))
+PROMPT = "${state.row.text} ${inputs.given.kind}"
+LABEL = {"type": "object", "properties": {"label": {"type": "string"}}, "required": ["label"]}
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr(batched_rows, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(batched_rows, "MOST", 2)
+
+
+@pytest.fixture
+def environment():
+    with Environment(store="memory:") as made:
+        yield made
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with batch_server() as made:
+        monkeypatch.setenv("OPENAI_BASE_URL", made.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        yield made
+
+
+def asked(environment, **options):
+    given = {"prompt": PROMPT, "parameters": {"kind": "praise"}, "batch": True, **options}
+    return mapped(environment, FRAME, Agent("critic", model="openai-responses:gpt-5-mini"), **given)
+
+
+def test_rows_are_asked_in_batches_and_joined_by_index(environment, server):
+    server.looks = 3
+    rows = asked(environment).wait()
+    assert rows.frame["result"].to_dict() == {at: f"{text.upper()} PRAISE" for at, text in FRAME["text"].items()}
+    assert len(server.batches) == 3
+    assert set(server.submitted.values()) == {1}
+    assert rows.execution.verify().equal
+    assert asked(environment).done == 5
+    assert len(server.batches) == 3
+
+
+def test_what_rows_used_counts_at_half_the_price(environment, server):
+    usage = asked(environment).wait().execution.state.usage
+    assert (usage.requests, usage.input_tokens, usage.output_tokens) == (5, 5000, 500)
+    assert usage.cost == 5 * (1000 * 250 + 100 * 2000) / 2
+
+
+def test_an_answer_of_a_type_is_columns(environment, server):
+    rows = asked(environment, output=LABEL).wait()
+    assert rows.frame["label"].tolist() == [f"{text.upper()} PRAISE" for text in FRAME["text"]]
+
+
+def test_an_answer_that_does_not_fit_is_an_error_of_its_row(environment):
+    model = FunctionModel(lambda *_: ModelResponse(parts=[TextPart("{}")]))
+    rows = mapped(
+        environment, FRAME, Agent("critic", model=model), prompt="${state.row.text}", output=LABEL, batch=True
+    )
+    assert rows.wait().frame["error"].str.startswith("UnexpectedModelBehavior").all()
+
+
+def test_rows_that_failed_are_submitted_again_alone(environment, server):
+    rows = asked(environment, prompt="${state.row.text} ${'fail' if state.row.text in 'bd' else ''}").wait()
+    assert list(rows.failed.index) == ["w", "y"]
+    assert "not now" in rows.failed.loc["w", "error"]
+    assert rows.retry_failed().wait().frame["error"].isna().all()
+    assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2]
+
+
+def test_a_row_without_a_prompt_has_its_error_and_is_not_sent(environment, server):
+    rows = asked(environment, prompt="${1 / ('abde'.find(state.row.text) + 1)}").wait()
+    assert list(rows.failed.index) == ["x"]
+    assert "division by zero" in rows.failed.loc["x", "error"]
+    assert sum(server.submitted.values()) == 4
+
+
+def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environment, server):
+    server.refusals = [503]
+    rows = asked(environment)
+    with pytest.raises(ExecutionError, match="did not say whether it has the batch"):
+        rows.wait()
+    environment.resume(rows.execution.id).wait(check=True)
+    assert rows.frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server):
+    server.refusals = [429]
+    rows = asked(environment)
+    with pytest.raises(ExecutionError, match="come again"):
+        rows.wait()
+    environment.resume(rows.execution.id).wait(check=True)
+    assert rows.frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def count_of(text: str) -> int:
+    """Count letters."""
+    return len(text)
+
+
+class Unsaid(FunctionModel):
+    """Loses the connection once it has a batch, which it does not list."""
+
+    made = 0
+
+    async def batch_create(self, requests):
+        self.made += 1
+        batch = await super().batch_create(requests)
+        if self.made == 1:
+            raise ConnectionResetError("gone")
+        return batch
+
+
+@pytest.mark.parametrize(("choice", "made", "failed"), [("retry", 4, 0), ("done", 3, 2)])
+def test_where_the_provider_does_not_tell_a_person_is_asked(environment, choice, made, failed):
+    model = Unsaid(lambda *_: ModelResponse(parts=[TextPart("good")]))
+    rows = mapped(environment, FRAME, Agent("critic", model=model), prompt="${state.row.text}", batch=True)
+    (question,) = rows.execution.wait().interrupts
+    assert "critic" in question.question
+    assert model.made == 1
+    environment.answer(question.id, {"choice": choice, "result": None} if choice == "done" else {"choice": choice})
+    assert len(rows.wait().failed) == failed
+    assert model.made == made
+
+
+def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment, server):
+    rows = asked(environment, bounds={"max_tokens": 20_000})  # 4,096 are taken for each answer
+    (question,) = rows.execution.wait().interrupts
+    assert len(server.batches) == 2
+    environment.answer(question.id, 100_000)
+    assert len(rows.wait().frame["result"].dropna()) == 5
+
+
+def test_a_step_asks_for_rows(environment, server):
+    environment.add_agent(Agent("critic", model="openai-responses:gpt-5-mini"))
+    each = {"rows": "$(inputs.frame)"}
+    step = Step("ask", agent="critic", prompt="${state.row.text}", each=each, store="told")
+    told = environment.start(Workflow("w", [step], inputs=["frame"]), {"frame": FRAME}).wait(check=True)
+    assert told.state.variables["told"] == {"rows": 5, "failed": 0}
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        (
+            Agent("critic", model=FunctionModel(lambda *_: None), tools=[count_of]),
+            "agent critic has tools, and a batch is",
+        ),
+        (Agent("critic", model=FunctionModel(lambda *_: None), bounds={"max_llm_calls": 1}), "has bounds of its own"),
+        (Agent("critic", model="deepseek:deepseek-chat"), "has no batch API: name another Model"),
+    ],
+)
+def test_an_agent_that_cannot_be_asked_so_says_why(environment, agent, told, monkeypatch):
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "none")
+    rows = mapped(environment, FRAME, agent, prompt="${state.row.text}", batch=True)
+    with pytest.raises(ExecutionError, match=told):
+        rows.wait()
+
+
+def test_only_agents_are_asked_in_batches(environment):
+    with pytest.raises(SetupError, match="batch=True is for agents"):
+        mapped(environment, FRAME, len, batch=True)
+
+
+def test_a_process_that_is_killed_submits_nothing_twice(tmp_path):
+    told, kills, server = killed(tmp_path, 20, 1, Random(3), parts=4)
+    assert (told, kills) == ({"rows": 20, "errors": 0, "asked": []}, 1)
+    assert set(server.submitted.values()) == {1}
