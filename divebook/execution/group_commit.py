@@ -5,7 +5,8 @@ the loop goes on, and what it commits meanwhile shares the next wait.
 
 A store on this machine is written to where the loop stands: handing a commit to a thread would cost more than the
 commit (``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded
-meanwhile makes up the next one (``tests/execution/test_journal.py``).
+meanwhile makes up the next one (``tests/execution/test_journal.py``). Where a single path is under way, and the commit
+before took a moment, the loop waits a moment for the next one: to turn and be woken takes half as long as the commit.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from typing import NamedTuple, Protocol
 from divebook.errors import StoreBusyError, StoreError
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.execution.syncs import Syncs, wake
+from divebook.execution.threads import Call
 from divebook.store.batches import Batch
 from divebook.text.durations import in_parts
 from divebook.text.logs import logger
 
 PATIENCE_SECONDS = 2.0
 """How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
-MOST_IN_A_ROW = 16
-"""Commits of a single path between two turns of the loop."""
+MOST_IN_A_ROW, MOST_ELSEWHERE = 16, 4
+"""Commits of a single path between two turns of the loop: where they are made on it, and in a thread."""
+MOMENT = 0.002
+"""Seconds for which the loop waits, at most, for a commit that a thread makes."""
 LATEST = 0.01
 """Seconds after which that is written at the latest which may wait for what follows upon it."""
 
@@ -67,6 +71,15 @@ class Standstill(NamedTuple):
         return f"waiting for the disk since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
+class Handed:
+    """Batches that a thread writes."""
+
+    def __init__(self, batches: Mapping[Committing, Batch], call: Call) -> None:
+        self.batches, self.call = batches, call
+        self.is_over = False
+        """Whether the journals have heard what came of them."""
+
+
 class GroupCommit:
     """Writes what the executions of one store recorded, once per turn of the loop.
 
@@ -91,7 +104,8 @@ class GroupCommit:
         self._later: dict[Committing, None] = {}
         """What may wait for what follows upon it; it is written with the next ones."""
         self._is_timed = False
-        self._was_alone = False
+        self._was_alone = self._was_quick = False
+        """Whether a single path was under way in the latest turn; whether the thread's latest commit took a moment."""
         self._in_a_row = 0
         self._pause, self._is_said = SHORTEST, False
         self.held_up: Standstill | None = None
@@ -131,15 +145,21 @@ class GroupCommit:
     @property
     def is_alone(self) -> bool:
         """Whether waiting for the end of the turn would most likely bring no company."""
-        is_alone = self._was_alone and not self._waiting and self._in_a_row < MOST_IN_A_ROW
-        return is_alone and self.held_up is None and self.calls.are_direct and not self._syncs.are_shared
+        if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
+            return False
+        if self.calls.are_direct:
+            return self._in_a_row < MOST_IN_A_ROW
+        return self._was_quick and self._under_way is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write what is pending, on the loop, unless the store is busy."""
+        """Write what is pending while the loop stands still, or begin to, unless the store is busy."""
         self._in_a_row += 1
         if self.held_up is None:
             self._join_later()
-            self._write()
+            if self.calls.are_direct:
+                self._write()
+            else:
+                self._write_in_a_moment()
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
@@ -149,7 +169,11 @@ class GroupCommit:
         if self.calls.are_direct:
             self._write()
         elif self._under_way is None:
-            self._under_way = asyncio.get_running_loop().create_task(self._write_elsewhere(), name="divebook-commit")
+            self._begin_elsewhere(None)
+
+    def _begin_elsewhere(self, handed: Handed | None) -> None:
+        work = self._write_elsewhere(handed)
+        self._under_way = asyncio.get_running_loop().create_task(work, name="divebook-commit")
 
     def _join_later(self) -> None:
         if self._dirty and self._later:
@@ -191,21 +215,53 @@ class GroupCommit:
                 self.schedule(journal)
             self._wake()
 
-    async def _write_elsewhere(self) -> None:
-        """Write what is pending, and what is recorded meanwhile, until nothing is left."""
+    def _write_in_a_moment(self) -> None:
+        if self._dirty:
+            handed = self._hand_over()
+            if handed.call.within(MOMENT) is not None:
+                self._end_handed(handed)
+            if not handed.is_over or any(journal.is_checkpoint_due for journal in handed.batches):
+                self._begin_elsewhere(handed)
+        self._wake()
+
+    async def _write_elsewhere(self, handed: Handed | None) -> None:
+        """Write what is handed over, what is pending, and what is recorded meanwhile, until nothing is left."""
         try:
-            while self._dirty:
-                batches = self._take()
-                self._end(batches, await self._appended(batches))
+            while handed is not None or self._dirty:
+                handed = handed or self._hand_over()
+                if not handed.is_over:
+                    await self._until_over(handed)
                 self._wake()
                 if self.held_up is not None:
                     return
-                for journal in batches:
+                for journal in handed.batches:
                     if journal.is_checkpoint_due:
                         await self.calls.once(journal.put_checkpoint)
+                handed = None
         finally:
             self._under_way = None
             self._wake()
+
+    def _hand_over(self) -> Handed:
+        batches = self._take()
+        return Handed(batches, self.calls.begun(lambda: self._append(batches.values())))
+
+    async def _until_over(self, handed: Handed) -> None:
+        try:
+            await handed.call.end()
+        except asyncio.CancelledError:
+            self._stop(handed.batches)
+            raise
+        self._end_handed(handed)
+
+    def _end_handed(self, handed: Handed) -> None:
+        assert handed.call.outcome is not None  # noqa: S101 - the call is over
+        outcomes, error = handed.call.outcome
+        handed.is_over, self._was_quick = True, handed.call.seconds < MOMENT
+        if error is None:
+            self._end(handed.batches, outcomes)
+        else:  # no `Exception`, which is among the outcomes
+            self._stop(handed.batches)
 
     def _take(self) -> dict[Committing, Batch]:
         journals, self._dirty = self._dirty, {}
@@ -225,9 +281,12 @@ class GroupCommit:
         try:
             return await self.calls.in_thread(lambda: self._append(batches.values()))
         except asyncio.CancelledError:
-            stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-            self._end(batches, [stopped] * len(batches))
+            self._stop(batches)
             raise
+
+    def _stop(self, batches: Mapping[Committing, Batch]) -> None:
+        stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+        self._end(batches, [stopped] * len(batches))
 
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True

@@ -22,7 +22,7 @@ from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
-from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError
+from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event
 from divebook.events.catalog import WAITING, PathCancelled, Payload
 from divebook.events.record import Record
@@ -359,6 +359,8 @@ class Journal:
             dumped = dump_state(state)
             size = len(dumped)
             self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
+        except StoreClosedError:
+            return  # right after the end of a run
         except DivebookError as error:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)

@@ -19,6 +19,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from divebook.errors import StoreBusyError
+from divebook.execution.threads import Call, begun_aside
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
@@ -54,6 +55,10 @@ class StoreCalls:
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Return what a call returns that takes long, whatever the store; the loop goes on meanwhile."""
         return await _in_thread(call, _calls, CALLS)
+
+    def begun(self, call: Callable[[], object]) -> Call:
+        """Begin a call in a thread, whatever the store: the loop may wait a moment for it, or await it."""
+        return begun_aside(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Return what a call returns once the store lets it through; the loop goes on meanwhile.

@@ -59,7 +59,7 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     except anyio.WouldBlock:
         await home.limiter.acquire_on_behalf_of(place)
     try:
-        call = _Call(home, function)
+        call = Call(home, function)
         _CREW.make(call)
         result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
     finally:
@@ -85,14 +85,19 @@ async def open_to_libraries() -> None:
 
 async def aside(function: Callable[[], None]) -> None:
     """Make a quick call of the engine's own in a thread, however many calls block."""
-    call = _Call(home_of_loop(), function)
-    _CREW.make(call)
-    _, error = await call.end()
+    _, error = await begun_aside(function).end()
     if error is not None:
         raise error
 
 
-async def _to_its_end(call: _Call) -> Outcome:
+def begun_aside(function: Callable[[], Any]) -> Call:
+    """Begin a call of the engine's own in a thread, on the loop that is to hear what it comes to."""
+    call = Call(home_of_loop(), function)
+    _CREW.make(call)
+    return call
+
+
+async def _to_its_end(call: Call) -> Outcome:
     """Return what a call comes to, also to a caller whose scope is cancelled meanwhile.
 
     A shield around each call would cost as much as the rest of what is done here in Python.
@@ -115,10 +120,10 @@ class Home:
         self.limiter = anyio.CapacityLimiter(MOST_THREADS)
         self.is_quick = False
         """Whether the call that returned last did so at once."""
-        self._returned: deque[_Call] = deque()
+        self._returned: deque[Call] = deque()
         self._is_woken = False
 
-    def take_back(self, call: _Call) -> None:
+    def take_back(self, call: Call) -> None:
         """Take a call that has returned, in its thread, where somebody awaits it."""
         self._returned.append(call)
         if not self._is_woken:  # else what was appended is there when the loop comes to it: it lowers the flag first
@@ -143,7 +148,7 @@ class Home:
                 call.ended.set_result(None)
 
 
-class _Call:
+class Call:
     """A call that may block. Made on the loop, in the context of the caller."""
 
     __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
@@ -182,8 +187,11 @@ class _Call:
 
     def at_once(self) -> Outcome | None:
         """Return what it came to if it returns in a moment, and it is likely that it does."""
-        if self.home.is_quick:
-            self._returned.acquire(timeout=MOMENT_SECONDS)
+        return self.within(MOMENT_SECONDS) if self.home.is_quick else self.outcome
+
+    def within(self, seconds: float) -> Outcome | None:
+        """Return what it came to, or None if it takes longer: the loop stands still meanwhile."""
+        self._returned.acquire(timeout=seconds)
         return self.outcome
 
     async def end(self) -> Outcome:
@@ -200,8 +208,8 @@ class _Hand(threading.Thread):
 
     def __init__(self, crew: _Crew) -> None:
         super().__init__(name="divebook-call", daemon=True)
-        self.calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self.call: _Call | None = None
+        self.calls: SimpleQueue[Call | None] = SimpleQueue()
+        self.call: Call | None = None
         self._crew = crew
 
     def run(self) -> None:
@@ -231,7 +239,7 @@ class _Crew:
         self.homes: weakref.WeakSet[Home] = weakref.WeakSet()
         self._has_begun = self._is_leaving = False
 
-    def make(self, call: _Call) -> None:
+    def make(self, call: Call) -> None:
         """Have a call made by a thread that has nothing to do, or a new one."""
         try:
             hand = self._idle.pop()

@@ -51,6 +51,24 @@ def test_others_go_on_while_a_commit_is_under_way(store):
     assert held.wait(20).status == "completed"
 
 
+def test_a_path_without_company_commits_in_a_moment_or_else_the_loop_goes_on(store):
+    chain = Workflow("chain", [Step(f"s{n}", action="note", parameters={"value": n}) for n in range(40)])
+    calls, work = Calls(), Workflow("w", [Step("a", script="1")])
+
+    def hold_up(value):
+        if value == 30:  # by now commits have taken a moment each, and the loop waits for them
+            held.enter_context(store.gates["_write"].closed())
+        calls.append(value)
+
+    with ExitStack() as held:
+        execution = environment(chain, store=store, actions=[Action("note", hold_up)]).start("chain")
+        assert store.gates["_write"].reached.wait(20)
+        assert environment().start(work).wait(20).status == "completed"
+        assert calls == [*range(31)]
+    assert execution.wait(20).status == "completed"
+    assert (calls, sequences(store, execution)) == ([*range(40)], [*range(1, execution.state.last_sequence + 1)])
+
+
 def test_what_is_recorded_during_a_commit_joins_the_next_one():
     async def main():
         store = RemoteStore()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import select
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from divebook.errors import ConnectionLostError
 from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.arrays import BinaryArray
 from divebook.store.postgres.faults import translated
 from divebook.store.postgres.schema import named
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.adapt import Dumper
 
 Link: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -53,6 +56,7 @@ class Connections:
         with translated(self.address.location):
             link = psycopg.connect(self.address.conninfo, autocommit=True)
             link.prepare_threshold = None
+            link.adapters.register_dumper(BinaryArray, _array_dumper())
             return link
 
     @contextmanager
@@ -144,6 +148,21 @@ class Connections:
         with self._lock:
             self._closed = True
         self._drop_free()
+
+
+@functools.cache
+def _array_dumper() -> type[Dumper]:
+    """Return what hands an array to the library as it is; its type is that of the statement's cast."""
+    from psycopg.adapt import Dumper
+    from psycopg.pq import Format
+
+    class ArrayDumper(Dumper):
+        format = Format.BINARY
+
+        def dump(self, obj: BinaryArray) -> bytes:
+            return obj.content
+
+    return ArrayDumper
 
 
 def _is_idle(link: Link) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError
-from divebook.store.postgres.commits import COMMIT, POST, READ
+from divebook.store.postgres.commits import CARRY_ON, COMMIT, POST, READ
 
 if TYPE_CHECKING:
     import psycopg
@@ -205,7 +205,10 @@ _SECOND: Migration = (
     COMMIT,
 )
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND)
+# A shorter way for what most commits are.
+_THIRD: Migration = (CARRY_ON,)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """What belongs to executions, beside their events."""

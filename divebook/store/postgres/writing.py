@@ -30,6 +30,7 @@ from divebook.store.facts import width_of
 from divebook.store.known_ids import KnownIds
 from divebook.store.leases import Lease
 from divebook.store.log import Refusal
+from divebook.store.postgres.arrays import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, BinaryArray, array_of
 from divebook.store.postgres.connections import Connections
 from divebook.store.postgres.reading import LogReader
 from divebook.store.postgres.rows import COLUMNS, WIDTH, TypeNumbers, is_odd, load_line, packed, unpacked, written
@@ -47,6 +48,17 @@ SELECT divebook.commit_batches(
   %b::bytea[], %b::bigint[], %b::integer[], %b::bytea[], %b::boolean[], %b::bytea[]
 )
 """
+_CARRY_ON = """
+SELECT divebook.commit_batches_carrying_on(
+  %s, %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[],
+  %b::bigint[], %b::bigint[], %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[],
+  %b::text[], %b::bytea[], %b::bigint[]
+)
+"""
+_LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
+_ROW = (INTEGER, BIGINT, BIGINT, INTEGER, BYTEA, TEXT, TEXT, BYTEA, BIGINT)
+_USE = (INTEGER, BYTEA, BOOLEAN, BYTEA)
+"""The types of what is given as arrays: of logs that are carried on, records, and the large values they refer to."""
 _LOAD = f"""
 SELECT {COLUMNS}, executions.key, token, executions.checksum, forked_at, latest.id, latest.type,
   ARRAY(SELECT digest FROM divebook.blob_uses AS used WHERE used.key = executions.key)
@@ -79,12 +91,36 @@ class KnownLog:
 class DraftBatch:
     """A batch as it is sent, and what is known of its log once it is written."""
 
-    head: dict[str, Any]
-    """The execution's row, and what is compared with it."""
+    before: KnownLog | None
+    """What is known of the log that it carries on; None if it begins one."""
+    began: dict[str, Any]
+    """What is compared, and said, of one that begins."""
     checksums: list[int]
     log: KnownLog
     used: dict[bytes, bytes]
     """The large values that the log did not refer to before."""
+
+    def only_carries_on(self, batch: PreparedBatch) -> bool:
+        """Return whether it has records for a log, and nothing else to say."""
+        has_turn = batch.turn is not None or batch.wake_at is not None
+        has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
+        return self.before is not None and not (has_turn or has_more or self.used)
+
+    def row(self) -> tuple[Any, ...]:
+        """Return what is compared with the row of a log that is carried on, and what that becomes."""
+        before, after = self.before, self.log
+        assert before is not None  # noqa: S101 - it only carries on
+        line = after.line
+        compared = before.key, before.line.seal(), before.token, before.checksum
+        return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
+
+    def head(self, batch: PreparedBatch) -> dict[str, Any]:
+        """Return what is compared with the execution's row, and what that becomes."""
+        before, known = self.before, self.began
+        if before is not None:
+            known = {"key": before.key, "known_seal": before.line.seal(), "known_token": before.token}
+            known["before"] = before.checksum
+        return {**known, **_head(batch, self.log)}
 
 
 class LogWriter:
@@ -205,14 +241,13 @@ class LogWriter:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.line.last_sequence)
         batch.check_may_follow(log.line.status)
         log.ids.refuse(batch.records, batch.ids, lambda: self._reader.ids(batch.execution_id))
-        known = {"key": log.key, "known_seal": log.line.seal(), "known_token": log.token, "before": log.checksum}
         used = {digest: content for digest, content in batch.blobs.items() if digest not in log.used}
         size = log.line.size + batch.size + sum(map(len, used.values()))
         checksums = batch.checksums(log.checksum)
         after = KnownLog(
             log.key, log.token, line_after(log.line, batch, size), checksums[-1], log.ids, log.used | used.keys()
         )
-        return DraftBatch({**known, **_head(batch, after)}, checksums, after, used)
+        return DraftBatch(log, {}, checksums, after, used)
 
     def _begin(
         self, batch: PreparedBatch, beginning: Beginning, durability: Durability, *, is_first: bool
@@ -229,8 +264,8 @@ class LogWriter:
         ids = KnownIds(None) if shared else KnownIds()
         after = KnownLog(0, token, line, checksums[-1], ids, {*batch.blobs})
         lease = {} if batch.lease is None else _lease(batch.lease)
-        head = {"before": before, "token": token, **shared, **lease, **_head(batch, after)}
-        return DraftBatch(head, checksums, after, dict(batch.blobs))
+        began = {"before": before, "token": token, **shared, **lease}
+        return DraftBatch(None, began, checksums, after, dict(batch.blobs))
 
     def _refuse_taken(self, key: str) -> None:
         for (holder,) in self._connections.read(_HOLDER, (escaped(key),)):
@@ -264,11 +299,16 @@ class LogWriter:
             for digest, content in draft.used.items():
                 kept = batch.packed.get(digest) or pack(content)
                 uses.append((number, digest, kept.compressed, kept.data))
-        wanted = {batches[place].durability or durability for place in drafts}
-        heads = encode([draft.head for draft in drafts.values()]).decode()
-        columns = [*zip(*rows, strict=True), *(zip(*uses, strict=True) if uses else [()] * 4)]
-        values = (heads, wanted == {RELAXED}, time.time_ns() // 1000, *map(list, columns))
-        ((keys,),) = self._connections.write(_COMMIT, values)
+        is_relaxed = {batches[place].durability or durability for place in drafts} == {RELAXED}
+        records = _arrays(_ROW, rows)
+        if all(draft.only_carries_on(batches[place]) for place, draft in drafts.items()):
+            logs = [draft.row() for draft in drafts.values()]
+            ((entered,),) = self._connections.write(_CARRY_ON, (is_relaxed, *_arrays(_LOG, logs), *records))
+            keys = [key if key in (entered or ()) else 0 for key, *_ in logs]
+        else:
+            heads = encode([draft.head(batches[place]) for place, draft in drafts.items()]).decode()
+            values = (heads, is_relaxed, time.time_ns() // 1000, *records, *_arrays(_USE, uses))
+            ((keys,),) = self._connections.write(_COMMIT, values)
         left = []
         for (place, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[place].execution_id, None)  # so that the one which was written last comes last
@@ -279,6 +319,11 @@ class LogWriter:
             else:
                 left.append(place)
         return left
+
+
+def _arrays(kinds: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[BinaryArray]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+    return [array_of(kind, column) for kind, column in zip(kinds, columns, strict=True)]
 
 
 def _head(batch: PreparedBatch, after: KnownLog) -> dict[str, Any]:
