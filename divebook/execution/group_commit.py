@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 from divebook.errors import StoreBusyError, StoreError
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.execution.syncs import Syncs, wake
-from divebook.execution.threads import Call
+from divebook.execution.threads import ThreadCall
 from divebook.store.batches import Batch
 from divebook.text.durations import in_parts
 from divebook.text.logs import logger
@@ -74,7 +74,7 @@ class Standstill(NamedTuple):
 class Handed:
     """Batches that a thread writes."""
 
-    def __init__(self, batches: Mapping[Committing, Batch], call: Call) -> None:
+    def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall) -> None:
         self.batches, self.call = batches, call
         self.is_over = False
         """Whether the journals have heard what came of them."""

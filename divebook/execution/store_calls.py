@@ -19,7 +19,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from divebook.errors import StoreBusyError
-from divebook.execution.threads import Call, begun_aside
+from divebook.execution.threads import ThreadCall, begun_aside
 from divebook.store.base import EventStore
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class StoreCalls:
         """Return what a call returns that takes long, whatever the store; the loop goes on meanwhile."""
         return await _in_thread(call, _calls, CALLS)
 
-    def begun(self, call: Callable[[], object]) -> Call:
+    def begun(self, call: Callable[[], object]) -> ThreadCall:
         """Begin a call in a thread, whatever the store: the loop may wait a moment for it, or await it."""
         return begun_aside(call)
 

@@ -59,7 +59,7 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     except anyio.WouldBlock:
         await home.limiter.acquire_on_behalf_of(place)
     try:
-        call = Call(home, function)
+        call = ThreadCall(home, function)
         _CREW.make(call)
         result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
     finally:
@@ -90,14 +90,14 @@ async def aside(function: Callable[[], None]) -> None:
         raise error
 
 
-def begun_aside(function: Callable[[], Any]) -> Call:
+def begun_aside(function: Callable[[], Any]) -> ThreadCall:
     """Begin a call of the engine's own in a thread, on the loop that is to hear what it comes to."""
-    call = Call(home_of_loop(), function)
+    call = ThreadCall(home_of_loop(), function)
     _CREW.make(call)
     return call
 
 
-async def _to_its_end(call: Call) -> Outcome:
+async def _to_its_end(call: ThreadCall) -> Outcome:
     """Return what a call comes to, also to a caller whose scope is cancelled meanwhile.
 
     A shield around each call would cost as much as the rest of what is done here in Python.
@@ -120,10 +120,10 @@ class Home:
         self.limiter = anyio.CapacityLimiter(MOST_THREADS)
         self.is_quick = False
         """Whether the call that returned last did so at once."""
-        self._returned: deque[Call] = deque()
+        self._returned: deque[ThreadCall] = deque()
         self._is_woken = False
 
-    def take_back(self, call: Call) -> None:
+    def take_back(self, call: ThreadCall) -> None:
         """Take a call that has returned, in its thread, where somebody awaits it."""
         self._returned.append(call)
         if not self._is_woken:  # else what was appended is there when the loop comes to it: it lowers the flag first
@@ -148,7 +148,7 @@ class Home:
                 call.ended.set_result(None)
 
 
-class Call:
+class ThreadCall:
     """A call that may block. Made on the loop, in the context of the caller."""
 
     __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
@@ -208,8 +208,8 @@ class _Hand(threading.Thread):
 
     def __init__(self, crew: _Crew) -> None:
         super().__init__(name="divebook-call", daemon=True)
-        self.calls: SimpleQueue[Call | None] = SimpleQueue()
-        self.call: Call | None = None
+        self.calls: SimpleQueue[ThreadCall | None] = SimpleQueue()
+        self.call: ThreadCall | None = None
         self._crew = crew
 
     def run(self) -> None:
@@ -239,7 +239,7 @@ class _Crew:
         self.homes: weakref.WeakSet[Home] = weakref.WeakSet()
         self._has_begun = self._is_leaving = False
 
-    def make(self, call: Call) -> None:
+    def make(self, call: ThreadCall) -> None:
         """Have a call made by a thread that has nothing to do, or a new one."""
         try:
             hand = self._idle.pop()
