@@ -29,6 +29,7 @@ from divebook.execution.execution import Execution
 from divebook.execution.executors import Executors, Given
 from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
+from divebook.execution.surrounded import SurroundedCalls
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
 from divebook.lending import Lending
@@ -154,7 +155,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self.store = open_store(store) if store is None or isinstance(store, str | Path) else store
         self._closers: list[Callable[[], object]] = []
         self._listening: list[Callable[[], object]] = []
-        self._is_closed = False
+        self._is_closed, self._surrounded = False, SurroundedCalls()
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = Books(self.store, self._begin_book, self._clock)
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
@@ -178,7 +179,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._given = given
         for stop in self._listening:
             stop()
-        self._listening = given.listen_to(self.store)
+        self._listening = given.listen_to(self.store, self._surrounded)
         if given.codec is not None:
             self.store.sealing.codec = given.codec
         self.reach(given.documents or FileDocuments("."), given.policy or Policy.given())
@@ -200,7 +201,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         above = self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
         self.on_close((lender := Lending(self, control.store)).close)
-        return Services(self._handlers, condition_holds, items_of, filled, *answering, *above, lender, beyond)
+        given = *answering, *above, lender, self._surrounded, beyond
+        return Services(self._handlers, condition_holds, items_of, filled, *given)
 
     def add_executor(self, name: str, executor: Given | Compute | str) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from divebook.documents import DocumentRepository, Policy
 from divebook.execution.notices import VARIABLE, Hook, Notices
+from divebook.execution.surrounded import SurroundedCalls
 from divebook.history.formatter import Formatter, Formatting
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
@@ -42,7 +43,7 @@ class Surroundings:
             given["policy"] = Policy(*(self.policy.allowed & given["policy"].allowed))
         return replace(self, **given)
 
-    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
+    def listen_to(self, store: EventStore, calls: SurroundedCalls) -> list[Callable[[], object]]:
         """Let formatter, hook and telemetry hear what happens in a store; return what ends that, the last one first."""
         ends: list[Callable[[], object]] = []
         if self.formatter is not None:
@@ -57,4 +58,6 @@ class Surroundings:
 
             telemetry = wanted if isinstance(wanted, Telemetry) else Telemetry()
             ends += [telemetry.flush if telemetry is wanted else telemetry.close, *telemetry.listen_to(store)]
+            calls.surround = telemetry.surround
+            ends.append(lambda: setattr(calls, "surround", None))
         return ends[::-1]

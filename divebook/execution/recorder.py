@@ -30,6 +30,7 @@ from divebook.execution.open_workspaces import Lender, Stay
 from divebook.execution.outcomes import UnknownOutcomes
 from divebook.execution.signals import Signals
 from divebook.execution.streaming import TextStreams
+from divebook.execution.surrounded import SurroundedCalls
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.execution.workspaces import KEEP, RESTORE, Workspaces
@@ -72,6 +73,7 @@ class Recorder:
         texts: TextStreams,
         policy: ApprovalPolicy,
         lender: Lender | None = None,
+        surrounded: SurroundedCalls | None = None,
     ) -> None:
         self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
         self.once, self.waits = once, waits
@@ -81,7 +83,7 @@ class Recorder:
         self.approving = Approving(self.once, policy)
         self._unknown = UnknownOutcomes(self.once, self.waits)
         self.workspaces = Workspaces(self.once, self.waits, lender)
-        self._texts = texts
+        self._texts, self._surrounded = texts, surrounded or SurroundedCalls()
         self._at_rest: Callable[[], None] | None = None
         """Set once nothing more is to begin."""
         self._under_way = 0
@@ -173,7 +175,13 @@ class Recorder:
             started_at = self.journal.clock.now()
             try:
                 made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
-                result = storable(await contained(made, self.loop), "result")
+                surround = self._surrounded.surround
+                if surround is None:
+                    found = await contained(made, self.loop)
+                else:
+                    with surround(self.journal.execution_id, record.started_sequence):
+                        found = await contained(made, self.loop)
+                result = storable(found, "result")
             except Exception as error:  # whatever the call raises is the operation's recorded outcome
                 changed = () if entered is None else await entered.left(wanted.operation_id)
                 if not call.repeatable and leaves_outcome_unknown(error):

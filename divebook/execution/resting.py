@@ -117,7 +117,8 @@ class AtRest:
         may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
         services = given.services
         once, waits = Once(journal, beyond), Waits(journal)
-        recorder = Recorder(once, waits, given.chance, services.texts, services.policy, services.lender)
+        above = services.texts, services.policy, services.lender, services.surrounded
+        recorder = Recorder(once, waits, given.chance, *above)
         return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:

@@ -22,6 +22,7 @@ from divebook.execution.iterations import Iterations, Outcome
 from divebook.execution.open_workspaces import Lender
 from divebook.execution.recorder import Recorder
 from divebook.execution.streaming import TextStreams
+from divebook.execution.surrounded import SurroundedCalls
 from divebook.workflow.definition import Workflow
 from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, Each, Step
@@ -64,6 +65,8 @@ class Services:
     """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
     lender: Lender | None = None
     """What gives executions their workspaces."""
+    surrounded: SurroundedCalls = field(default_factory=SurroundedCalls)
+    """What calls are made in."""
     beyond: FindBeyond = nothing_beyond
     """Finds what answers a what-if in place of the world."""
 

@@ -21,15 +21,13 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionC
 class EndedSpan(NamedTuple):
     """A span that has ended; of what was begun again after its end there is another one."""
 
-    number: int
-    """Its place in the log; `ROOT` is the execution."""
-    again: int
-    """How often it had ended before."""
+    place: str
+    """Where in the log it began, which its id is made of."""
     began_us: int
     ended_us: int
     """Both in microseconds since 1970."""
-    parent: tuple[int, int] | None
-    """Number and `again` of what holds it."""
+    parent: str | None
+    """The place of what holds it."""
     span: Span | None
     """None for the execution."""
     end: catalog.Payload | None = None
@@ -49,6 +47,8 @@ class TracedLog:
         """Number of the last event that was heard."""
         self._spans = Spans()
         self._began: dict[int, int] = {}
+        self._began_at: dict[int, int] = {}
+        """The event with which a call began, the last time."""
         self._again: dict[int, int] = {}
         self._parents: dict[int, int] = {}
         self._over: set[int] = set()
@@ -69,6 +69,8 @@ class TracedLog:
         changed = sorted(self._spans.changed.values(), key=lambda span: span.index)
         self._spans.changed.clear()
         for span in changed:
+            if isinstance(data, catalog.OperationStarted) and span.operation_id == data.operation_id:
+                self._began_at[span.index] = event.sequence
             if span.index not in self._began:
                 self._enter(span)
                 self._begin(span.index, span.started_us)
@@ -77,7 +79,7 @@ class TracedLog:
         ended = [self._end(span)._replace(served=served) for span in reversed(changed) if self._is_newly_over(span)]
         if isinstance(data, _ENDS):
             self._over.add(ROOT)
-            ended.append(EndedSpan(ROOT, self._again[ROOT], self._began[ROOT], event.recorded_at, None, None, data))
+            ended.append(EndedSpan(self._place(ROOT), self._began[ROOT], event.recorded_at, None, None, data))
         return ended
 
     def _enter(self, span: Span) -> None:
@@ -104,8 +106,21 @@ class TracedLog:
         self._over.add(span.index)
         parent = self._parents[span.index]
         began = min(self._began[span.index], span.ended_us)
-        held_by = parent, self._again[parent]
-        return EndedSpan(span.index, self._again[span.index], began, span.ended_us, held_by, span)
+        return EndedSpan(self._place(span.index), began, span.ended_us, self._place(parent), span)
+
+    def _place(self, number: int) -> str:
+        began_at = self._began_at.get(number)
+        return place_of(number, self._again[number]) if began_at is None else place_of_call(began_at)
+
+
+def place_of(number: int, again: int = 0) -> str:
+    """Return the place of a span by its number, and how often it had ended before; the execution is `ROOT`."""
+    return f"{number}/{again}"
+
+
+def place_of_call(sequence: int) -> str:
+    """Return the place of a call by the number of the event with which it began."""
+    return f"event {sequence}"
 
 
 def trace_id(execution_id: str) -> int:
@@ -113,9 +128,9 @@ def trace_id(execution_id: str) -> int:
     return int.from_bytes(_digest(execution_id)[:16])
 
 
-def span_id(execution_id: str, number: int, again: int) -> int:
+def span_id(execution_id: str, place: str) -> int:
     """Return the number of a span, 64 bits."""
-    return int.from_bytes(_digest(f"{execution_id}/{number}/{again}")[:8])
+    return int.from_bytes(_digest(f"{execution_id}/{place}")[:8])
 
 
 def _digest(text: str) -> bytes:

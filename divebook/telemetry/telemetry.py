@@ -7,8 +7,9 @@ nothing is told twice; and what another process tells of the same execution belo
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from divebook._version import __version__
 from divebook.errors import SetupError
@@ -16,16 +17,26 @@ from divebook.events import Event, catalog
 from divebook.execution.leases import HANDS
 from divebook.store import EventStore
 from divebook.telemetry.attributes import attributes_of, error_of, name_of
-from divebook.telemetry.followed import EndedSpan, TracedLog, span_id, trace_id
+from divebook.telemetry.followed import ROOT, EndedSpan, TracedLog, place_of, place_of_call, span_id, trace_id
 from divebook.text.logs import logger
 from divebook.text.redaction import shared
 
 try:
+    from opentelemetry import context
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+    from opentelemetry.trace import (
+        Link,
+        NonRecordingSpan,
+        SpanContext,
+        SpanKind,
+        Status,
+        StatusCode,
+        TraceFlags,
+        set_span_in_context,
+    )
 
     from divebook.telemetry.metrics import Measures
 except ImportError as error:
@@ -101,6 +112,16 @@ class Telemetry:
         listener = _Listener(self, store)
         return [listener.close, store.subscribe(listener)]
 
+    @contextmanager
+    def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
+        """Let what libraries tell of, while a call is made, be a part of it; it began with an event of that number."""
+        call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
+        token = context.attach(set_span_in_context(NonRecordingSpan(call)))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
     def flush(self) -> None:
         """Send what was told so far."""
         for processor in self._processors:
@@ -125,11 +146,11 @@ class Telemetry:
             attributes["divebook.served"] = True
         links: tuple[Link, ...] = ()
         if span is None and followed.came_from:
-            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, -1, 0))),)
+            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
         told = ReadableSpan(
             name,
-            context=_context(trace, span_id(execution_id, ended.number, ended.again)),
-            parent=None if ended.parent is None else _context(trace, span_id(execution_id, *ended.parent)),
+            context=_context(trace, span_id(execution_id, ended.place)),
+            parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
             resource=self.resource,
             attributes=attributes,
             links=links,

@@ -10,6 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -254,3 +255,69 @@ def test_calls_that_a_what_if_takes_from_a_log_are_marked_and_not_measured(heard
     types = {about["divebook.type"] for about, _, _ in heard.metric("divebook.operation.duration")}
     assert "agent_turn" in types
     assert "tool_call" not in types
+
+
+def test_what_libraries_tell_of_while_a_call_is_made_is_a_part_of_it(heard):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(heard._exporter))
+    tracer = provider.get_tracer("a library")
+
+    def call(name):
+        with tracer.start_as_current_span(f"GET {name}"):
+            return name
+
+    async def waits(name: str) -> str:
+        return call(name)
+
+    def blocks(name: str) -> str:
+        return call(name)
+
+    def looks(query: str) -> str:
+        """Find."""
+        return call(query)
+
+    script = ScriptedModel(turns=[[{"call": {"looks": {"query": "owls"}}}, "Found."]])
+    steps = [
+        Step("waits", action="waits", parameters={"name": "a"}),
+        Step("items", action="blocks", parameters={"name": "$(state.n)"}, each=Each(["b", "c"], as_="n", parallel=2)),
+        Step("ask", prompt="Find owls", agent="finder"),
+    ]
+    actions = [Action("waits", waits), Action("blocks", blocks)]
+    agents = [Agent("finder", model=script, tools=[looks])]
+    assert run(heard, Workflow("w", steps), actions=actions, agents=agents).status == "completed"
+    within = {name: holder for name, holder in heard.tree() if name.startswith("GET")}
+    assert within == {
+        "GET a": "action_execution waits",
+        "GET b": "action_execution blocks",
+        "GET c": "action_execution blocks",
+        "GET owls": "execute_tool looks",
+    }
+    assert len({span.context.trace_id for span in heard.spans}) == 1
+    call("after")
+    assert heard.named("GET after").parent is None
+
+
+def test_a_call_that_is_made_again_holds_what_was_told_in_each_attempt(heard, tmp_path):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(heard._exporter))
+    tracer, calls = provider.get_tracer("a library"), []
+
+    def fetch() -> int:
+        calls.append(1)
+        with tracer.start_as_current_span(f"GET {len(calls)}"):
+            if len(calls) == 1:
+                raise ValueError("no")
+            return 1
+
+    workflow = Workflow("w", [Step("fetch", action="fetch")])
+    actions = [Action("fetch", fetch)]
+    with Environment(
+        store=tmp_path / "l.db", telemetry=heard.telemetry, workflows=[workflow], actions=actions
+    ) as environment:
+        failed = environment.start("w").wait(20)
+        assert failed.status == "failed"
+        assert environment.resume(failed.id).wait(20).status == "completed"
+    ids = {span.context.span_id: span for span in heard.spans}
+    holders = [ids[heard.named(f"GET {number}").parent.span_id] for number in (1, 2)]
+    assert [holder.name for holder in holders] == ["action_execution fetch"] * 2
+    assert [holder.status.status_code for holder in holders] == [StatusCode.ERROR, StatusCode.UNSET]
