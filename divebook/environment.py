@@ -197,12 +197,10 @@ class Environment(Holdings, Mending, Trials, Queueing):
         )
 
     def _services(self, control: Control) -> Services:
-        answering = control.inbox, control.claim_expired, control.texts
-        above = self._executors, self._policy, self.as_written
+        above = control.inbox, control.claim_expired, control.texts, self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
         self.on_close((lender := Lending(self, control.store)).close)
-        given = *answering, *above, lender, self._surrounded, beyond
-        return Services(self._handlers, condition_holds, items_of, filled, *given)
+        return Services(self._handlers, condition_holds, items_of, filled, *above, lender, self._surrounded, beyond)
 
     def add_executor(self, name: str, executor: Given | Compute | str) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
