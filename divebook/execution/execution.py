@@ -36,6 +36,7 @@ from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.chains import chain_of
 from divebook.store.durability import Durability
+from divebook.store.owner import Owner
 from divebook.store.past import History
 from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
@@ -154,6 +155,22 @@ class Execution(ReadExecution):
     def was_driven(self) -> bool:
         """Whether this process drives it, or has driven it: `wait` then tells how that ended."""
         return self._driver.was_driven
+
+    @property
+    def driven_by(self) -> str | None:
+        """What else drives it now, in words, as far as the store knows: another process; None if nothing does."""
+        if self.is_live or self._driver.opening is not None:
+            return None
+        lease = self.store.live_lease_of(self.id)
+        if lease is None:
+            return None
+        is_here = lease.owner.is_same_process(Owner.current())
+        return "this process" if is_here else f"process {lease.owner.pid} on {lease.owner.host}"
+
+    @property
+    def goes_on_elsewhere(self) -> bool:
+        """Whether it goes on without this process: another one drives it, or is to take it from its queue."""
+        return self.status == catalog.ENQUEUED or self.driven_by is not None
 
     @property
     def interrupts(self) -> list[Question]:

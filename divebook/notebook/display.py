@@ -146,9 +146,10 @@ def _next(execution: Execution) -> str:
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
     if execution.damage is not None or waits or execution.state.is_rolled_back:
         return ""
-    if execution.status in (FAILED, CANCELLED) or not (execution.is_live or execution.state.is_over):
-        return f"%dive resume {execution.id}"
-    return f"%dive show {execution.id}" if execution.is_live else ""
+    if execution.is_live or (not execution.state.is_over and execution.goes_on_elsewhere):
+        return f"%dive show {execution.id}"
+    is_final = execution.state.is_over and execution.status not in (FAILED, CANCELLED)
+    return "" if is_final else f"%dive resume {execution.id}"
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:

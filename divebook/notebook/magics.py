@@ -17,7 +17,7 @@ from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.printed import tell
 from divebook.notebook.trying_magics import TryingMagics
 from divebook.notebook.variables import own_variables
-from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background
+from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background, shown_while_it_goes_on
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,12 +141,13 @@ class DiveMagics(TryingMagics):
 
     @command("show ID")
     def show(self, arguments: Arguments) -> Run:
-        """Show an execution, running or past.
+        """Show an execution, running or past; while it goes on, here or in another process, its view is live.
 
         ID             the execution; the beginning of its id is enough
         --store PATH   where its log is
         """
-        return self._session.run_of(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
+        found = self._session.run_of(arguments.only_word("execution id", LISTED), store=arguments.options.get("store"))
+        return shown_while_it_goes_on(found, present_front_end(self.shell))
 
     @command("open [FILE] [ID]")
     def open(self, arguments: Arguments) -> SavedNotebook | SavedRun | Run:

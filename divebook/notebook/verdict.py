@@ -25,6 +25,14 @@ def in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, awaite
     return at_once(run) if awaited else run
 
 
+def shown_while_it_goes_on(run: Run, front_end: FrontEnd) -> Run:
+    """Return a run, with its live view in the cell if it goes on, here or elsewhere, or waits for a worker."""
+    execution = run.execution
+    if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
+        show_live(run, front_end).leave()
+    return run
+
+
 async def at_once(value: Any) -> Any:
     """Return a value to a cell that awaits it."""
     return value

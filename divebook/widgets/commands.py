@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from divebook.engine.waiting import awaited_signals
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import ENQUEUED, WAITING
 from divebook.execution.execution import Execution
 from divebook.widgets.protocol.views import Command
 
 
-def commands_of(execution: Execution) -> list[Command]:
-    """Return what a person can ask of an execution now; to resume it only where it would then go on."""
+def commands_of(execution: Execution, driven_by: str | None = None) -> list[Command]:
+    """Return what a person can ask of an execution now; to resume it only where it would then go on.
+
+    One that another process drives, or that waits for a worker, is left to those.
+    """
     if execution.is_live:
         return ["pause", "cancel"]
+    if execution.status == ENQUEUED or driven_by is not None:
+        return ["cancel"]
     if execution.state.is_over:
         return [] if execution.state.is_final else ["resume"]
     return ["cancel"] if awaited_from_outside(execution) else ["resume", "cancel"]

@@ -82,6 +82,8 @@ class Feed:
 
         def take(events: Sequence[Event]) -> None:
             self.receive(events)
+            if not events:  # another process may have appended
+                self.look_again()
             wake()
 
         def write(delta: TextDelta) -> None:

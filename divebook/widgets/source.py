@@ -17,8 +17,9 @@ from divebook.engine.state import ExecutionState
 from divebook.engine.waiting import awaited_signals
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
+from divebook.events.catalog import ENQUEUED
 from divebook.events.codec import encode_shown
-from divebook.events.event import to_microseconds
+from divebook.events.event import to_datetime, to_microseconds
 from divebook.execution.execution import Execution
 from divebook.execution.streaming import TextListener
 from divebook.history.failures import ItemNames
@@ -28,6 +29,7 @@ from divebook.store.durability import RELAXED
 from divebook.text.commands import in_notebook
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import shared
+from divebook.text.times import local_time
 from divebook.widgets.changed_files import FilesReader
 from divebook.widgets.commands import commands_of
 from divebook.widgets.protocol.failures import Way
@@ -41,6 +43,7 @@ from divebook.workflow.json_schemas import load
 
 MAX_ERROR = 2000
 MAX_ANSWER = 400
+MAX_NAME = 120
 MAX_EXACT = 2**53
 """Larger whole numbers are not exact in browsers, and are sent as texts."""
 MAX_DIGITS = 17
@@ -92,12 +95,12 @@ def source_of(execution: Execution) -> Source:
         return execution.state.question_id(*about)
 
     return Source(
-        header=lambda: header_of(execution),
+        header=lambda: header_of(execution if execution.is_live else execution.refresh()),
         questions=lambda: [question_of(asked) for asked in execution.asked.values()],
         graph=graph_of(execution.workflow),
         read=read,
         total=lambda: len(execution.history()),
-        subscribe=execution.subscribe,
+        subscribe=partial(heard, execution),
         subscribe_text=partial(execution.subscribe_text, parts=True),
         variables=lambda setters: variables.of(execution.state, setters),
         files=FilesReader(execution, shared()).of,
@@ -106,14 +109,31 @@ def source_of(execution: Execution) -> Source:
     )
 
 
+def heard(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+    """Call a listener with what is appended from now on; with nothing where another process may have appended.
+
+    Call what is returned to end it.
+    """
+    ends = [execution.subscribe(listener)]
+    if execution.store.shared and not execution.is_live and not execution.state.is_over:
+        ends.append(execution.store.on_news(lambda: listener(()), execution.id))
+
+    def end() -> None:
+        for each in ends:
+            each()
+
+    return end
+
+
 def header_of(execution: Execution) -> Header:
     """Return the numbers of an execution as they stand."""
     state, usage = execution.state, execution.usage
+    driven_by = None if state.is_over else execution.driven_by
     return Header(
         execution_id=execution.id,
-        workflow=one_line(execution.workflow.name, 120),
+        workflow=one_line(execution.workflow.name, MAX_NAME),
         status=state.shown_status,
-        live=execution.is_live,
+        live=execution.is_live or driven_by is not None,
         error=one_line(state.error or "", MAX_ERROR),
         started_us=_micros(state.started_at),
         ended_us=_micros(state.ended_at),
@@ -133,18 +153,22 @@ def header_of(execution: Execution) -> Header:
         stretches=[],
         progress=[],
         durability=durability_of(execution),
-        commands=commands_of(execution),
+        commands=commands_of(execution, driven_by),
         failed=0,
         ways=[],
         workspaces=len(state.workspaces),
-        waits=waits_of(execution),
+        waits=waits_of(execution, driven_by),
     )
 
 
-def waits_of(execution: Execution) -> str:
-    """Return what holds an execution up, its providers included, and what to type for the signals that it waits for."""
-    held_up = execution.held_up
-    signals = [] if execution.state.is_over else awaited_signals(execution.state)
+def waits_of(execution: Execution, driven_by: str | None = None) -> str:
+    """Return where it goes on, what holds it up, its providers included, and what to type for signals it waits for."""
+    state = execution.state
+    held_up = execution.held_up if driven_by is None else f"goes on in {driven_by}"
+    if state.status == ENQUEUED:
+        due = "" if state.due_us is None else f", from {local_time(to_datetime(state.due_us))} on"
+        held_up = f"waits in the queue {one_line(state.queue or '', MAX_NAME)} for a worker{due}"
+    signals = [] if state.is_over else awaited_signals(state)
     waits = [f"waits for {awaited}: {in_notebook('signal', [execution.id, awaited.name])}" for awaited in signals]
     asks_models = execution.is_live and execution.state.ledger.llm_calls
     limits = [str(standing) for standing in TURNSTILES.standings()] if asks_models else []

@@ -126,5 +126,5 @@ function mendedText({ header }: Model, hasFailed: boolean): string {
 function standingOf({ status, doing, live, ended_us: ended }: Header): string {
   if (ended !== null) return status;
   if (doing === "asleep" && status === "waiting") return "asleep";
-  return doing === "paused" && !live ? "paused" : status;
+  return doing === "paused" && !live && status !== "enqueued" ? "paused" : status;
 }

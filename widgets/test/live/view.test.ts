@@ -141,6 +141,12 @@ test("a run that somebody paused says so, and how to go on", () => {
   expect(shown(".db-notice")).toBe("paused. Run the cell again to continue.");
 });
 
+test("a run that waits for a worker is not taken for one that somebody paused", () => {
+  const waits = "waits in the queue labels for a worker";
+  begin({ header: { ...HEADER, status: "enqueued", doing: "paused", live: false, waits, commands: ["cancel"] } });
+  expect([find(".db-status").dataset["status"], shown(".db-notice"), shown(".db-waits")]).toEqual(["enqueued", "", waits]);
+});
+
 test("a run that lets time pass does not look as if it waited for a person", () => {
   begin({ header: { ...HEADER, status: "waiting", doing: "asleep" } });
   expect([shown(".db-status"), find(".db-status").dataset["status"]]).toEqual(["… asleep", "asleep"]);
