@@ -26,6 +26,8 @@ from divebook.workflow.step import KEEP
 FRAME, STEP, ITEMS, GIVEN = "frame", "rows", "items", "given"
 PARALLEL = 8
 """Calls at a time, unless it is said."""
+_OWN: set[str] = set()
+"""Names of actions that maps have made: what one said of its function holds for no other."""
 
 
 class MappedRows:
@@ -288,11 +290,13 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
         raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
     if name == "<lambda>":
         raise SetupError("a lambda has no name by which it is found again: name it with store=, or write def")
-    declared = next((each for each in REGISTERED.values() if each.function is function), None)
+    known = (each for called, each in REGISTERED.items() if called not in _OWN)
+    declared = next((each for each in known if each.function is function), None)
     if declared is not None:
         return declared
     called = f"{name}.{getattr(function, '__name__', 'call').strip('<>')}"
     action(called, **options)(function)
+    _OWN.add(called)
     return REGISTERED[called]
 
 

@@ -27,6 +27,7 @@ from divebook.analysis.columns import (
 )
 from divebook.analysis.inspection_frames import parts_frame, retries_frame, times_frame
 from divebook.analysis.provenance_frame import why_frame
+from divebook.analysis.row_frames import rows_frame
 from divebook.analysis.trial_frame import trial_frame
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
@@ -169,6 +170,7 @@ _OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
     "critical path": parts_frame,
     "times": times_frame,
     "retries": retries_frame,
+    "rows": rows_frame,
 }
 """Frames of what was found out about a log, made of that and not of its events."""
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {

@@ -125,6 +125,19 @@ class FramedLog(Framed):
         """
         return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
 
+    def rows(self, step: str | None = None) -> pd.DataFrame:
+        """Return what the rows of a frame gave, by their position: `divebook.analysis.row_frames.rows_frame`.
+
+        ``frame.reset_index(drop=True).join(run.rows())`` has them beside the frame that the step went over.
+
+        Parameters
+        ----------
+        step
+            A step with `Each` and `Rows`; not needed if there is only one.
+        """
+        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
+        return made
+
     def _frame(self, kind: str) -> pd.DataFrame:
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
         return made

@@ -41,6 +41,8 @@ MOST_ROWS, MOST_SECONDS = 1_000, 1.0
 """How many rows have ended, and how long ago the first of them, before they are written."""
 RANGE, ASKED_RANGE, CHUNK = 10_000, 100, 100
 """Rows that are handed out at a time, the same where a person would be asked about them, and in one task elsewhere."""
+ENDING = (SystemExit, KeyboardInterrupt, GeneratorExit)
+"""What a row raises to end a process, or what nobody catches: here it ends the row. No signal raises it in a call."""
 UNKNOWN = "OutcomeUnknownError: its call began, and a person said that it is not to be made again"
 
 Row: TypeAlias = tuple[int, dict[str, Any]]
@@ -86,6 +88,12 @@ def arguments_of(action: UserFunction, columns: Mapping[str, list[Any]], given: 
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     named = [name for name, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)]
     needed = [name for name in named if name not in given and parameters[name].default is inspect.Parameter.empty]
+    unnamed = [name for name, each in parameters.items() if each.kind is each.POSITIONAL_ONLY]
+    if unnamed:
+        raise StepError(
+            f"{action.label} takes {', '.join(unnamed)} by position only, and columns are given by their names; call "
+            "it in a function of yours, whose parameters are named as the columns are"
+        )
     positions = range(len(next(iter(columns.values()), [])))
     missing = [name for name in needed if name not in columns]
     if missing and not takes_any and len(needed) == 1:
@@ -243,9 +251,9 @@ class RowCalls:
                 try:
                     async with asyncio.timeout(seconds):
                         value = await function(**arguments)
-                except Exception as error:  # noqa: BLE001 - whatever a row raises is its outcome
+                except (Exception, *ENDING) as error:  # noqa: BLE001 - whatever a row raises is its outcome
                     failures += 1
-                    pause = pause_before_next(policy, failures, error)
+                    pause = None if isinstance(error, ENDING) else pause_before_next(policy, failures, error)
                     if pause is None:
                         self._end((at, None, told(error)))
                         break
@@ -312,7 +320,7 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {clean_text(error)}"
 
 
-def pause_before_next(policy: Retry | None, failures: int, error: Exception) -> float | None:
+def pause_before_next(policy: Retry | None, failures: int, error: BaseException) -> float | None:
     """Return the seconds until a row is tried again after so many failures; None if it is not."""
     return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - so that many do not come back at once
 
@@ -323,9 +331,9 @@ def called(function: Callable[..., Any], policy: Retry | None, at: int, argument
     while True:
         try:
             return at, function(**arguments), None
-        except Exception as error:  # noqa: BLE001 - whatever a row raises is its outcome
+        except (Exception, *ENDING) as error:  # noqa: BLE001 - whatever a row raises is its outcome
             failures += 1
-            pause = pause_before_next(policy, failures, error)
+            pause = None if isinstance(error, ENDING) else pause_before_next(policy, failures, error)
             if pause is None:
                 return at, None, told(error)
         time.sleep(pause)

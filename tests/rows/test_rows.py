@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from divebook import Each, Environment, Step, Workflow, action
-from divebook.errors import DefinitionError, SetupError, StepError
+from divebook.errors import DefinitionError, NotFoundError, SetupError, StepError
 from divebook.events import catalog
 from divebook.mapping import mapped
 from divebook.steps import rows as steps_rows
@@ -87,12 +87,62 @@ def test_what_does_not_fit_is_said_before_anything_begins(environment):
         mapped(environment, 3, shout)
     with pytest.raises(StepError, match="two are called 'n'"):
         mapped(environment, FRAME.rename(columns={"text": "n"}), lambda n: n, store="twice")
+    with pytest.raises(StepError, match=r"not a list with int in it; make one of it: pandas\.DataFrame"):
+        mapped(environment, [1, 2], shout)
+    with pytest.raises(StepError, match="takes obj by position only, and columns are given by their names"):
+        mapped(environment, FRAME, len)
     for no_function in ("label", None):
         with pytest.raises(SetupError, match="map takes a function"):
             mapped(environment, FRAME, no_function, store="s")
     with pytest.raises(SetupError, match="a lambda has no name"):
         mapped(environment, FRAME, lambda row: row)
     assert environment.store.records() == []
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [7, 7, 7, 8],
+        pd.MultiIndex.from_product([list("ab"), [1, 1]]),
+        pd.to_datetime(["2026-10-25 02:30"] * 4, utc=True).tz_convert("Europe/Berlin"),
+        [float("nan")] * 4,
+    ],
+    ids=["numbers", "levels", "times", "nothing"],
+)
+def test_results_stand_beside_their_rows_whatever_the_index(environment, index):
+    def fails(n):
+        return {"twice": 10 // n}
+
+    frame = FRAME.set_axis(pd.Index(index) if isinstance(index, list) else index)
+    rows = mapped(environment, frame, fails).wait()
+    assert rows.frame.index.equals(frame.index)
+    assert rows.frame["twice"].tolist()[:3] == [3, 10, 5]
+    assert rows.frame["error"].notna().tolist() == [False, False, False, True]
+    assert len(rows.retry_failed().wait().frame) == 4
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("stop"), GeneratorExit("no")])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_would_end_a_process_ends_its_row(environment, error, is_async):
+    def leaves(n):
+        if n == 1:
+            raise error
+        return n
+
+    async def leaves_later(n):
+        return leaves(n)
+
+    rows = mapped(environment, FRAME, leaves_later if is_async else leaves, retry=3, store="s").wait()
+    assert rows.frame["error"].dropna().to_dict() == {"x": f"{type(error).__name__}: {error}"}
+    assert rows.done == 4
+
+
+def test_what_one_map_said_of_a_function_holds_for_no_other(environment):
+    mapped(environment, FRAME, shout, store="first").wait()
+    again = mapped(environment, FRAME, shout, store="second", idempotent=False, retry=2).wait()
+    made = REGISTERED[again.workflow.steps[0].action]
+    assert not made.is_repeatable
+    assert made.retry is not None
 
 
 def test_a_row_that_fails_has_its_error_and_is_called_again_alone(environment):
@@ -235,6 +285,11 @@ def test_rows_in_a_definition():
     with Environment.from_definitions(read_definitions(text), store="memory:") as environment:
         execution = environment.start("labelling", {"frame": FRAME}).wait()
         assert execution.variables["told"] == {"rows": 4, "failed": 0}
+        beside = FRAME.reset_index(drop=True).join(execution.rows())
+        assert beside[["text", "label"]].to_numpy().tolist() == [[one, one.upper()] for one in "abcd"]
+        assert execution.rows("label").equals(execution.rows())
+        with pytest.raises(NotFoundError, match="lable"):
+            execution.rows("lable")
         failed = environment.start("labelling", {"frame": "no frame"}).wait()
         assert "Rows takes a DataFrame" in failed.error
 

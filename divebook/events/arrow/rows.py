@@ -23,8 +23,8 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     StepError
         It is none of them, or two columns have the same name.
     """
-    if isinstance(frame, list) and all(isinstance(row, Mapping) for row in frame):
-        frame = pd.DataFrame(frame)
+    if isinstance(frame, list):
+        frame = _as_pandas(frame)
     names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
     if names is None:
         names = _as_pandas(frame).columns
@@ -104,8 +104,8 @@ def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
     """Return a frame with what its rows gave beside it; columns of the same names give way."""
     base = _as_pandas(frame)
     beside = outcome.copy() if len(outcome) == len(base) else outcome.reindex(range(len(base)))
-    beside.index = base.index
-    return base.drop(columns=[name for name in beside.columns if name in base.columns]).join(beside)
+    beside.index = base.index  # row by row: labels of an index may stand there more than once
+    return pd.concat([base.drop(columns=[name for name in beside.columns if name in base.columns]), beside], axis=1)
 
 
 def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
@@ -114,11 +114,16 @@ def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
 
 
 def _as_pandas(frame: Any) -> pd.DataFrame:
-    if isinstance(frame, list):
+    if isinstance(frame, list) and all(isinstance(row, Mapping) for row in frame):
         return pd.DataFrame(frame)
     if isinstance(frame, pd.DataFrame):
         return frame
-    if not hasattr(frame, "to_pandas"):
-        raise StepError(f"Rows takes a DataFrame, an Arrow table or a list of mappings, not a {type(frame).__name__}")
-    made: pd.DataFrame = frame.to_pandas()
-    return made
+    made = frame.to_pandas() if hasattr(frame, "to_pandas") else None
+    if isinstance(made, pd.DataFrame):
+        return made
+    other = next((row for row in frame if not isinstance(row, Mapping)), None) if isinstance(frame, list) else None
+    given = f"a {type(frame).__name__}" + ("" if other is None else f" with {type(other).__name__} in it")
+    raise StepError(
+        f"Rows takes a DataFrame, an Arrow table or a list of mappings, not {given}; make one of it: "
+        "pandas.DataFrame({'text': ...})"
+    )
