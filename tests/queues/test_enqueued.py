@@ -323,7 +323,7 @@ def test_due_schedules_are_enqueued_once():
             assert other.wait_until_idle(PATIENCE)
         keys = [record.key for record in made.executions()]
         assert len(keys) == len(set(keys)) >= 1
-        assert all(key.startswith("schedule/often/") for key in keys)
+        assert all(key.startswith("schedule/nightly/sum/often/") for key in keys)
 
 
 def test_what_a_worker_has_claimed_is_resumed_by_nobody_else():
