@@ -190,7 +190,7 @@ class Worker:
         patience
             Seconds to wait; what goes on after them is broken off as if the process had died.
         """
-        until = time.monotonic() + _seconds(patience)
+        until = time.monotonic() + patience_of(patience)
         self._drains.set()
         self._news.set()
         if self._thread is None or self._thread is threading.current_thread() or self._process != os.getpid():
@@ -307,7 +307,8 @@ class Worker:
         return f"<Worker {self.name}: {', '.join(self.queues)}, {len(self._heads())} of {self.parallel}>"
 
 
-def _seconds(patience: Any) -> float:
+def patience_of(patience: Any) -> float:
+    """Return how many seconds draining is to wait; raises `SetupError`."""
     if isinstance(patience, bool) or not isinstance(patience, int | float) or not patience >= 0:
         raise SetupError(f"patience is a number of seconds from 0 on, not {patience!r}; write patience={PATIENCE:g}")
     return float(patience)

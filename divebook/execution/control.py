@@ -334,7 +334,9 @@ class Control(QueueControl):
                         raise
                     _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
-            await asyncio.shield(asyncio.wrap_future(driver.driving()))
+            ended = asyncio.wrap_future(driver.driving())
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
+            await asyncio.shield(ended)
         return (await work(driver.refresh)).state
 
     # --- ending ----------------------------------------------------------------------------------------------------

@@ -68,8 +68,10 @@ class QueueControl(ABC):
 
         A child of one that a person has resumed is taken up with it, by whom no attempts are counted.
         """
-        if driver.state.queue is None or driver.was_driven:
+        if driver.state.queue is None:
             return False
+        if driver.was_driven:
+            return driver.state.is_shown_paused  # they leave it alone, and what comes for it does not resume it
         above = None if parent is None else self._register.present(parent)
         return above is None or above.worker is not None
 
