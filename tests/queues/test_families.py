@@ -209,14 +209,16 @@ def test_who_resumes_an_execution_takes_up_what_it_has_started():
 
 def test_what_a_child_has_done_is_undone_before_what_started_it_has():
     told = []
-    undo = Action("undo", lambda value: told.append(value))
+
+    def undo(value):
+        told.append(value)
 
     def made_by(name):
         return Step("make", script=f"'{name}'", rollback=Rollback("undo", {"value": "$(result)"}))
 
     inner = Workflow("inner", [made_by("inner"), *ASK.steps])
     outer = Workflow("outer", [made_by("outer"), Step("child", workflow="inner")])
-    with environment(outer, inner, actions=[undo]) as made:
+    with environment(outer, inner, actions=[Action("undo", undo)]) as made:
         execution = made.enqueue(outer)
         with Worker(made):
             asked(made)
@@ -231,23 +233,29 @@ def test_what_a_child_has_done_is_undone_before_what_started_it_has():
 def test_one_waits_for_a_child_at_work_and_not_for_one_that_asks(tmp_path):
     place, gate = tmp_path / "store.db", Gate()
     flow = Workflow("inner", [Step("call", action="gate"), *ASK.steps])
-    with environment(OUTER, flow, actions=[gate.action()], store=open_store(place)) as made, Worker(made):
-        with Environment(store=place, workflows=[OUTER, flow], actions=[Gate().action()]) as other:
-            execution = other.enqueue(OUTER)
-            assert gate.reached.wait(PATIENCE)
-            with pytest.raises(TimeoutError):
-                execution.wait(0.3)
-            gate.opened.set()
-            assert execution.wait(PATIENCE).status == "waiting"
-            assert [question.question for _, question in other.interrupts()] == ["Which one?"]
+    with (
+        environment(OUTER, flow, actions=[gate.action()], store=open_store(place)) as made,
+        Worker(made),
+        Environment(store=place, workflows=[OUTER, flow], actions=[Gate().action()]) as other,
+    ):
+        execution = other.enqueue(OUTER)
+        assert gate.reached.wait(PATIENCE)
+        with pytest.raises(TimeoutError):
+            execution.wait(0.3)
+        gate.opened.set()
+        assert execution.wait(PATIENCE).status == "waiting"
+        assert [question.question for _, question in other.interrupts()] == ["Which one?"]
 
 
 def test_one_waits_for_what_sleeps(tmp_path):
     place = tmp_path / "store.db"
     flow = Workflow("naps", [Step("nap", seconds=0.5), Step("add", script="1", store="n")])
-    with environment(flow, store=open_store(place)) as made, Worker(made):
-        with Environment(store=place, workflows=[flow]) as other:
-            assert other.enqueue(flow).wait(PATIENCE).variables == {"n": 1}
+    with (
+        environment(flow, store=open_store(place)) as made,
+        Worker(made),
+        Environment(store=place, workflows=[flow]) as other,
+    ):
+        assert other.enqueue(flow).wait(PATIENCE).variables == {"n": 1}
 
 
 def test_what_waits_in_a_queue_can_be_paused_and_goes_on_when_it_is_resumed():
