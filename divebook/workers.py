@@ -268,9 +268,7 @@ class Worker:
     def _take(self, free: int) -> int:
         now = time.monotonic()
         self._refused = {name: refusal for name, refusal in self._refused.items() if refusal[0] > now}
-        leases = self.environment.store.claim(
-            self.queues, self._can_run(), Owner.current(), free, without=self._refused
-        )
+        leases = self._control.claim(self.queues, self._can_run(), free, without=self._refused)
         for lease in leases:
             try:
                 driver = self._control.take_up(lease, self)

@@ -7,15 +7,24 @@ taken up, and each counts for itself how often it was interrupted (`tests/queues
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 from divebook.engine.state import ExecutionState
+
+
+class Employer(Protocol):
+    """A worker, as far as those know it that it has driven."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes executions."""
 
 
 class Belonging(ABC):
     """The part of a driver that tells for whom it drives."""
 
     def __init__(self) -> None:
-        self.worker: object | None = None
+        self.worker: Employer | None = None
         """The worker of this process that drives it, or has driven it."""
         self.comes_from: ExecutionState | None = None
         """How the execution stood that has started it, or goes on as it, while it is pending."""

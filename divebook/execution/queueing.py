@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from divebook.errors import DivebookError, ExecutionError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.events.record import Record
+from divebook.execution.belonging import Employer
 from divebook.execution.children import running_children
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.driver import Driver
@@ -22,6 +23,7 @@ from divebook.execution.recovery import next_attempt
 from divebook.execution.register import Register
 from divebook.store import EventStore, Lease
 from divebook.store.batches import Batch, records_of
+from divebook.store.owner import Owner
 
 
 class QueueControl(ABC):
@@ -71,7 +73,9 @@ class QueueControl(ABC):
         if driver.state.queue is None:
             return False
         if driver.was_driven:
-            return driver.state.is_shown_paused  # they leave it alone, and what comes for it does not resume it
+            is_drained = driver.worker is not None and not driver.worker.is_running
+            # What comes for one that is paused does not resume it: workers leave it alone.
+            return is_drained or driver.state.is_shown_paused or driver.state.lifecycle == catalog.ENQUEUED
         above = None if parent is None else self._register.present(parent)
         return above is None or above.worker is not None
 
@@ -108,7 +112,13 @@ class QueueControl(ABC):
         if refusal is not None:
             raise refusal
 
-    def take_up(self, lease: Lease, worker: object) -> Driver:
+    def claim(
+        self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
+    ) -> list[Lease]:
+        """Take the leases of executions that have something to do, for this thread to take up; as the store does."""
+        return HANDS.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
+
+    def take_up(self, lease: Lease, worker: Employer) -> Driver:
         """Drive an execution whose lease was claimed; where that cannot be, the lease is given back.
 
         One whose driver has died is resumed as often as `divebook.execution.recovery` allows.

@@ -11,7 +11,7 @@ import pytest
 from divebook import Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.decide import decide_opening
 from divebook.engine.state import ExecutionState
-from divebook.errors import ExecutionError
+from divebook.errors import ExecutionError, LeaseHeldError
 from divebook.events.catalog import ExecutionPaused, ExecutionResumed, ExecutionStarted
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
@@ -136,6 +136,53 @@ def test_a_worker_that_drains_lets_nothing_more_begin_in_what_its_executions_hav
         with Worker(made):
             assert execution.wait(PATIENCE).variables["n"] == 7
     assert types(family[-1]).count("operation_completed") == 2
+
+
+def test_word_of_a_child_that_ends_while_its_worker_drains_begins_nothing_there():
+    gate, more = Gate(), Gate()
+    inner = Workflow("inner", [Step("ask", ask="Which one?", store="answer"), Step("call", action="gate")])
+    outer = Workflow("outer", [Step("child", workflow="inner"), Step("after", action="more", store="n")])
+    with environment(outer, inner, actions=[gate.action(), more.action("more")]) as made:
+        execution, worker = made.enqueue(outer), Worker(made).start()
+        made.answer(asked(made), "this")  # the child alone goes on; what has started it rests
+        assert gate.reached.wait(PATIENCE)
+        assert becomes(lambda: len(worker.driving) == 1)
+        draining = threading.Thread(target=worker.drain)
+        draining.start()
+        assert becomes(lambda: not worker.is_running)
+        gate.opened.set()
+        draining.join(PATIENCE)
+        assert [member.refresh().status for member in members(made, execution)][1] == "completed"
+        assert (more.reached.wait(0.3), worker.driving) == (False, [])
+        more.opened.set()
+        with Worker(made):
+            assert execution.wait(PATIENCE).status == "completed"
+
+
+def test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody(monkeypatch):
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+        claim, resumed = made.store.claim, []
+
+        def resume():
+            try:
+                resumed.append(made._control.resume(execution.id))
+            except LeaseHeldError as error:
+                resumed.append(error)
+
+        def claimed(*given, **options):
+            leases = claim(*given, **options)
+            other = threading.Thread(target=resume)
+            other.start()
+            other.join(0.1)  # it has found the lease of this process, which nothing drives yet
+            return leases
+
+        monkeypatch.setattr(made.store, "claim", claimed)
+        leases = made._control.claim(["default"], {"sum": SUM.fingerprint}, 1)
+        assert becomes(lambda: resumed)
+        assert isinstance(resumed[0], LeaseHeldError)
+        made._control.take_up(leases[0], Worker(made))
+        assert execution.wait(PATIENCE).status == "completed"
 
 
 def test_what_a_draining_execution_begins_is_given_back_at_once():
