@@ -84,9 +84,9 @@ def _time(text: str | None) -> datetime | None:
 
 
 def queue(store: Store = None, *, json: Json = False) -> None:
-    """List what waits in queues, what workers leave alone there, and the workers.
+    """List what waits in queues, and the workers.
 
-    With who of them can run it, or why none can.
+    With who of them can run it, or why none can, and with what workers leave alone.
     """
     from divebook.cli.project import existing_environment
 
