@@ -327,10 +327,10 @@ class Environment(Holdings, Mending, Trials, Queueing):
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        if not workflow:
-            raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
-        found = self.workflow(workflow) if isinstance(workflow, str) else workflow
-        self._check(found)
+        if not workflow or not isinstance(workflow, Workflow | str):
+            known = f"name one of: {', '.join(self._workflows) or 'none is defined'}"
+            raise SetupError(f"workflow is required, not {workflow!r}; {known}")
+        self._check(found := self.workflow(workflow) if isinstance(workflow, str) else workflow)
         options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
         self._check_models(found, options["model"], self.store)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
@@ -364,7 +364,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:
-            await self._control.begin(driver)
+            await self._control.begin_successor(driver, asked.parent)
         except StartKeyTakenError as taken:  # before the process that started it had recorded that
             return taken.execution_id
         return driver.id

@@ -16,14 +16,18 @@ from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
-from divebook.errors import InputError, StoreError
+from divebook.errors import DefinitionError, InputError, StoreError
+from divebook.events.catalog import ENQUEUED
 from divebook.text.shown import plural
+from divebook.text.times import local_time
 
 if TYPE_CHECKING:
+    from divebook.environment import Environment
     from divebook.store.queues import QueuedExecution, WorkerRecord
     from divebook.workers import Worker
 
 NOBODY = "nobody there can run it"
+LEFT_ALONE = ("queue", "execution_id", "workflow", "why")
 
 
 def enqueue(
@@ -82,37 +86,67 @@ def _time(text: str | None) -> datetime | None:
 def queue(store: Store = None, *, json: Json = False) -> None:
     """List what waits in queues, and the workers.
 
-    With who of them can run it.
+    With who of them can run it, or why none can, and with what workers leave alone.
     """
     from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
-    queued, workers = environment.queued(), environment.workers()
-    records = {one.execution_id: environment.store.record(one.execution_id).status for one in queued}
-    rows = [{**asdict(one), "status": records[one.execution_id], "workers": _able(one, workers)} for one in queued]
+    workers = environment.workers()
+    rows = [_row(environment, one, workers) for one in environment.queued()]
+    left = [
+        {**_row(environment, one, workers), "why": _why(environment, one)} for one in environment.queued(withheld=True)
+    ]
     if json:
         told = [
             {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
         ]
-        say(as_json({"queued": rows, "workers": told}, indent=2))
+        say(as_json({"queued": rows, "left_alone": left, "workers": told}, indent=2))
         return
     if rows:
-        columns(("queue", "priority", "id", "workflow", "status", "workers"), map(_shown, rows))
+        columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, rows))
     else:
         say("no queue has anything")
+    for row in rows:
+        for name, reason in row["reasons"].items() if not row["workers"] else ():
+            say(f"{row['execution_id']}: worker {name} cannot run it: {reason}")
+    if left:
+        say("workers leave alone:")
+        columns(("queue", "id", "workflow", "why"), ([row[name] for name in LEFT_ALONE] for row in left))
+        say("to go on with one: divebook resume ID FILE")
     for worker in workers:
         say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
     if not workers:
         say("no worker is there; begin one: divebook worker FILE")
 
 
-def _able(queued: QueuedExecution, workers: list[WorkerRecord]) -> list[str]:
-    return [worker.id for worker in workers if worker.can_run(queued)]
+def _row(environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord]) -> dict[str, Any]:
+    from divebook.execution.recovery import attempts_made
+
+    record = environment.store.record(queued.execution_id)
+    reasons = {worker.id: worker.why_not(queued) for worker in workers}
+    return {
+        **asdict(queued),
+        "status": record.status,
+        "due": record.wake_at.isoformat() if record.wake_at is not None and record.status == ENQUEUED else None,
+        "key": record.key,
+        "attempts": attempts_made(environment.store, queued.execution_id),
+        "workers": [name for name, reason in reasons.items() if reason is None],
+        "reasons": {name: reason for name, reason in reasons.items() if reason is not None},
+    }
+
+
+def _why(environment: Environment, queued: QueuedExecution) -> str:
+    """Return why workers leave an execution alone."""
+    paused = environment.execution(queued.execution_id).state.paused
+    return paused or "it was interrupted too often, each time before it made progress"
 
 
 def _shown(row: dict[str, Any]) -> tuple[str, ...]:
-    named = (row["queue"], str(row["priority"]), row["execution_id"], row["workflow"], row["status"])
-    return (*named, plural(len(row["workers"]), "worker") if row["workers"] else NOBODY)
+    named = (row["queue"], str(row["priority"]), row["execution_id"], row["workflow"])
+    attempts = f", {plural(row['attempts'], 'attempt')}" if row["attempts"] else ""
+    due = "" if row["due"] is None else local_time(datetime.fromisoformat(row["due"]))
+    able = plural(len(row["workers"]), "worker") if row["workers"] else NOBODY
+    return (*named, f"{row['status']}{attempts}", due, row["key"] or "", able)
 
 
 def worker(
@@ -139,13 +173,23 @@ def worker(
     """
     from divebook.cli.project import open_environment, read, take_in
     from divebook.dialects import OWN
-    from divebook.workers import Worker
+    from divebook.workers import Worker, patience_of
 
+    if schedules and file.suffix.lower() == ".py":
+        raise InputError(
+            f"--schedules reads Schedules, which stand in YAML, JSON or %%dive cells, and {file} is Python; leave it "
+            "out, or write the workflow and its schedule in YAML"
+        )
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
     definitions = read(file, OWN) if schedules else None
+    if definitions is not None and not definitions.schedules:
+        note(f"--schedules finds no Schedules in {file}", "yellow")
     made = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
-    _work(made, patience, until_idle=until_idle)
+    try:
+        _work(made, patience_of(patience), until_idle=until_idle)
+    except DefinitionError as error:
+        raise DefinitionError(error.problems, str(file)) from error
 
 
 def _work(made: Worker, patience: float, *, until_idle: bool) -> None:

@@ -229,6 +229,17 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
     return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
 
 
+def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
+    """Return what begins an execution. One that comes from an execution of a queue is in that queue as well.
+
+    `comes_from` is how the one stood that starts it, or goes on as it.
+    """
+    if comes_from is None or comes_from.queue is None:
+        return (Fact(opening),)
+    enqueued = catalog.ExecutionEnqueued(comes_from.queue, comes_from.priority)
+    return (Fact(opening), Fact(enqueued), Fact(catalog.ExecutionResumed(catalog.ENQUEUED)))
+
+
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
     """Return what gives an execution back to the workers of its queue, if it has one."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.decide import decide_cancellation
+from divebook.engine.decide import decide_cancellation, decide_opening
 from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
@@ -71,7 +71,6 @@ class Driver(KnownExecution):
         """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
-        self._paused: tuple[str, bool] | None = None  # why, and whether to give it back to its queue
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -109,8 +108,7 @@ class Driver(KnownExecution):
     @property
     def held_up(self) -> str | None:
         """Why nothing can be written at present; None if nothing is in the way."""
-        standstill = getattr(self._journal, "held_up", None)
-        return None if standstill is None else str(standstill)
+        return None if (standstill := getattr(self._journal, "held_up", None)) is None else str(standstill)
 
     @property
     def written(self) -> int:
@@ -191,9 +189,10 @@ class Driver(KnownExecution):
         held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
         journal.first_written = begun
+        first = decide_opening(opening, self.comes_from)
         if at_once or opening.key is not None:  # nothing runs of one with a key before it is known to be the first
-            journal.record(opening)
-        driving = self._set_going(self._run(given, journal, held, None if journal.recorded else opening), held)
+            journal.record_all(first)
+        driving = self._set_going(self._run(given, journal, held, () if journal.recorded else first), held)
         if begun is not None:
             driving.add_done_callback(functools.partial(failed_with, begun))
 
@@ -205,12 +204,14 @@ class Driver(KnownExecution):
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
-        self._set_going(self._run(given, journal, lease, first), lease)
+        if is_counted := resumed.recovery is not None:  # before anything runs: it may end this process at once, too
+            journal.record_all(first)
+        self._set_going(self._run(given, journal, lease, () if is_counted else first), lease)
 
-    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, catalog.Payload]:
+    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, Sequence[Fact]]:
         """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
         code = given.code_of(self.workflow)
-        first = told if code == dict(self._state.code) else replace(told, code=code)
+        first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
         self._runner = self.standing.take(self._state, code, given)
         if self._runner is None:
             return self._open_journal(given, lease), first
@@ -230,8 +231,7 @@ class Driver(KnownExecution):
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
-        self._token = held.token
-        self._task = ENGINE.keep(work)
+        self._token, self._task = held.token, ENGINE.keep(work)
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)
         return self._future
@@ -267,7 +267,7 @@ class Driver(KnownExecution):
         elif self._runner is not None and self._paused is not None:
             self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
-    async def _run(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
+    async def _run(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
@@ -283,7 +283,7 @@ class Driver(KnownExecution):
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
 
-    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact]) -> None:
         desk = self._present_desk()
         beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
         runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
@@ -291,12 +291,12 @@ class Driver(KnownExecution):
         desk.keeper.keep(held)
         try:
             await self.standing.gone()
-            if first is None:
+            if not first:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
             if journal.state.rolling_back is not None:
                 await given.stop_children(self)
             desk.mailroom.admit(self.id, runner)
-            await runner.run(functools.partial(journal.record_all, () if first is None else (Fact(first),)))
+            await runner.run(functools.partial(journal.record_all, first))
             while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(given, journal, desk, beyond)
@@ -387,7 +387,7 @@ class Driver(KnownExecution):
                 self._settle(journal)
                 await self._give_back(self._present_desk(), held)
                 self._rest()
-        await (self._run(given, journal, held, None) if goes_on else given.came_to_rest(self))
+        await (self._run(given, journal, held) if goes_on else given.came_to_rest(self))
 
     def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token

@@ -5,8 +5,12 @@ from __future__ import annotations
 import threading
 import time
 
-from divebook.engine.state import WAITING
+from divebook.engine.state import WAITING, ExecutionState
+from divebook.errors import ExecutionNotFoundError
+from divebook.execution.children import running_children
 from divebook.execution.driver import Driver
+from divebook.execution.register import folded
+from divebook.store.base import EventStore
 
 LONGEST = 1.0
 """Seconds after which to look again without news."""
@@ -21,7 +25,7 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Block until an execution has ended, or waits and nothing has come for it; TimeoutError after so many seconds."""
+    """Block until an execution has ended, or stands still; TimeoutError after so many seconds."""
     news = threading.Event()
     until = None if timeout is None else time.monotonic() + timeout
     ends = [
@@ -41,4 +45,24 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
 
 
 def _rests(driver: Driver) -> bool:
-    return driver.state.status == WAITING and not driver.is_live and not driver.store.has_untaken(driver.id)
+    return not driver.is_live and _stands_still(driver.state, driver.store)
+
+
+def _stands_still(state: ExecutionState, store: EventStore) -> bool:
+    """Return whether nothing happens in an execution before somebody answers, sends a signal, or resumes it.
+
+    That is so of what waits for others that stand still; what sleeps, or pauses before it tries again, goes on by
+    itself.
+    """
+    if state.is_shown_paused:
+        return True
+    if state.status != WAITING or state.is_asleep or store.has_untaken(state.execution_id):
+        return False
+    return all(_child_stands_still(name, store) for name in running_children(state))
+
+
+def _child_stands_still(name: str, store: EventStore) -> bool:
+    try:
+        return _stands_still(folded(store, name), store)
+    except ExecutionNotFoundError:  # it is about to be begun
+        return False

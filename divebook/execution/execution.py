@@ -307,7 +307,7 @@ class Execution(ReadExecution):
             with lending_place():
                 if driving is not None:
                     driving.result(timeout)
-                if driving is None or self.state.lifecycle == catalog.ENQUEUED:  # given to the workers of its queue
+                if driving is None or is_elsewhere(self._driver):  # given to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
             if driving is not None and driving.done():  # its own
@@ -326,7 +326,7 @@ class Execution(ReadExecution):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         else:
             yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
-            if self.state.lifecycle == catalog.ENQUEUED:
+            if is_elsewhere(self._driver):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
 
@@ -361,7 +361,8 @@ class Execution(ReadExecution):
     def pause(self, reason: str = "") -> Execution:
         """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
 
-        Calls that may not be made twice are waited for, others are broken off and made again later.
+        Calls that may not be made twice are waited for, others are broken off and made again later. One of a queue that
+        nobody drives at present is paused as well: its workers leave it alone.
         """
         self._control.pause(self._driver, reason)
         return self

@@ -38,7 +38,7 @@ def refuse_over(driver: Driver, when: str = "already ") -> None:
 
 def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
     """Return whether this process has what undoes what an execution has done, and is to; else who resumes it does."""
-    if driver.state.queue is not None:
+    if driver.state.queue is not None and driver.state.parent is None:  # a child comes before who has started it
         return False
     try:
         check(driver.workflow, {undoing.step for undoing in driver.state.rollbacks.values()}, ())

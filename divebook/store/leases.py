@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from divebook.errors import LeaseHeldError
@@ -32,6 +32,8 @@ class Lease:
     """Microseconds since 1970."""
     expires_uptime: int | None = None
     """The same by the monotonic clock of the owner's machine; None if the time was given from outside."""
+    was_left: bool = field(default=False, compare=False)
+    """Of one that was claimed: whether who had the execution before never gave it back."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
         """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead.

@@ -26,7 +26,7 @@ WITH advanced AS (
   ON CONFLICT (key) DO UPDATE SET host = excluded.host, pid = excluded.pid, started = excluded.started,
     name = excluded.name, boot = excluded.boot, expires_at = excluded.expires_at
 )
-SELECT token FROM advanced
+SELECT token, EXISTS (SELECT FROM divebook.leases WHERE leases.key = advanced.key) FROM advanced
 """
 _RENEW = """
 UPDATE divebook.leases SET expires_at = %s
@@ -68,8 +68,8 @@ def lock(ask: SendStatement, execution_id: str) -> None:
 def put_next(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
     """Write a lease with the next token, in place of an older one."""
     named = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
-    ((token,),) = ask(_NEXT, (escaped(execution_id), *named))
-    return Lease(execution_id, token, owner, until.wall)
+    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *named))
+    return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
 def renew(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:

@@ -208,7 +208,10 @@ _SECOND: Migration = (
 # A shorter way for what most commits are.
 _THIRD: Migration = (CARRY_ON,)
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+# Up to when the due times of schedules are seen to.
+_FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, seen bigint NOT NULL)",)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """What belongs to executions, beside their events."""
