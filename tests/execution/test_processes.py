@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import importlib
 import logging
 import os
 import signal
@@ -89,6 +90,13 @@ def called(function, *args, resumed=False, **options):
     world = environment()
     execution = world.start("once").wait(30)
     return world.resume(execution.id).wait(30) if resumed else execution
+
+
+def called_in_a_new_process(function):
+    """Return what a call comes to in a process that has no other."""
+    with closing(Processes(1)) as pool:
+        world = worlds.environment(actions=[Action("call", function)], executor=pool)
+        return world.start(Workflow("w", [Step("s", action="call", store="result")])).wait(30).variables["result"]
 
 
 def failed_of(execution):
@@ -192,6 +200,94 @@ def test_what_is_printed_and_logged_there_is_printed_and_logged_here(capsys, cap
     assert [record.getMessage() for record in caplog.records if record.name == "mine"] == ["about this"]
 
 
+def test_what_is_printed_there_is_no_matter_of_the_call(monkeypatch):
+    class Broken:
+        def write(self, text):
+            raise BrokenPipeError(text)
+
+    def tell():
+        print("charged \ud800")  # noqa: T201 - that is what is tried
+        logging.getLogger("mine").warning("charged")
+        return "made"
+
+    for stream in (Broken(), None):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", stream)
+            assert called(tell).outputs["result"] == "made"
+
+
+def test_streams_there_are_those_that_programs_know(capfd):
+    def tell():
+        print("before ", end="")  # noqa: T201 - that is what is tried
+        sys.stdout.flush()
+        sys.stdout.buffer.write("gr\u00fcn \n".encode())
+        print("odd \ud800")  # noqa: T201 - same
+        subprocess.run(["echo", "from a program"], stdout=sys.stdout, check=True)
+        return [sys.stdout.encoding, sys.stdout.isatty(), sys.stderr.fileno()]
+
+    assert called_in_a_new_process(tell) == ["utf-8", False, 2]
+    out, err = capfd.readouterr()
+    assert out == "before gr\u00fcn \nodd \\ud800\n"
+    assert "from a program" in err
+
+
+def test_a_call_that_closes_or_replaces_its_streams_has_a_result():
+    def close():
+        sys.stdout.close()
+        sys.stderr = None
+        return "made"
+
+    assert called_in_a_new_process(close) == "made"
+
+
+# --- what is around a call -------------------------------------------------------------------------------------------
+
+
+def test_a_call_finds_the_folder_and_variables_that_are_here_when_it_begins(tmp_path, monkeypatch):
+    def look():
+        found = [str(Path.cwd()), os.environ.get("MODE"), "OTHER" in os.environ, sys.path[0]]
+        os.chdir("/")
+        os.environ["OTHER"] = "left behind"
+        return found
+
+    with closing(Processes(1)) as pool:
+        world = worlds.environment(actions=[Action("look", look)], executor=pool)
+        for mode in ("a", "b"):
+            monkeypatch.setenv("MODE", mode)
+            (tmp_path / mode).mkdir()
+            monkeypatch.chdir(tmp_path / mode)
+            monkeypatch.syspath_prepend(str(tmp_path / mode))
+            execution = world.start(Workflow("w", [Step("s", action="look", store="a")])).wait(30)
+            assert execution.variables["a"] == [str(tmp_path / mode), mode, False, str(tmp_path / mode)]
+
+
+def test_a_module_that_has_changed_since_a_process_imported_it_is_imported_anew(tmp_path, monkeypatch):
+    """Others keep their process, and with it what they hold."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def price(name):
+        return [importlib.import_module(name).price, os.getpid()]
+
+    def written(factor):
+        (tmp_path / "prices_of_a_test.py").write_text(f"price = {factor}")
+
+    with closing(Processes(1)) as pool:
+        world = worlds.environment(actions=[Action("price", price)], executor=pool)
+
+        def asked():
+            steps = [Step("s", action="price", parameters={"name": "prices_of_a_test"}, store="a")]
+            return world.start(Workflow("w", steps)).wait(30).variables["a"]
+
+        written(1)
+        (first, pid), (same, again) = asked(), asked()
+        written(20)
+        second, other = asked()
+        (tmp_path / "prices_of_a_test.py").unlink()
+        third, kept = asked()
+    assert (first, same, second, third) == (1, 1, 20, 20)
+    assert pid == again != other == kept
+
+
 # --- the ends of processes -------------------------------------------------------------------------------------------
 
 
@@ -234,6 +330,91 @@ def test_a_call_that_may_be_made_twice_is_made_once_more_where_its_process_died(
     execution = called(die_first, 9, idempotent=True)
     assert "ended by itself, with exit code 3; it was made twice" in execution.error
     assert (tmp_path / "calls").read_text() == "xx"
+
+
+def forking(how, there):
+    """Have a child of some kind hold what this process holds, for long."""
+    if how == "program":
+        subprocess.Popen([sys.executable, "-c", SLEEPING, there])
+    elif os.fork() == 0:
+        if how == "fork in a session of its own":
+            os.setsid()
+        Path(there).write_text(str(os.getpid()))
+        threading.Event().wait()
+
+
+SLEEPING = """
+import os, sys, time
+with open(sys.argv[1], "w") as there:
+    there.write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", ["program", "fork", "fork in a session of its own"])
+@pytest.mark.parametrize("end", ["limit", "cancel", "killed", "close"])
+def test_children_of_a_call_keep_nobody_waiting_and_end_with_it(how, end, meeting):
+    """As those of ``multiprocessing.Pool`` and of ``subprocess`` do; what leaves the session is left to itself."""
+
+    def call():
+        forking(how, meeting.there)
+        if end == "killed":
+            Path(meeting.go_on).read_text()
+            os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait()
+
+    clock, pool = Alarm(), Processes(1)
+    made = step(timeout=60 if end == "limit" else None)(call)
+
+    @workflow
+    async def once(ctx):
+        await made()
+
+    world = worlds.environment(clock=clock, executor=pool)
+    execution = world.start("once")
+    child = meeting.arrived()
+    if end == "limit":
+        clock.rings.set()
+    elif end == "cancel":
+        execution.cancel()
+    elif end == "killed":
+        meeting.let_go()
+    else:
+        pool.close()
+    execution.wait(30)
+    pool.close()
+    if "session" in how:
+        os.kill(child, signal.SIGKILL)
+    assert worlds.becomes(lambda: not is_running(child))
+
+
+def is_running(pid):
+    """Return whether a process lives, and is no zombie that nobody has waited for."""
+    found = Path(f"/proc/{pid}/stat")
+    if not found.exists():
+        return is_alive(pid) and not Path("/proc/self").exists()
+    return found.read_text().rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_what_forks_from_a_process_prints_and_logs_as_a_process_of_its_own(capfd):
+    def call():
+        import multiprocessing
+
+        def child():
+            print("printed there")  # noqa: T201 - that is what is tried
+            logging.getLogger("mine").warning("logged there")
+
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join()
+        print("printed here")  # noqa: T201 - same
+        return process.exitcode
+
+    assert called_in_a_new_process(call) == 0
+    out, err = capfd.readouterr()
+    assert out == "printed here\n"
+    assert "printed there" in err
+    assert "logged there" in err
 
 
 def test_a_call_that_takes_too_long_loses_its_process_and_no_other(meeting):
@@ -352,3 +533,34 @@ def test_a_script_needs_no_guard_and_leaves_no_process(how, tmp_path):
     assert (first, second) == ("1", "2")
     assert left == (["0"] if how == "close" else [])
     # Its stderr is ours: it was read to its end, so the process has let go of it, and ends.
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks into /proc")
+def test_nothing_is_left_of_an_owner_that_is_killed(tmp_path):
+    """Neither its processes, nor what their calls have started."""
+    os.mkfifo(tmp_path / "there")
+    (tmp_path / "program.py").write_text(KILLED + f"SLEEPING = {SLEEPING!r}\n" + STARTING)
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    owner = subprocess.Popen([sys.executable, "program.py", str(tmp_path / "there")], cwd=tmp_path, env=environ)
+    child = int((tmp_path / "there").read_text())
+    owner.kill()
+    owner.wait()
+    assert worlds.becomes(lambda: not is_running(child))
+
+
+KILLED = """
+import subprocess, sys
+from divebook import Environment
+from divebook.workflow import step, workflow
+"""
+STARTING = """
+@step(executor="process")
+def call(there):
+    subprocess.run([sys.executable, "-c", SLEEPING, there])
+
+@workflow
+async def once(ctx):
+    await call(sys.argv[1])
+
+Environment(store="memory:").start("once").wait(60)
+"""
