@@ -39,7 +39,7 @@ class Around(NamedTuple):
             folder = str(Path.cwd())
         variables = ((name, os.environ.get(name)) for name in list(os.environ))
         found = {name: value for name, value in variables if value is not None}
-        return cls(folder, found, [each for each in sys.path if isinstance(each, str)])
+        return cls(folder, found, [*map(str, sys.path)])
 
     def enter(self) -> None:
         """Have this process be so; a folder that is gone by now is left out."""

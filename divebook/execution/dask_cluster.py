@@ -90,9 +90,9 @@ class DaskCluster:
         """The address of the cluster's dashboard, once it is connected to."""
         return None if self._connection is None else str(self._connection.client.dashboard_link)
 
-    def slot(self, *, repeatable: bool) -> LimitedSlot:
-        """Return what a call must hold: any other than a repeatable one begins only if there is a thread for it."""
-        return (self._places if repeatable else self._places_of_one).slot()
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
+        """Return what a call must hold: one that is to run when it has begun begins if there is a thread for it."""
+        return (self._places if repeatable and not limited else self._places_of_one).slot()
 
     async def run(self, task: Task) -> Any:
         """Return the result; a call that is cut off is taken back if it has not begun, and runs on if it has.

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from typing import Any
 
+import anyio
+
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
-from divebook.execution.compute import THREADS, Compute, Task
+from divebook.execution.compute import THREADS, Compute, LimitedSlot, Places, Task, carried_out
 from divebook.execution.dask_cluster import DaskCluster, is_address, is_client
 from divebook.execution.processes import Processes
 from divebook.execution.shipping import make_shipped, ship, unship
@@ -20,15 +22,69 @@ Given = Executor | Callable[[], Executor]
 """An executor, or what makes one when it is needed."""
 
 
+class _Workers(Places):
+    """A place for each worker of an executor, which is free again when the worker is: some calls are not waited for."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._awaited = 0
+        """How many places are to be kept, of those that are given back next: it does not matter which."""
+        self._kept: list[_Place] = []
+
+    def slot(self) -> LimitedSlot:
+        """Return one; on the loop that is to wait for it."""
+        return _Place(self.limiter(), self)
+
+    def keep_until(self, busy: asyncio.Future[Any]) -> None:
+        """Keep the place of a call that is given up, until it has ended."""
+        self._awaited += 1
+        busy.add_done_callback(self._let_go)
+
+    def keeps(self, place: _Place) -> bool:
+        """Whether a place that is given back is kept."""
+        if self._awaited:
+            self._awaited -= 1
+            self._kept.append(place)
+            return True
+        return False
+
+    def _let_go(self, busy: asyncio.Future[Any]) -> None:
+        _ = busy.cancelled() or busy.exception()  # nobody waits for it
+        if self._kept:
+            self._kept.pop().let_go()
+        else:
+            self._awaited -= 1
+
+
+class _Place(LimitedSlot):
+    """One of them."""
+
+    def __init__(self, places: anyio.CapacityLimiter, workers: _Workers) -> None:
+        super().__init__(places)
+        self._workers = workers
+
+    def release(self) -> None:
+        """Let the next call have it, as soon as its worker is free."""
+        if self._is_held and not self._workers.keeps(self):
+            self.let_go()
+        self._is_held = False
+
+    def let_go(self) -> None:
+        """Let the next call have it."""
+        self._places.release_on_behalf_of(self)
+
+
 class Pool:
     """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
 
-    One that is made here, by a function that was given, is made anew after it broke, and closed.
+    One that is made here, by a function that was given, is made anew after it broke, and closed. Only as many calls are
+    handed over as it says that it has workers, so that others have not begun; one that does not say it has them all.
     """
 
     def __init__(self, given: Given) -> None:
         self._make = None if isinstance(given, Executor) else given
         self._executor = given if isinstance(given, Executor) else None
+        self._places: _Workers | None = None
 
     @property
     def shares_memory(self) -> bool:
@@ -41,25 +97,62 @@ class Pool:
             self._executor = self._make()
         return self._executor
 
-    def slot(self, *, repeatable: bool) -> None:
-        """Leave it to the executor, which has a queue of its own."""
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all
+        """Return what a call must hold while it is under way: a worker of the executor."""
+        workers = getattr(self._present(), "_max_workers", None)
+        if not isinstance(workers, int) or workers < 1:
+            return None
+        if self._places is None:
+            self._places = _Workers(workers)
+        self._places.resize(workers)
+        return self._places.slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result. Cancelled, it takes the call back if it has not begun, and waits no longer if it has.
+        """Return the result. A call that is given up is taken back if it has not begun, and not waited for if it has.
 
         Raises
         ------
         OutcomeUnknownError
-            The executor broke while the task was with it, as when one of its processes died.
+            The executor broke while the task was with it, as when one of its processes died. A call that may be made
+            twice is made once more first, if there is another executor for it.
         StepError
             It takes no calls; nothing was called.
         """
-        submitted = self._submit(task)
         try:
-            outcome = await asyncio.wrap_future(submitted)
+            return await self._made(task)
         except BrokenExecutor as error:
-            told = f"{task.label} may or may not have taken effect: {type(error).__name__} while it was under way"
-            raise OutcomeUnknownError(f"{told}: {error}") from error
+            broke, told = error, f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
+        if not task.repeatable:
+            raise OutcomeUnknownError(told) from broke
+        try:
+            return await self._made(task)
+        except StepError as error:
+            raise OutcomeUnknownError(f"{told}. {error}") from broke
+        except BrokenExecutor as error:
+            raise OutcomeUnknownError(f"{told}; it was made twice") from error
+
+    async def _made(self, task: Task) -> Any:
+        submitted = self._submit(task)
+        made = asyncio.wrap_future(submitted)
+        # A thread cannot be ended in the middle of a call, as in `Threads`.
+        given = task._replace(repeatable=False, is_given_up=submitted.cancel) if self.shares_memory else task
+        is_cut = False
+
+        def cut() -> None:
+            nonlocal is_cut
+            is_cut = made.cancel()
+
+        try:
+            outcome = await carried_out(given, made, cut)
+        except asyncio.CancelledError:
+            if is_cut and not submitted.done() and self._places is not None:
+                self._places.keep_until(asyncio.wrap_future(submitted))
+            if is_cut or not submitted.cancelled():
+                raise
+            raise StepError(
+                f"{task.label} was not called: {type(self._executor).__name__} was shut down while it waited there "
+                "(shutdown(cancel_futures=True)); resume it with another executor"
+            ) from None
         return outcome if self.shares_memory else unship(outcome)
 
     def _submit(self, task: Task) -> Future[Any]:
@@ -85,6 +178,10 @@ class Pool:
         if self._make is not None and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 class Executors:

@@ -27,12 +27,15 @@ class Printed(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end in the middle of a character
 
     def writable(self) -> bool:
+        """Say that it can be written to."""
         return True
 
     def fileno(self) -> int:
+        """Return what programs are given."""
         return self._number
 
     def write(self, data: Buffer, /) -> int:
+        """Hand on what characters are there."""
         raw = bytes(data)
         if text := self._decoder.decode(raw):
             self._hand_on((self._name, text))

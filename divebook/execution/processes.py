@@ -63,7 +63,7 @@ class Processes:
         """Ends its processes; also when the pool is forgotten."""
         self.close.atexit = False  # they end with this process, whose last calls are waited for then
 
-    def slot(self, *, repeatable: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
         """Return what a call must hold while it is under way: only as many begin as have a process."""
         return self._places.slot()
 

@@ -268,7 +268,7 @@ class RowCalls:
         size = 1 if self._action.timeout is not None else CHUNK
         while self._left and not self._stopped:
             rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
-            slot = compute.slot(repeatable=self._action.is_repeatable)
+            slot = compute.slot(repeatable=self._action.is_repeatable, limited=self._action.timeout is not None)
             task = Task(
                 self._task_key([at for at, _ in rows]),
                 self._action.label,
