@@ -204,9 +204,13 @@ class Environment(Holdings, Mending, Trials, Queueing):
         given = *answering, *above, lender, self._surrounded, beyond
         return Services(self._handlers, condition_holds, items_of, filled, *given)
 
-    def add_executor(self, name: str, executor: Given | Compute | str) -> None:
+    def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
-        self._executors.add(name, executor)
+        self._executors.add(name, executor, replace=replace)
+
+    def require_executor(self, asked: object) -> None:
+        """Raise NotFoundError or SetupError if something is no executor, nor the name of one."""
+        self._executors.find(asked)
 
     def take_in(self, other: Self) -> None:
         """Have what another environment has, and what it was given; what it has wins.

@@ -88,7 +88,7 @@ def _is_installed(file: str) -> bool:
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return time and size of a file, or something else if it is gone, as in an archive or a folder that was removed."""
+    """Return time and size of a file, or something else if there is none, as of what is in an archive."""
     try:
         about = os.stat(file)  # noqa: PTH116 - many times a call
     except OSError:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
 from divebook.execution.compute import THREADS, Compute, LimitedSlot, Places, Task, carried_out
-from divebook.execution.dask_cluster import DaskCluster, is_address, is_client
+from divebook.execution.dask_cluster import DaskCluster, is_address, is_client, is_cluster
 from divebook.execution.processes import Processes
 from divebook.execution.shipping import make_shipped, ship, unship
 
 THREAD, PROCESS = "thread", "process"
+_PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
+"""What looks like an address."""
 
 
 Given = Executor | Callable[[], Executor]
@@ -197,7 +200,8 @@ class Executors:
 
     def __init__(self, default: object = None, named: Mapping[str, Given | Compute | str] | None = None) -> None:
         self._processes: Processes | None = None
-        self._made: dict[int, Pool] = {}
+        self._pools: dict[int, Pool] = {}
+        """By what was given: an executor has its workers once."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
         self._named: dict[str, Compute] = {}
@@ -210,10 +214,10 @@ class Executors:
         """What a function or step may name."""
         return (THREAD, PROCESS, *self._named)
 
-    def add(self, name: str, executor: Given | Compute | str) -> None:
+    def add(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Let functions and steps name an executor; the same one again is nothing new."""
         found = self.find(executor)
-        if name in self.names and self._named.get(name) is not found:
+        if name in self.names and self._named.get(name) is not found and not replace:
             raise AlreadyRegisteredError("executor", name)
         self._named[name] = found
 
@@ -227,19 +231,17 @@ class Executors:
         SetupError
             It is no executor.
         """
-        if isinstance(asked, Executor):
-            return Pool(asked)
-        if is_client(asked) or is_address(asked):
+        if is_client(asked) or is_cluster(asked) or is_address(asked):
             return self._cluster(asked)
         if isinstance(asked, str):
             return self.named(asked)
         if isinstance(asked, Compute):
             return asked
-        if callable(asked):
-            return self._made.setdefault(id(asked), Pool(asked))
+        if isinstance(asked, Executor) or callable(asked):
+            return self._pools.setdefault(id(asked), Pool(cast("Given", asked)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one, or a Dask client or address, not {asked!r}"
+            f"one, or a Dask client, cluster or address, not {asked!r}"
         )
 
     def _cluster(self, asked: Any) -> DaskCluster:
@@ -254,6 +256,8 @@ class Executors:
         ------
         NotFoundError
             There is none of that name.
+        SetupError
+            It looks like an address, and is none of Dask.
         """
         if name == THREAD:
             return THREADS
@@ -262,6 +266,8 @@ class Executors:
                 self._processes = Processes()
             return self._processes
         if name not in self._named:
+            if _PLACE.fullmatch(name):
+                raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
             raise NotFoundError("executor", name, self.names)
         return self._named[name]
 
@@ -275,7 +281,7 @@ class Executors:
         """End the processes and executors that were made here; those that were given belong to who made them."""
         if self._processes is not None:
             self._processes.close()
-        for pool in self._made.values():
+        for pool in self._pools.values():
             pool.close()
         for cluster in self._clusters.values():
             cluster.close()

@@ -70,6 +70,9 @@ def test_an_executor_is_named_in_yaml_and_must_be_known():
 def test_executors_that_make_no_sense_are_refused_where_they_are_written():
     with pytest.raises(SetupError, match=r"an executor is a name \(thread, process\), a .*, not 3"):
         Environment(store="memory:", executor=3)
+    for near in ("localhost:8786", "http://localhost:8786"):
+        with pytest.raises(SetupError, match=f"'{near}' is no executor: the address of .* Dask is tcp://HOST:PORT"):
+            Environment(store="memory:", executor=near)
     with pytest.raises(DefinitionError, match="executor of where must be a name"):
         step(executor=3)(where)
 
