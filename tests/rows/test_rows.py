@@ -283,7 +283,7 @@ def test_a_step_is_called_for_rows_wherever_functions_run(environment):
 
 
 def test_an_executor_that_is_none_is_refused(environment):
-    with pytest.raises(SetupError, match="an executor is a name .*, not 3"):
+    with pytest.raises(SetupError, match=r"an executor is a name .*, not 3"):
         mapped(environment, FRAME, crunch, executor=3)
     with pytest.raises(NotFoundError, match="executor not found: nope"):
         mapped(environment, FRAME, crunch, executor="nope")
