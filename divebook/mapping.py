@@ -284,10 +284,7 @@ def _key(name: str, number: int) -> str:
 
 def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
     """Return the name under which the environment has the executor of a map, whatever that was given as."""
-    if executor is None:
-        return None
-    if isinstance(executor, str) and not is_address(executor):
-        environment.require_executor(executor)
+    if executor is None or (isinstance(executor, str) and not is_address(executor)):
         return executor
     known = executor if isinstance(executor, str) else f"executor of {name}"
     environment.add_executor(known, executor, replace=True)

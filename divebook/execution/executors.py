@@ -198,7 +198,7 @@ class Executors:
         What they may name besides ``thread`` and ``process``.
     """
 
-    def __init__(self, default: object = None, named: Mapping[str, Given | Compute | str] | None = None) -> None:
+    def __init__(self, default: object = None, named: Mapping[str, object] | None = None) -> None:
         self._processes: Processes | None = None
         self._pools: dict[int, Pool] = {}
         """By what was given: an executor has its workers once."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Printed(io.RawIOBase):
+class PrintedThere(io.RawIOBase):
     """The lowest layer of a stream, which hands on what is written to it as text.
 
     Parameters
@@ -42,7 +42,7 @@ class Printed(io.RawIOBase):
         return len(raw)
 
 
-def stream_of(printed: Printed) -> io.TextIOWrapper:
+def stream_of(printed: PrintedThere) -> io.TextIOWrapper:
     """Return a stream like ``sys.stdout``, by lines; what no encoding has (lone surrogates) is written in ASCII."""
     buffer = io.BufferedWriter(printed)
     return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)

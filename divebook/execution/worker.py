@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import IO, TextIO
 
 from divebook.execution.around import Around, KnownModules
-from divebook.execution.printed_there import Printed, stream_of
+from divebook.execution.printed_there import PrintedThere, stream_of
 from divebook.execution.shipping import make_shipped
 
 AROUND, CALL, STALE, ENDED, PRINTED, LOGGED = b"a", b"c", b"s", b"e", b"p", b"l"
@@ -94,7 +94,7 @@ def serve(level: int) -> None:
 
 
 def _printed(wire: Wire, name: str, number: int) -> TextIO:
-    return stream_of(Printed(name, number, lambda told: wire.send(PRINTED, pickle.dumps(told))))
+    return stream_of(PrintedThere(name, number, lambda told: wire.send(PRINTED, pickle.dumps(told))))
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO, ...]) -> None:

@@ -17,7 +17,7 @@ TELLING_SECONDS, SENDING_SECONDS = 2.0, 3.0
 _log = logger(__name__)
 
 
-class Teller:
+class TellingThread:
     """Does one thing after the other in a thread of its own."""
 
     def __init__(self, name: str) -> None:

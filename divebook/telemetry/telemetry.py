@@ -20,7 +20,7 @@ from divebook.execution.leases import HANDS
 from divebook.store import EventStore
 from divebook.telemetry.attributes import attributes_of, error_of, name_of
 from divebook.telemetry.followed import ROOT, EndedSpan, TracedLog, place_of, place_of_call, span_id, trace_id
-from divebook.telemetry.leaving import Teller, done_in_time
+from divebook.telemetry.leaving import TellingThread, done_in_time
 from divebook.text.logs import logger
 from divebook.text.redaction import shared
 
@@ -97,7 +97,7 @@ class Telemetry:
         self._processors = tuple(processors)
         self._failing: set[int] = set()
         """Numbers of the processors that have raised."""
-        self._tellers: weakref.WeakSet[Teller] = weakref.WeakSet()
+        self._tellers: weakref.WeakSet[TellingThread] = weakref.WeakSet()
         atexit.register(self._leave)  # processes of notebooks end without closing anything
         self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
 
@@ -152,7 +152,7 @@ class Telemetry:
         closers, self._closers = self._closers, []
         done_in_time("to send what was told", closers)
 
-    def runs(self, teller: Teller) -> None:
+    def runs(self, teller: TellingThread) -> None:
         """Know of what tells of executions, for the end of the process."""
         self._tellers.add(teller)
 
@@ -204,7 +204,7 @@ class _Listener:
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
         self._telemetry, self._store = telemetry, store
-        self._teller = Teller("divebook-telemetry")
+        self._teller = TellingThread("divebook-telemetry")
         telemetry.runs(self._teller)
         self._heard: set[str] = set()
         self._followed: dict[str, TracedLog] = {}

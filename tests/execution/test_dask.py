@@ -280,31 +280,10 @@ def test_what_another_process_left_later_is_found_and_let_go(cluster, client, me
 
 
 def test_large_arguments_go_without_advice(client, recwarn):
-    with environment(executor=client, actions=[Action("size", len_of)]) as world:
+    with environment(executor=client, actions=[Action("size", lambda data: len(data) + 0)]) as world:
         steps = [Step("s", action="size", parameters={"data": "x" * 12_000_000}, store="a")]
         assert world.start(Workflow("w", steps)).wait(30).variables["a"] == 12_000_000
     assert not [warning for warning in recwarn if "large graph" in str(warning.message)]
-
-
-def len_of(data):
-    return len(data)
-
-
-def test_a_call_with_a_time_limit_begins_only_where_a_thread_is_free(client, meeting):
-    hold = step(name="hold")(wait)
-    look = step(name="look", idempotent=True, timeout=600)(where)
-
-    @workflow
-    async def waiting(ctx):
-        await ctx.gather(hold(str(meeting), "once"), hold(str(meeting), "twice"), *[look() for _ in range(4)])
-
-    with environment(executor=client) as world:
-        execution = world.start("waiting")
-        arrived(meeting)
-        begun = event_types(execution).count("operation_started")
-        let_go(meeting)
-        assert execution.wait(30).status == "completed"
-    assert begun == 2
 
 
 def test_a_call_that_is_given_up_before_it_began_is_taken_back(client, meeting):
@@ -352,8 +331,10 @@ def test_a_result_is_let_go_a_little_after_it_came(client, meeting, monkeypatch)
         assert becomes(lambda: not client.list_datasets())
 
 
-def test_a_call_that_may_not_be_made_twice_begins_only_where_a_thread_is_free(client, meeting):
-    hold, look = step(name="hold")(wait), step(name="look")(where)
+@pytest.mark.parametrize("options", [{}, {"idempotent": True, "timeout": 600}])
+def test_a_call_that_is_to_run_once_it_has_begun_begins_only_where_a_thread_is_free(options, client, meeting):
+    """One that may not be made twice, or has a time limit."""
+    hold, look = step(name="hold")(wait), step(name="look", **options)(where)
 
     @workflow
     async def waiting(ctx):
