@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
@@ -160,7 +161,8 @@ class Pool:
 
     def _submit(self, task: Task) -> Future[Any]:
         if self.shares_memory:
-            return self._handed_over(task, task.function, *task.args, **task.kwargs)
+            within = contextvars.copy_context()  # what libraries trace there, and its workspace, are those of the call
+            return self._handed_over(task, within.run, task.function, *task.args, **task.kwargs)
         return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
 
     def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> Future[Any]:

@@ -26,7 +26,7 @@ from divebook.errors import StepError, UnstorableValueError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.execution.compute import Compute, Task
+from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
 from divebook.execution.iterations import Outcome
@@ -230,7 +230,7 @@ class RowCalls:
     def _worker(self) -> Coroutine[Any, Any, None]:
         if self._action.takes.is_async:
             return self._call_on_loop()
-        if self._compute.shares_memory and self._action.timeout is None:
+        if self._compute is THREADS and self._action.timeout is None:
             return in_thread(self._call_in_thread)
         return self._call_elsewhere(self._compute)
 

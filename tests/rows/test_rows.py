@@ -287,3 +287,11 @@ def test_an_executor_that_is_none_is_refused(environment):
         mapped(environment, FRAME, crunch, executor=3)
     with pytest.raises(NotFoundError, match="executor not found: nope"):
         mapped(environment, FRAME, crunch, executor="nope")
+
+
+def test_rows_run_in_the_threads_that_were_given(environment):
+    def where(n):
+        return threading.current_thread().name.rpartition("_")[0]
+
+    with ThreadPoolExecutor(1, thread_name_prefix="given") as pool:
+        assert set(mapped(environment, FRAME, where, executor=pool).wait().frame["result"]) == {"given"}

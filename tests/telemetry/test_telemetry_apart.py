@@ -5,14 +5,15 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from divebook import Environment, Step, Workflow
+from divebook import Action, Environment, Step, Workflow
 from divebook.errors import SetupError
 from divebook.telemetry import Telemetry, leaving
 from tests.telemetry.test_telemetry import Collector, Heard
@@ -123,10 +124,30 @@ def test_a_fork_takes_its_own_time():
     assert seconds == pytest.approx((heard.named("workflow w").end_time // 1000 - forked) / 1e6)
 
 
+def test_what_libraries_tell_of_in_a_thread_that_was_given_is_a_part_of_the_call():
+    heard = Heard()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(heard._exporter))
+
+    def fetch():
+        with provider.get_tracer("a library").start_as_current_span("GET"):
+            return 1
+
+    workflow = Workflow("w", [Step("s", action="fetch")])
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Environment(
+            store="memory:", telemetry=heard.telemetry, executor=pool, actions=[Action("fetch", fetch)]
+        ) as environment,
+    ):
+        environment.start(workflow).wait(20)
+    assert heard.tree()["GET", "action_execution fetch"] == 1
+
+
 PROGRAM = """
 from divebook import Environment, Step, Workflow
 from divebook.telemetry import Telemetry
-from opentelemetry.sdk.trace import SpanProcessor
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 class Prints(SpanProcessor):
     def on_end(self, span):
