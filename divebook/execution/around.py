@@ -11,7 +11,6 @@ import sys
 import sysconfig
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 _INSTALLED = tuple(
@@ -27,7 +26,8 @@ class Around(NamedTuple):
 
     folder: str | None
     """None if it is gone."""
-    variables: dict[str, str]
+    variables: dict[str, str] | dict[bytes, bytes]
+    """As the system has them."""
     imports: list[str]
     """Where modules are looked for."""
 
@@ -36,10 +36,9 @@ class Around(NamedTuple):
         """Return that of this process; other threads may change it meanwhile."""
         folder = None
         with suppress(OSError):
-            folder = str(Path.cwd())
-        variables = ((name, os.environ.get(name)) for name in list(os.environ))
-        found = {name: value for name, value in variables if value is not None}
-        return cls(folder, found, [*map(str, sys.path)])
+            folder = os.getcwd()  # noqa: PTH109 - twice a call
+        held = getattr(os.environ, "_data", os.environ)  # as one copy, and in a tenth of the time that decoding takes
+        return cls(folder, dict(held), [*map(str, sys.path)])
 
     def enter(self) -> None:
         """Have this process be so; a folder that is gone by now is left out."""
@@ -49,8 +48,8 @@ class Around(NamedTuple):
                 os.chdir(self.folder)
         if here.variables != self.variables:
             for name in here.variables.keys() - self.variables.keys():
-                os.environ.pop(name, None)
-            os.environ.update(self.variables)
+                os.environ.pop(os.fsdecode(name), None)
+            os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()})
         if here.imports != self.imports:
             sys.path[:] = self.imports
 
@@ -84,7 +83,8 @@ class KnownModules:
 
 
 def _is_installed(file: str) -> bool:
-    return os.path.realpath(file).startswith(_INSTALLED)
+    real = os.path.realpath(file)
+    return real.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in real  # of another environment
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:

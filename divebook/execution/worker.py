@@ -115,8 +115,8 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO
         for stream in own:
             with suppress(OSError, ValueError):  # the call has closed it
                 stream.flush()
-        modules.look()
         wire.send(ENDED, outcome)
+        modules.look()
 
 
 def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
