@@ -20,6 +20,7 @@ from divebook.execution.execution import Execution
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.rows import Ended, arguments_of
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
+from divebook.workflow.functions import step_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import KEEP
 
@@ -180,7 +181,7 @@ def mapped(
     idempotent: bool = True,
     retry: Retry | int | None = None,
     timeout: float | None = None,
-    executor: str | None = None,
+    executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     output: Any = None,
@@ -213,13 +214,12 @@ def mapped(
             name, [step], inputs=[InputDefinition(FRAME), InputDefinition(ITEMS), InputDefinition(GIVEN)]
         )
     else:
-        if executor is not None and is_address(executor):
-            environment.add_executor(executor, executor)
         name = str(store or getattr(function, "__name__", ""))
+        named = _executor_named(environment, name, executor)
         made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
         arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said at once
         each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
-        step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=executor, store=STEP)
+        step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=named, store=STEP)
         workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
     number = 1
     while known_by(environment, _key(name, number + 1)) is not None:
@@ -284,8 +284,22 @@ def _key(name: str, number: int) -> str:
     return f"map {name}" if number == 1 else f"map {name} #{number}"
 
 
+def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
+    """Return the name under which the environment has the executor of a map, whatever that was given as."""
+    if executor is None or (isinstance(executor, str) and not is_address(executor)):
+        return executor
+    known = executor if isinstance(executor, str) else f"executor of {name}"
+    environment.add_executor(known, executor, replace=True)
+    return known
+
+
 def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
-    """Return a function as an action: the one that it is, or one of the map's own."""
+    """Return a function as an action: the one that it is, or one of the map's own.
+
+    Of a ``@step`` it is the function itself: what records its calls is of this process, and a row is none.
+    """
+    made = step_of(function)
+    function = function if made is None else made.function
     if not callable(function) or not name.isprintable() or not name.strip("<> "):
         raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
     if name == "<lambda>":

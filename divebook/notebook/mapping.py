@@ -37,7 +37,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     idempotent: bool = True,
     retry: Retry | int | None = None,
     timeout: float | None = None,
-    executor: str | None = None,
+    executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     output: Any = None,
@@ -68,7 +68,7 @@ def map(  # noqa: A001 - it is `divebook.map`
         Whether a call may be made twice where a process died during it; else a person is asked about the rows that were
         under way, a hundred at most. Of an ``@action`` what it says itself holds.
     retry, timeout, executor
-        For each call, as for ``@step``; an executor may also be the address of a Dask cluster.
+        For each call, as for ``@step``; an executor may be all that an environment takes.
     parameters
         What all calls are given besides.
     prompt, output

@@ -82,9 +82,11 @@ async def call(
     undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
     noted = None if undone is None else functools.partial(_undoing, undone, arguments)
 
+    is_limited = function.timeout is not None or context.is_limited
+
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
-        slot = compute.slot(repeatable=function.is_repeatable)
+        slot = compute.slot(repeatable=function.is_repeatable, limited=is_limited)
         return context.operation(
             operation_type,
             parameters,

@@ -26,7 +26,7 @@ from divebook.errors import StepError, UnstorableValueError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.execution.compute import Compute, Task
+from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
 from divebook.execution.iterations import Outcome
@@ -238,7 +238,7 @@ class RowCalls:
     def _worker(self) -> Coroutine[Any, Any, None]:
         if self._action.takes.is_async:
             return self._call_on_loop()
-        if self._compute.shares_memory and self._action.timeout is None:
+        if self._compute is THREADS and self._action.timeout is None:
             return in_thread(self._call_in_thread)
         return self._call_elsewhere(self._compute)
 
@@ -276,7 +276,7 @@ class RowCalls:
         size = 1 if self._action.timeout is not None else CHUNK
         while self._left and not self._stopped:
             rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
-            slot = compute.slot(repeatable=self._action.is_repeatable)
+            slot = compute.slot(repeatable=self._action.is_repeatable, limited=self._action.timeout is not None)
             task = Task(
                 self._task_key([at for at, _ in rows]),
                 self._action.label,

@@ -281,6 +281,11 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
     return made
 
 
+def step_of(function: Any) -> StepFunction | None:
+    """Return what ``@step`` made, of what it returned."""
+    return getattr(function, _MADE, None)
+
+
 U = TypeVar("U", bound=UserFunction)
 
 
