@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from divebook.errors import SetupError, StartKeyTakenError
+from divebook.errors import InputError, SetupError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
@@ -82,6 +82,14 @@ class Queueing(Executions):
     def workers(self) -> list[WorkerRecord]:
         """Return the workers that are there, with what each can run."""
         return self.store.workers()
+
+
+def time_named(text: str | None) -> datetime | None:
+    """Return the time that a person has written; InputError if it is none."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
 
 
 def _place(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:

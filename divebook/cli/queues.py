@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,17 +15,14 @@ from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, InputError, StoreError
-from divebook.events.catalog import ENQUEUED
 from divebook.text.shown import plural
 from divebook.text.times import local_time
 
 if TYPE_CHECKING:
-    from divebook.environment import Environment
-    from divebook.store.queues import QueuedExecution, WorkerRecord
+    from divebook.analysis.queue_frame import QueueLine
     from divebook.workers import Worker
 
 NOBODY = "nobody there can run it"
-LEFT_ALONE = ("queue", "execution_id", "workflow", "why")
 
 
 def enqueue(
@@ -60,8 +55,9 @@ def enqueue(
     Prints the id of the execution.
     """
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+    from divebook.queueing import time_named
 
-    given, when = inputs_from(inputs or ()), _time(at)
+    given, when = inputs_from(inputs or ()), time_named(at)
     secrets.learn(given)
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
@@ -76,42 +72,36 @@ def enqueue(
     )
 
 
-def _time(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
-
-
 def queue(store: Store = None, *, json: Json = False) -> None:
     """List what waits in queues, and the workers.
 
     With who of them can run it, or why none can, and with what workers leave alone.
     """
+    from divebook.analysis.queue_frame import queue_lines
     from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
     workers = environment.workers()
-    rows = [_row(environment, one, workers) for one in environment.queued()]
-    left = [
-        {**_row(environment, one, workers), "why": _why(environment, one)} for one in environment.queued(withheld=True)
-    ]
+    lines = [*queue_lines(environment, workers)]
+    waiting, left = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
     if json:
+        rows, alone = ([line.to_dict() for line in part] for part in (waiting, left))
         told = [
             {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
         ]
-        say(as_json({"queued": rows, "left_alone": left, "workers": told}, indent=2))
+        say(as_json({"queued": rows, "left_alone": alone, "workers": told}, indent=2))
         return
-    if rows:
-        columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, rows))
+    if waiting:
+        columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
-    for row in rows:
-        for name, reason in row["reasons"].items() if not row["workers"] else ():
-            say(f"{row['execution_id']}: worker {name} cannot run it: {reason}")
+    for line in waiting:
+        for name, reason in line.reasons.items() if not line.workers else ():
+            say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
     if left:
         say("workers leave alone:")
-        columns(("queue", "id", "workflow", "why"), ([row[name] for name in LEFT_ALONE] for row in left))
+        shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in left)
+        columns(("queue", "id", "workflow", "why"), shown)
         say("to go on with one: divebook resume ID FILE")
     for worker in workers:
         say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
@@ -119,34 +109,12 @@ def queue(store: Store = None, *, json: Json = False) -> None:
         say("no worker is there; begin one: divebook worker FILE")
 
 
-def _row(environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord]) -> dict[str, Any]:
-    from divebook.execution.recovery import attempts_made
-
-    record = environment.store.record(queued.execution_id)
-    reasons = {worker.id: worker.why_not(queued) for worker in workers}
-    return {
-        **asdict(queued),
-        "status": record.status,
-        "due": record.wake_at.isoformat() if record.wake_at is not None and record.status == ENQUEUED else None,
-        "key": record.key,
-        "attempts": attempts_made(environment.store, queued.execution_id),
-        "workers": [name for name, reason in reasons.items() if reason is None],
-        "reasons": {name: reason for name, reason in reasons.items() if reason is not None},
-    }
-
-
-def _why(environment: Environment, queued: QueuedExecution) -> str:
-    """Return why workers leave an execution alone."""
-    paused = environment.execution(queued.execution_id).state.paused
-    return paused or "it was interrupted too often, each time before it made progress"
-
-
-def _shown(row: dict[str, Any]) -> tuple[str, ...]:
-    named = (row["queue"], str(row["priority"]), row["execution_id"], row["workflow"])
-    attempts = f", {plural(row['attempts'], 'attempt')}" if row["attempts"] else ""
-    due = "" if row["due"] is None else local_time(datetime.fromisoformat(row["due"]))
-    able = plural(len(row["workers"]), "worker") if row["workers"] else NOBODY
-    return (*named, f"{row['status']}{attempts}", due, row["key"] or "", able)
+def _shown(line: QueueLine) -> tuple[str, ...]:
+    attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
+    due = "" if line.due is None else local_time(line.due)
+    able = plural(len(line.workers), "worker") if line.workers else NOBODY
+    named = (line.queue, str(line.priority), line.execution_id, line.workflow)
+    return (*named, f"{line.status}{attempts}", due, line.key or "", able)
 
 
 def worker(
