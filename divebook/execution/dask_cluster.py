@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.errors import OutcomeUnknownError, SetupError, StepError
 from divebook.execution.compute import LimitedSlot, Places, Task, carried_out
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.dask_workers import begin, install
 from divebook.execution.shipping import ship, unship
 from divebook.execution.threads import in_thread
@@ -87,8 +88,8 @@ class DaskCluster:
 
     @property
     def dashboard(self) -> str | None:
-        """The address of the cluster's dashboard, once it is connected to."""
-        return None if self._connection is None else str(self._connection.client.dashboard_link)
+        """The address of the cluster's dashboard, once it is connected to; views of runs have a link to it."""
+        return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool) -> LimitedSlot:
         """Return what a call must hold: any other than a repeatable one begins only if there is a thread for it."""
@@ -109,6 +110,8 @@ class DaskCluster:
         call = ship(task.label, task.function, task.args, task.kwargs)
         connection = await in_thread(lambda: self._connected(task.label))
         self._fit(connection.threads)
+        if connection.dashboard is not None:
+            DASHBOARDS.note(task.key.partition("/")[0], connection.dashboard)
         making = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
         made = asyncio.wrap_future(making)
         return unship(await carried_out(task, made, made.cancel))
@@ -118,6 +121,8 @@ class DaskCluster:
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
+            if connection.dashboard is not None:
+                DASHBOARDS.forget(connection.dashboard)
             connection.close()
             if isinstance(self._given, str):
                 connection.client.close()
@@ -126,8 +131,8 @@ class DaskCluster:
         with self._lock:
             if self._connection is None or self._connection.is_lost:
                 self._connection = _Connection(self._client(label), keep=self._keep)
-                client = self._connection.client
-                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, client.dashboard_link)
+                client, dashboard = self._connection.client, self._connection.dashboard
+                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, dashboard)
             return self._connection
 
     def _client(self, label: str) -> Client:
@@ -157,6 +162,7 @@ class _Connection:
 
     def __init__(self, client: Client, *, keep: bool) -> None:
         self.client, self._keep = client, keep
+        self.dashboard: str | None = client.dashboard_link
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
         self.threads: int = sum(client.nthreads().values())
         self._scheduler: str | None = None

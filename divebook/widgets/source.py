@@ -19,6 +19,7 @@ from divebook.errors import ExecutionNotFoundError
 from divebook.events import Event
 from divebook.events.codec import encode_shown
 from divebook.events.event import to_microseconds
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.execution import Execution
 from divebook.execution.streaming import TextListener
 from divebook.history.failures import ItemNames
@@ -138,6 +139,7 @@ def header_of(execution: Execution) -> Header:
         ways=[],
         workspaces=len(state.workspaces),
         waits=waits_of(execution),
+        dashboards=DASHBOARDS.of(execution.id) if execution.is_live else [],
     )
 
 

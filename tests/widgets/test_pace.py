@@ -2,7 +2,7 @@
 
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
-from divebook.history.course import course_of
+from divebook.history.read_log import ReadLog
 from divebook.widgets.feed import Feed
 from divebook.widgets.pace import MOST_STRETCHES, paced
 from divebook.widgets.source import source_of
@@ -14,7 +14,9 @@ ASKED, ANSWERED = catalog.InterruptRaised("ask_1", "question", "Well?"), catalog
 
 
 def header_after(*facts, live=True):
-    return paced({**HEADER, "live": live}, course_of(events(catalog.ExecutionStarted("w"), *facts)))
+    log = ReadLog(events(catalog.ExecutionStarted("w"), *facts))
+    log.spreads.count()
+    return paced({**HEADER, "live": live}, log.course, log.spreads)
 
 
 def test_a_header_counts_up_to_when_the_present_began():
