@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -108,11 +109,19 @@ class Spreads:
 
     def count(self, most: float = math.inf) -> None:
         """Count what has ended, about so many rows of it."""
+        items: dict[int, tuple[Columns, dict[str, list[Any]]]] = {}
         while self._waiting and most > 0:
             columns, step, given, rows = self._waiting.popleft()
             most -= rows
             self._told.pop(step, None)
-            _count(given, columns)
+            if isinstance(given, Recorded) and given.tag == "arrow":
+                _count_rows(given, columns)
+            else:
+                cells = items.setdefault(id(columns), (columns, {}))[1]
+                for name, cell in given.items() if isinstance(given, Mapping) else ((RESULT, given),):
+                    cells.setdefault(name, []).append(cell)
+        for columns, cells in items.values():
+            _count_cells(cells, columns)
 
     def of(self, step: str) -> tuple[Spread, ...]:
         """Return what the rows of a step gave in its latest visit of each path, counted to the end."""
@@ -135,20 +144,17 @@ def given_by(result: Any) -> Any:
     return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
 
-def _count(given: Any, columns: Columns) -> None:
-    if isinstance(given, Recorded) and given.tag == "arrow":
-        from divebook.events.arrow.counted import count_rows
+def _count_rows(recorded: Recorded, columns: Columns) -> None:
+    from divebook.events.arrow.counted import count_rows
 
-        try:
-            count_rows(given, columns)
-        except UnopenableValueError:  # its classes are not known here, or it is damaged
-            return
-    elif isinstance(given, Mapping):
-        for name, cell in given.items():
-            if name in columns or len(columns) < MOST_COUNTED:
-                columns.setdefault(str(name), Tally()).add((cell,))
-    else:
-        columns.setdefault(RESULT, Tally()).add((given,))
+    with suppress(UnopenableValueError):  # its classes are not known here, or it is damaged
+        count_rows(recorded, columns)
+
+
+def _count_cells(cells: Mapping[str, Sequence[Any]], columns: Columns) -> None:
+    for name, found in cells.items():
+        if name in columns or len(columns) < MOST_COUNTED:
+            columns.setdefault(name, Tally()).add(found)
 
 
 def _together(visits: Iterable[Columns]) -> Columns:

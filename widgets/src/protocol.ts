@@ -962,7 +962,7 @@ export type Micros = number;
 export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
 /** A part of the front end that only some runs need. */
-export type BundleName = "failure" | "files" | "graph" | "stepping" | "timeline" | "turn" | "variables";
+export type BundleName = "failure" | "files" | "graph" | "spread" | "stepping" | "timeline" | "turn" | "variables";
 
 /** A view begins, or has missed something. */
 export interface Hello {
