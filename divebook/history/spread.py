@@ -19,11 +19,12 @@ from divebook.errors import UnopenableValueError
 from divebook.events import Event, catalog
 from divebook.events.recorded import Recorded
 from divebook.events.tally import MOST_COUNTED, Tally
+from divebook.history.course import ItemProgress
 from divebook.text.cuts import one_line
 from divebook.text.secret_names import looks_secret
 
-MOST_COLUMNS, MOST_VALUES = 3, 8
-"""Columns of a step that are told, and values of each."""
+MOST_STEPS, MOST_COLUMNS, MOST_VALUES = 3, 3, 8
+"""Steps of which it is told, columns of each, and values of each of these."""
 LEAST_NUMBERS = 8
 """Fewer numbers say more by themselves than in bins."""
 NAME = 40
@@ -133,6 +134,13 @@ class Spreads:
         if step not in self._told:
             self._told[step] = spreads_of(_together(self._visits.get(step, {}).values()))
         return self._told[step]
+
+    def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Spread, ...]]:
+        """Return that of the latest steps of which there is something to tell: of those that run, if any do."""
+        progress = [*steps]
+        chosen = [told for told in progress if told.running] or progress
+        found = {told.step: spreads for told in chosen if (spreads := self.so_far(told.step))}
+        return dict([*found.items()][-MOST_STEPS:])
 
     def _columns(self, event: Event) -> Columns:
         return self._visits.setdefault(event.step, {}).setdefault(event.path, {})

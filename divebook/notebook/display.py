@@ -182,11 +182,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 def as_text(report: Report) -> str:
     """Return a run as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
-    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows)]
-    if report.turns:
-        lines += ["", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns)]
-    if report.spreads:
-        lines += ["", *(f"  {words}" for words in report.spreads)]
+    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_ASIDE
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
@@ -206,6 +202,14 @@ def as_text(report: Report) -> str:
     if report.next:
         lines += ["", f"{_purpose(report)}: {report.next}"]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _text_of_items(report: Report) -> Iterable[str]:
+    """Yield what agents asked and called, and what rows and items gave."""
+    if report.turns:
+        yield from ("", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns))
+    if report.spreads:
+        yield from ("", *(f"  {words}" for words in report.spreads))
 
 
 def _turns_title(report: Report) -> str:

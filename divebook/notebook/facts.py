@@ -19,7 +19,6 @@ from divebook.text.cuts import one_line
 from divebook.text.durations import in_parts, seconds
 from divebook.text.shown import plural
 from divebook.text.times import local_time
-from divebook.widgets.pace import MOST_SPREADS, MOST_STEPS
 
 MAX_VALUES, MAX_ERROR = 20, 8000
 MAX_FILES, MAX_DIFFERENCES = 50, 60_000
@@ -41,9 +40,9 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 
 def spreads_of(log: ReadLog) -> Iterable[str]:
     """Yield what the rows and items of the latest steps gave, column by column: ``label: praise 812, blame 164``."""
-    told = [(step.step, log.spreads.of(step.step)) for step in log.course.progress[-MOST_STEPS:]]
-    latest = [(step, spreads) for step, spreads in told if spreads][-MOST_SPREADS:]
-    for step, spreads in latest:
+    log.spreads.count()
+    latest = log.spreads.latest(log.course.progress)
+    for step, spreads in latest.items():
         of_step = f"{one_line(step, MAX_CELL)}: " if len(latest) > 1 else ""
         yield from (f"{of_step}{spread.words}" for spread in spreads)
 

@@ -14,8 +14,6 @@ from divebook.widgets.protocol.run import Header, SpreadPart, SpreadView, StepPr
 
 MOST_STRETCHES = 100
 MOST_STEPS = 200
-MOST_SPREADS = 3
-"""Steps of which it is said what they gave."""
 NAME = 120
 
 
@@ -25,9 +23,7 @@ def paced(header: Header, course: Course, spreads: Spreads) -> Header:
     Of `spreads` it has what was counted by now.
     """
     steps = course.progress[:MOST_STEPS]
-    of_running = [told.step for told in steps if told.running]
-    spread = {step: spreads.so_far(step) for step in of_running or [told.step for told in steps]}
-    latest = [step for step, found in spread.items() if found][-MOST_SPREADS:]
+    latest = spreads.latest(steps)
     was_left = course.doing == WORKED and not header["live"]
     stretches = [*course.stretches, *([course.lasting] if course.lasting is not None else [])]
     longest = sorted(stretches, key=_length)[-MOST_STRETCHES:]
@@ -39,7 +35,7 @@ def paced(header: Header, course: Course, spreads: Spreads) -> Header:
         "waited_us": course.before(WAITED),
         "paused_us": course.before(PAUSED),
         "stretches": [_stretch(one) for one in sorted(longest, key=lambda one: one.started_us)],
-        "progress": [_progress(told, spread[told.step] if told.step in latest else ()) for told in steps],
+        "progress": [_progress(told, latest.get(told.step, ())) for told in steps],
     }
 
 

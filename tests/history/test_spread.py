@@ -116,5 +116,7 @@ def test_a_path_that_enters_a_step_again_begins_anew():
 
 def test_what_cannot_be_opened_here_is_not_counted():
     record = {"$type": "arrow", "value": {"kind": "pandas.DataFrame", "shape": [1, 1], "layout": {}, "data": "AAAA"}}
-    fact = decode_payload("rows_completed", json.dumps({"iteration_index": 0, "operation_id": "o", "rows": 1, "result": record}))
+    fact = decode_payload(
+        "rows_completed", json.dumps({"iteration_index": 0, "operation_id": "o", "rows": 1, "result": record})
+    )
     assert followed((fact, "main"), item("a"), item("a")).of("s")[0].words == "result: a 2"
