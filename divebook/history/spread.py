@@ -35,10 +35,10 @@ Kind: TypeAlias = Literal["values", "numbers"]
 
 
 class Part(NamedTuple):
-    """A value, or a bin of numbers, and how many rows are in it."""
+    """A value, or a bin of numbers, and in how many rows it is."""
 
     name: str
-    count: int
+    rows: int
 
 
 class Spread(NamedTuple):
@@ -61,9 +61,9 @@ class Spread(NamedTuple):
     @property
     def words(self) -> str:
         """It as a line of text: ``label: praise 812, blame 164, 3 others 24``."""
-        told = [f"{name} {count:,}" for name, count in (*self.parts, self.others) if count]
+        told = [f"{name} {rows:,}" for name, rows in (*self.parts, self.others) if rows]
         if self.kind == "numbers":
-            beyond = [f"{self.others.count:,} {self.others.name}"] if self.others.count else []
+            beyond = [f"{self.others.rows:,} {self.others.name}"] if self.others.rows else []
             told = [f"{self.least} to {self.greatest}", f"median about {self.middle}", *beyond]
         return f"{self.name}: {', '.join([*told, *([f'{self.empty:,} empty'] if self.empty else [])])}"
 

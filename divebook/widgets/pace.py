@@ -64,8 +64,8 @@ def _spread(told: Spread) -> SpreadView:
     return SpreadView(
         name=told.name,
         kind=told.kind,
-        parts=[SpreadPart(name=name, count=count) for name, count in told.parts],
-        others=SpreadPart(name=told.others.name, count=told.others.count),
+        parts=[SpreadPart(name=name, count=rows) for name, rows in told.parts],
+        others=SpreadPart(name=told.others.name, count=told.others.rows),
         empty=told.empty,
         least=told.least,
         greatest=told.greatest,
