@@ -14,7 +14,7 @@ from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.events.tally import Tally
+from divebook.events.tally import ColumnTally
 from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
@@ -149,7 +149,7 @@ class MappedRows:
 def _spread_of(outcome: Any) -> tuple[Spread, ...]:
     from divebook.events.arrow.counted import count_frame
 
-    tallies: dict[str, Tally] = {}
+    tallies: dict[str, ColumnTally] = {}
     count_frame(outcome, tallies)
     return spreads_of(tallies)
 

@@ -109,12 +109,12 @@ def _merged(counts: Mapping[int, int], steps: int) -> dict[int, int]:
     return merged
 
 
-class Tally:
+class ColumnTally:
     """The cells of one column.
 
     Examples
     --------
-    >>> tally = Tally()
+    >>> tally = ColumnTally()
     >>> tally.add(["praise", "blame", "praise", None, True, 3])
     >>> tally.texts, tally.whole, tally.empty
     ({'praise': 2, 'blame': 1}, {3: 1}, 1)
@@ -186,7 +186,7 @@ class Tally:
         """Take in whole numbers that were counted, besides being in bins; None where they are not to be counted so."""
         self.whole = None if counts is None else _within(self.whole, counts, MOST_WHOLE)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: ColumnTally) -> None:
         """Take in what another one counted."""
         if other.bins.counts:
             self.bins.widen(other.bins.least, other.bins.greatest)

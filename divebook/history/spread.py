@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from divebook.errors import UnopenableValueError
 from divebook.events import Event, catalog
 from divebook.events.recorded import Recorded
-from divebook.events.tally import MOST_COUNTED, Tally
+from divebook.events.tally import MOST_COUNTED, ColumnTally
 from divebook.history.course import ItemProgress
 from divebook.text.cuts import one_line
 from divebook.text.secret_names import looks_secret
@@ -34,7 +34,7 @@ RESULT = "result"
 Kind: TypeAlias = Literal["values", "numbers"]
 
 
-class Part(NamedTuple):
+class Counted(NamedTuple):
     """A value, or a bin of numbers, and in how many rows it is."""
 
     name: str
@@ -46,9 +46,9 @@ class Spread(NamedTuple):
 
     name: str
     kind: Kind
-    parts: tuple[Part, ...]
+    parts: tuple[Counted, ...]
     """The most frequent values, the most frequent first; or all bins, ascending."""
-    others: Part
+    others: Counted
     """How many other values there are, in words, and in how many rows."""
     empty: int
     """Rows that gave nothing here."""
@@ -68,7 +68,7 @@ class Spread(NamedTuple):
         return f"{self.name}: {', '.join([*told, *([f'{self.empty:,} empty'] if self.empty else [])])}"
 
 
-Columns: TypeAlias = dict[str, Tally]
+Columns: TypeAlias = dict[str, ColumnTally]
 
 
 class Spreads:
@@ -162,7 +162,7 @@ def _count_rows(recorded: Recorded, columns: Columns) -> None:
 def _count_cells(cells: Mapping[str, Sequence[Any]], columns: Columns) -> None:
     for name, found in cells.items():
         if name in columns or len(columns) < MOST_COUNTED:
-            columns.setdefault(name, Tally()).add(found)
+            columns.setdefault(name, ColumnTally()).add(found)
 
 
 def _together(visits: Iterable[Columns]) -> Columns:
@@ -172,7 +172,7 @@ def _together(visits: Iterable[Columns]) -> Columns:
     found: Columns = {}
     for columns in (first, *others):
         for name, tally in columns.items():
-            found.setdefault(name, Tally()).merge(tally)
+            found.setdefault(name, ColumnTally()).merge(tally)
     return found
 
 
@@ -185,7 +185,7 @@ def spreads_of(columns: Columns) -> tuple[Spread, ...]:
     return tuple(spread for spread in found if spread is not None)[:MOST_COLUMNS]
 
 
-def _spread(name: str, tally: Tally) -> Spread | None:
+def _spread(name: str, tally: ColumnTally) -> Spread | None:
     """Return what is told of a column; None of one that holds free text, or no single values."""
     has_words = bool(tally.text_count or any(tally.truths))
     many = tally.whole is None and tally.bins.count
@@ -204,27 +204,29 @@ def _spread(name: str, tally: Tally) -> Spread | None:
     return _of_values(name, counts, tally)
 
 
-def _of_values(name: str, counts: list[tuple[str, int]], tally: Tally) -> Spread | None:
+def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> Spread | None:
     total = sum(count for _, count in counts)
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None
     first, rest = (ranked := sorted(counts, key=lambda one: (-one[1], one[0])))[:MOST_VALUES], ranked[MOST_VALUES:]
-    others = Part(f"{len(rest):,} other{'' if len(rest) == 1 else 's'}", sum(count for _, count in rest))
-    return Spread(one_line(name, NAME), "values", tuple(Part(*one) for one in first), others, tally.empty)
+    others = Counted(f"{len(rest):,} other{'' if len(rest) == 1 else 's'}", sum(count for _, count in rest))
+    return Spread(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
 
 
-def _of_numbers(name: str, tally: Tally) -> Spread | None:
+def _of_numbers(name: str, tally: ColumnTally) -> Spread | None:
     bins = tally.bins
     if bins.count < LEAST_NUMBERS:
         return None
     exponent = max(0, bins.exponent) if tally.are_whole else bins.exponent
     listed, width = bins.listed(exponent), math.ldexp(1.0, exponent)
     step = 1.0 if tally.are_whole else 0.0  # from the greatest number of a bin to the least one of the next
-    parts = tuple(Part(_range(begin, begin + width - step), count) for begin, count in listed)
+    parts = tuple(Counted(_range(begin, begin + width - step), count) for begin, count in listed)
     middle = _about(_middle(listed, bins.count) + (width - step) / 2, width)
     ends = _number(bins.least), _number(bins.greatest)
-    return Spread(one_line(name, NAME), "numbers", parts, Part("infinite", tally.endless), tally.empty, *ends, middle)
+    return Spread(
+        one_line(name, NAME), "numbers", parts, Counted("infinite", tally.endless), tally.empty, *ends, middle
+    )
 
 
 def _range(least: float, greatest: float) -> str:

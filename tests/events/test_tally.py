@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divebook.events.arrow.counted import count_frame
-from divebook.events.tally import LONGEST, MOST_BINS, MOST_DIFFERENT, Bins, Tally, exponent_of, place_of
+from divebook.events.tally import LONGEST, MOST_BINS, MOST_DIFFERENT, Bins, ColumnTally, exponent_of, place_of
 
 
 class Mark(Enum):
@@ -33,13 +33,13 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def told(tally):
-    return {name: getattr(tally, name) for name in Tally.__slots__ if name != "bins"} | {
+    return {name: getattr(tally, name) for name in ColumnTally.__slots__ if name != "bins"} | {
         name: getattr(tally.bins, name) for name in Bins.__slots__
     }
 
 
 def tally_of(cells):
-    tally = Tally()
+    tally = ColumnTally()
     tally.add(cells)
     return tally
 
@@ -47,7 +47,7 @@ def tally_of(cells):
 @given(st.lists(st.lists(CELLS, max_size=8), max_size=6))
 def test_any_split_of_the_cells_comes_to_the_same(parts):
     whole = told(tally_of([cell for part in parts for cell in part]))
-    one_by_one, merged = Tally(), Tally()
+    one_by_one, merged = ColumnTally(), ColumnTally()
     for part in parts:
         one_by_one.add(part)
         merged.merge(tally_of(part))
@@ -60,7 +60,7 @@ def test_frames_are_counted_as_their_cells_are(parts):
     for part in parts:
         count_frame(pd.DataFrame({"x": pd.Series(part, dtype=object)}), tallies)
     cells = [cell for part in parts for cell in part]
-    assert told(tallies.get("x", Tally())) == told(tally_of(cells))
+    assert told(tallies.get("x", ColumnTally())) == told(tally_of(cells))
 
 
 @given(st.lists(FINITE, min_size=1))

@@ -7,12 +7,12 @@ import pytest
 
 from divebook.events import Event, catalog
 from divebook.events.codec import decode_payload, storable
-from divebook.events.tally import MOST_DIFFERENT, Tally
+from divebook.events.tally import MOST_DIFFERENT, ColumnTally
 from divebook.history.spread import Spreads, spreads_of
 
 
 def words_of(*cells, name="x"):
-    tally = Tally()
+    tally = ColumnTally()
     tally.add(cells)
     return [spread.words for spread in spreads_of({name: tally})]
 
@@ -77,7 +77,7 @@ def test_a_column_with_the_name_of_a_secret_is_not_told():
 
 
 def test_whole_numbers_are_in_bins_of_whole_numbers():
-    tally = Tally()
+    tally = ColumnTally()
     tally.add([*range(10), *range(10)])
     (spread,) = spreads_of({"n": tally})
     assert [tuple(part) for part in spread.parts] == [(str(at), 2) for at in range(10)]

@@ -11,14 +11,14 @@ import pandas as pd
 
 from divebook.events.arrow.rows import ERROR
 from divebook.events.recorded import Recorded
-from divebook.events.tally import MOST_COUNTED, MOST_WHOLE, Tally, exponent_of
+from divebook.events.tally import MOST_COUNTED, MOST_WHOLE, ColumnTally, exponent_of
 
 _NUMBERS = frozenset({"integer", "floating", "mixed-integer-float"})
 _ALIKE = _NUMBERS | {"string", "boolean"}
 """What pandas calls objects that are all numbers, and that are all of one such type."""
 
 
-def count_rows(recorded: Recorded, tallies: dict[str, Tally]) -> None:
+def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
     """Count what rows gave, by column, but for those that failed; anything else than a frame has none.
 
     Raises
@@ -31,17 +31,17 @@ def count_rows(recorded: Recorded, tallies: dict[str, Tally]) -> None:
         count_frame(frame, tallies)
 
 
-def count_frame(frame: pd.DataFrame, tallies: dict[str, Tally]) -> None:
+def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
     """Count what stands in the columns of a frame, but for rows with an error."""
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
     for at, name in enumerate(map(str, frame.columns)):
         if name == ERROR or (name not in tallies and len(tallies) >= MOST_COUNTED):
             continue
-        _count(frame.iloc[:, at], tallies.setdefault(name, Tally()))
+        _count(frame.iloc[:, at], tallies.setdefault(name, ColumnTally()))
 
 
-def _count(column: pd.Series[Any], tally: Tally) -> None:
+def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.dtype.categories.dtype)
     dtype, kind = column.dtype, None
@@ -71,7 +71,7 @@ def _count(column: pd.Series[Any], tally: Tally) -> None:
         tally.other += len(present)
 
 
-def _count_numbers(numbers: np.ndarray[Any, Any], tally: Tally) -> None:
+def _count_numbers(numbers: np.ndarray[Any, Any], tally: ColumnTally) -> None:
     none = int(np.isnan(numbers).sum())
     finite = numbers[np.isfinite(numbers)]
     tally.empty, tally.endless = tally.empty + none, tally.endless + len(numbers) - len(finite) - none
