@@ -14,11 +14,15 @@ from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.events.tally import ColumnTally
 from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
+from divebook.history.spread import Spread, given_by, spreads_of
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.rows import Ended, arguments_of
+from divebook.text.cuts import one_line
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
 from divebook.workflow.functions import step_of
 from divebook.workflow.policies import Retry
@@ -29,6 +33,8 @@ PARALLEL = 8
 """Calls at a time, unless it is said."""
 _OWN: set[str] = set()
 """Names of actions that maps have made: what one said of its function holds for no other."""
+MOST_WORDS = 120
+"""Characters in which a repr says what the rows gave."""
 
 
 class MappedRows:
@@ -76,6 +82,14 @@ class MappedRows:
         """How many rows have ended."""
         return len(self._outcome())
 
+    @property
+    def spread(self) -> tuple[Spread, ...]:
+        """What the first columns of the results hold: the most frequent values, or bins of numbers, with their counts.
+
+        Of those columns that have few different values, or numbers; ``words`` is a line for one of them.
+        """
+        return _spread_of(self._outcome())
+
     def retry_failed(self) -> MappedRows:
         """Call the function again for the rows that failed, with its code of now; the others keep what they have.
 
@@ -112,7 +126,8 @@ class MappedRows:
         outcome = self._outcome()
         failed = int(outcome["error"].notna().sum())
         told = f", {failed:,} of which failed: .retry_failed() calls those again" if failed else ""
-        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}>"
+        gave = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
+        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}{one_line(gave, MOST_WORDS)}>"
 
     @property
     def _given(self) -> Any:
@@ -134,23 +149,25 @@ class MappedRows:
         return outcome_of(len(self), [_parts(each) for each in self._rounds()])
 
 
+def _spread_of(outcome: Any) -> tuple[Spread, ...]:
+    from divebook.events.arrow.counted import count_frame
+
+    tallies: dict[str, ColumnTally] = {}
+    count_frame(outcome, tallies)
+    return spreads_of(tallies)
+
+
 def _parts(execution: Execution) -> list[Any]:
     """Return what the rows of an execution have given, in parts: those of a function, or one of all others."""
     facts = [event.data for event in execution.history()]
     ended: dict[int, Ended] = {}
     for fact in facts:
         if isinstance(fact, catalog.IterationCompleted):
-            ended[fact.iteration_index] = fact.iteration_index, _value(fact.result), None
+            ended[fact.iteration_index] = fact.iteration_index, opened(given_by(fact.result)), None
         elif isinstance(fact, catalog.IterationFailed):
             ended[fact.iteration_index] = fact.iteration_index, None, fact.error
     parts = [fact.result for fact in facts if isinstance(fact, catalog.RowsCompleted)]
     return [*parts, *([_ItemsPart([*ended.values()])] if ended else [])]
-
-
-def _value(result: Any) -> Any:
-    """Return what an item gave: of a workflow function what that returned."""
-    value = opened(result.get("value", result.get("text")) if isinstance(result, Mapping) else result)
-    return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
 
 class _ItemsPart(NamedTuple):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from divebook.errors import OutcomeUnknownError, SetupError, StepError
 from divebook.execution.compute import LimitedSlot, Places, Task, carried_out
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.dask_workers import begin, install
 from divebook.execution.shipping import ship, unship
 from divebook.execution.threads import in_thread
@@ -100,8 +101,8 @@ class DaskCluster:
 
     @property
     def dashboard(self) -> str | None:
-        """The address of the cluster's dashboard, once it is connected to."""
-        return None if self._connection is None else str(self._connection.client.dashboard_link)
+        """The address of the cluster's dashboard, once it is connected to; views of runs have a link to it."""
+        return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
         """Return what a call must hold: one that is to run when it has begun begins if there is a thread for it."""
@@ -135,6 +136,8 @@ class DaskCluster:
     async def _made(self, task: Task, call: bytes) -> bytes:
         connection = await in_thread(lambda: self._connected(task.label))
         self._fit(connection.threads)
+        if connection.dashboard is not None:
+            DASHBOARDS.note(task.key.partition("/")[0], connection.dashboard)
         making = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
         made = asyncio.wrap_future(making)
         outcome: bytes = await carried_out(task, made, made.cancel)
@@ -145,6 +148,8 @@ class DaskCluster:
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
+            if connection.dashboard is not None:
+                DASHBOARDS.forget(connection.dashboard)
             connection.close()
             if not is_client(self._given):
                 connection.client.close()
@@ -153,8 +158,8 @@ class DaskCluster:
         with self._lock:
             if self._connection is None or self._connection.is_lost:
                 self._connection = _Connection(self._client(label), keep=self._keep)
-                client = self._connection.client
-                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, client.dashboard_link)
+                client, dashboard = self._connection.client, self._connection.dashboard
+                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, dashboard)
             return self._connection
 
     def _client(self, label: str) -> Client:
@@ -188,6 +193,7 @@ class _Connection:
 
     def __init__(self, client: Client, *, keep: bool) -> None:
         self.client, self._keep = client, keep
+        self.dashboard: str | None = client.dashboard_link
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
         self.threads: int = sum(client.nthreads().values())
         self._scheduler: str | None = None

@@ -16,10 +16,12 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
 from divebook.execution import dask_cluster
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.dask_cluster import DaskCluster
 from divebook.execution.dask_workers import Claims
 from divebook.mapping import mapped
 from divebook.steps.actions import Action
+from divebook.widgets.source import header_of
 from divebook.workflow import step, workflow
 from tests.execution.dask_driver import calling, wait
 from tests.execution.dask_kills import one_round
@@ -130,6 +132,9 @@ def test_steps_and_functions_name_a_cluster_and_definitions_no_address(cluster, 
         found = world.start("w").wait(30).variables
         assert found["there"] != os.getpid() == found["here"]
         assert cloud.dashboard == client.dashboard_link
+        run = world.start("w").wait(30)
+        assert DASHBOARDS.of(run.id) == [cloud.dashboard]
+        assert header_of(run)["dashboards"] == []  # nothing goes there any more
         cloud._connection.client.close()  # as one does that finds its scheduler no more
         assert world.start("w").wait(30).status == "completed"
         with pytest.raises(NotFoundError, match="executor not found: tcp://"):
