@@ -175,12 +175,13 @@ def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_rea
     class Failing(MemoryStore):
         def _inbox(self, execution_id, after):
             looks.append(execution_id)
-            if len(looks) == failing:
+            if len(looks) == fails_at:
                 raise StoreError("no look")
             return super()._inbox(execution_id, after)
 
     work, ended = Workflow("w", [Step("wait", signal="go")]), []
-    for failing in range(1, 12):
+    for nth in range(1, 12):
+        fails_at = nth
         looks.clear()
         world = environment(work, store=Failing())
         execution = world.create(work)
@@ -192,7 +193,7 @@ def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_rea
         world.store.subscribe(send)
         with contextlib.suppress(StoreError):
             execution.start().wait(20)
-        failing = 0
+        fails_at = 0
         if execution.status != "completed":
             world.resume(execution.id).wait(20)
         ended.append(execution.status)
