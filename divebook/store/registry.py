@@ -14,8 +14,8 @@ from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
 from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
-from divebook.store.passwords import names_database, without_password
 from divebook.store.sqlite import SqliteStore
+from divebook.text.passwords import names_database, without_password
 
 VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")

@@ -13,9 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from divebook import open_store
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError, SetupError, StoreError
-from divebook.store.passwords import for_command, without_password
 from divebook.store.postgres import PostgresStore
 from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.text.passwords import for_command, without_password
 from tests.store.logs import ONE, log
 
 # --- what is shown
@@ -167,8 +167,9 @@ def test_a_password_that_was_mistyped_does_not_take_the_place_of_the_right_one(a
         location = store.location
     with pytest.raises(StoreError, match="authentication failed"):
         open_store(ann.replace("right", "wrong"))
-    with open_store(location) as again:
-        assert again.records() == []
+    for written in (location, for_command(location), location.replace("***", "[redacted]")):
+        with open_store(written) as again:
+            assert again.records() == []
 
 
 # --- schemas

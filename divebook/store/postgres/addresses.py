@@ -8,8 +8,8 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from divebook.errors import SetupError
-from divebook.store.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 from divebook.store.postgres.schema import SCHEMA
+from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 
 _NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SETTINGS = {
@@ -23,7 +23,7 @@ _SETTINGS = {
 _ALWAYS = {"client_encoding": "UTF8"}
 """What the URL does not change: arrays are written in it."""
 _known: dict[str, DatabaseAddress] = {}
-"""By their location: those that this process has opened, with their passwords."""
+"""By their location without a password: those that this process has opened, with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,11 @@ class DatabaseAddress:
             It is none that libpq understands.
         """
         shown = without_password(url)
-        if is_hidden(url):
-            if url in _known:
-                return _known[url]
-            url = for_command(url)
+        bare = for_command(url)
+        if is_hidden(url) or url == bare:  # as a suggested command names it
+            if bare in _known:
+                return _known[bare]
+            url = bare
         from psycopg.conninfo import make_conninfo
 
         base, _, query = url.partition("?")
@@ -73,7 +74,7 @@ class DatabaseAddress:
 
         (test_a_password_that_was_mistyped_does_not_take_the_place_of_the_right_one)
         """
-        _known[self.location] = self
+        _known[for_command(self.location)] = self
 
 
 def _understood(url: str, rest: str) -> dict[str, Any]:

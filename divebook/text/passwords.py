@@ -64,7 +64,7 @@ def for_command(location: str) -> str:
     >>> for_command("postgresql://ann:***@host/db?schema=runs")
     'postgresql://ann@host/db?schema=runs'
     """
-    if "://" not in location:
+    if not is_plain(location):
         return location
     return _NO_PASSWORD.sub(lambda found: found[1] or found[2], location).rstrip("?&")
 
