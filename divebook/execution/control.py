@@ -40,7 +40,7 @@ from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
 from divebook.execution.means import Means
 from divebook.execution.queueing import QueueControl
-from divebook.execution.refusals import can_undo, refuse_final, refuse_over
+from divebook.execution.refusals import can_undo, nothing_to_pause, refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
@@ -354,8 +354,7 @@ class Control(QueueControl):
         reason = reason or f"paused by {this_person()}"
         checked(catalog.ExecutionPaused(reason))
         if not ENGINE.call(lambda: driver.pause(reason)):
-            driver.refresh()
-            raise ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it")
+            raise nothing_to_pause(driver.refresh())
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first."""

@@ -145,6 +145,11 @@ class LeaseBook(ABC):
         self._check_open()
         return self._lease_of(execution_id)
 
+    def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
+        """Return an execution's lease if it keeps others out, or None; ExecutionNotFoundError if it does not exist."""
+        held = self.lease_of(execution_id)
+        return held if held is not None and held.keeps_out(self._moment(now)) else None
+
     def live_leases(self, now: int | None = None) -> list[Lease]:
         """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""
         moment = self._moment(now)
