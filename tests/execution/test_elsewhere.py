@@ -74,12 +74,14 @@ def test_a_question_that_is_listed_is_answered_whoever_asked_it(driven):
     process, name, environment = driven
     execution = environment.execution(name)  # what is known of it here has no question
     go_on(process)
-    for answered in range(2):
-        assert becomes(lambda: [asked for where, asked in environment.interrupts() if where == name])
-        ((_, question),) = environment.interrupts()
-        assert question.question == ("Which?", "Sure?")[answered]
-        environment.answer(question.interrupt_id, "this")
+    for text in ("Which?", "Sure?"):
+        assert becomes(lambda text=text: _asked(environment, name, text))
+        environment.answer(_asked(environment, name, text)[0].interrupt_id, "this")
     assert becomes(lambda: execution.refresh().status == "completed")
+
+
+def _asked(environment, name, text):
+    return [found for where, found in environment.interrupts() if where == name and found.question == text]
 
 
 def test_a_pause_says_who_can_make_it(driven):
