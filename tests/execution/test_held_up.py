@@ -68,6 +68,20 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     assert len(said) == 2
 
 
+def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
+    monkeypatch.setattr("divebook.execution.store_calls.PATIENCE_SECONDS", 0.0)
+    world = environment(store=Busy())
+    execution = world.create(Workflow("w", [Step("a", "wait", signal="go")]))
+
+    def hold_up(_, events):
+        if any(event.event_type == "operation_started" for event in events):
+            world.store.refusals = 3
+
+    world.store.subscribe(hold_up)
+    assert execution.start().wait(20).status == "waiting"
+    assert logs() == ["the disk is full. Free some space. An execution waits for it, and goes on by itself"]
+
+
 def test_a_standstill_tells_how_long_it_lasts():
     since = time.monotonic() - 12
     assert str(Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"

@@ -39,6 +39,8 @@ _FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("XX002", CorruptStoreError, "{0} has a damaged index: {1}. REINDEX it, or restore a backup"),
     ("XX", StoreBusyError, "{0} has met an error of its own: {1}. Nothing was written; the server's log says more"),
 )
+_STATEMENTS = "not allowed in statement pooling mode"
+_OTHER_MODES = "Have it do so for each transaction (pool_mode = transaction)"
 _REFUSED: tuple[tuple[str, str], ...] = (
     (
         r"authentication failed|no password|pg_hba\.conf|role .* (does not exist|is not perm)|no such user|certificate",
@@ -61,7 +63,7 @@ _PASSING = re.compile(
 
 def refusal(error: psycopg.Error, location: str) -> StoreError:
     """Return the store's error for a first connection that was not made: one that is refused is waited for in vain."""
-    said = " ".join(str(error).split())
+    said = _said(error)
     if not error.sqlstate and not _PASSING.search(said):
         for pattern, text in _REFUSED:
             if re.search(pattern, said):
@@ -74,10 +76,12 @@ def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
 
     It has become the standby of another one, or is about to.
     """
+    import psycopg
+
     cause = error.__cause__
-    if getattr(cause, "sqlstate", None) != _READ_ONLY:
+    if not isinstance(cause, psycopg.Error) or cause.sqlstate != _READ_ONLY:
         return None
-    said = " ".join(str(cause).split())
+    said = _said(cause)
     return StoreBusyError(
         f"nothing can be written to {location} at present: {said}. What waits goes on once it can be written to again, "
         "or another server in its place"
@@ -88,13 +92,21 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
     """Return the store's error for one of Postgres's."""
     import psycopg
 
-    code, said = error.sqlstate or "", " ".join(str(error).split())
+    code, said = error.sqlstate or "", _said(error)
+    if _STATEMENTS in said:
+        return StoreError(f"{location} is a pool that gives each statement another session: {said}. {_OTHER_MODES}")
     for beginning, kind, text in _FAULTS:
         if code.startswith(beginning):
             return kind(text.format(location, said))
     if code.startswith(_LOST) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
         return ConnectionLostError(f"{location} is out of reach: {said}. Check the server; what waits goes on with it")
     return StoreError(f"{location}: {said}")
+
+
+def _said(error: psycopg.Error) -> str:
+    """Return what a server, or libpq, says, on one line and without the statement, which is ours."""
+    parts = [error.diag.message_primary or str(error), error.diag.message_detail or ""]
+    return " ".join(" ".join(parts).split())
 
 
 @contextmanager
