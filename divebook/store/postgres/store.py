@@ -56,6 +56,8 @@ class PostgresStore(EventStore):
     ------
     ConnectionLostError
         The server is out of reach.
+    StoreError
+        The server lets nobody in like that: the password is wrong, there is no such database, it has no TLS.
     SetupError
         The URL is none.
     CorruptStoreError
