@@ -40,7 +40,7 @@ from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
 from divebook.execution.means import Means
 from divebook.execution.queueing import QueueControl
-from divebook.execution.refusals import can_undo, refuse_final, refuse_over
+from divebook.execution.refusals import can_undo, nothing_to_pause, refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
@@ -366,10 +366,7 @@ class Control(QueueControl):
             return
         driver.refresh()
         if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
-            raise ExecutionError(
-                f"execution {driver.id} is {driver.status}, and this process does not drive it; pause it in the one "
-                "that does, or cancel it"
-            )
+            raise nothing_to_pause(driver)
         self.hold(driver, paused)
 
     def recoverable(self) -> list[ExecutionRecord]:

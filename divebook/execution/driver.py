@@ -285,11 +285,11 @@ class Driver(KnownExecution):
 
     async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact]) -> None:
         desk = self._present_desk()
-        beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
-        runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
-        self._pass_on()
         desk.keeper.keep(held)
         try:
+            beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
+            runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
+            self._pass_on()
             await self.standing.gone()
             if not first:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
@@ -306,10 +306,10 @@ class Driver(KnownExecution):
             try:
                 with suppress(StoreError):  # it is the journal's, and ends the execution here
                     await journal.durable()
-                await runner.leave_workspaces()
+                if self._runner is not None:
+                    await self._runner.leave_workspaces()
             finally:
                 self._settle(journal)
-                self.standing.keep(runner, is_stored=self._is_stored)
                 await self._give_back(desk, held)
 
     async def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
@@ -324,15 +324,12 @@ class Driver(KnownExecution):
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
         self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
-        self._journal, self._runner = None, None
+        self._journal, runner, self._runner = None, self._runner, None
+        if runner is not None:
+            self.standing.keep(runner, is_stored=self._is_stored)
 
     async def _give_back(self, desk: Desk, held: Lease) -> None:
-        """Let others have the execution; the event that ends one has given its lease back already."""
-        if self._is_stored and self._state.is_over:
-            desk.keeper.forget(held)
-        else:
-            await desk.keeper.release(held)
-        HANDS.rest(held)
+        await desk.keeper.give_back(held, is_gone=self._is_stored and self._state.is_over)
 
     async def _taken_up_again(self) -> Lease | None:
         """Take the lease again if there is something to do that came after the last look.
@@ -348,22 +345,25 @@ class Driver(KnownExecution):
         return lease
 
     async def _lease_for_news(self) -> Lease | None:
-        calls = self._present_desk().calls
-        if not await self._has_come(calls):
+        desk = self._present_desk()
+        if not await self._has_come(desk.calls):
             return None
         try:
-            lease = await calls.patiently(lambda: HANDS.take(self.store, self.id))
+            lease = await desk.calls.patiently(lambda: HANDS.take(self.store, self.id))
         except LeaseHeldError:  # who sent it takes care of it
             return None
         HANDS.drive(lease)
-        await calls.patiently(lambda: self.under(lease))
-        self._token = lease.token
-        if await self._has_come(calls):
-            return lease
-        await calls.patiently(lambda: self.store.release(lease))
-        HANDS.rest(lease)
-        self._is_asked = True  # others who sent something found the lease held
-        return None
+        desk.keeper.keep(lease)
+        is_wanted = False
+        try:
+            await desk.calls.patiently(lambda: self.under(lease))
+            self._token = lease.token
+            is_wanted = await self._has_come(desk.calls)
+        finally:
+            if not is_wanted:
+                await desk.keeper.give_back(lease)
+                self._is_asked = True  # others who sent something found the lease held
+        return lease if is_wanted else None
 
     async def _has_come(self, calls: StoreCalls) -> bool:
         state = self._state

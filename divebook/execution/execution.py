@@ -116,7 +116,7 @@ class Execution(ReadExecution):
 
     @property
     def held_up(self) -> str | None:
-        """Why it stands still though it has something to do: ``waiting for the disk since 12 s: ...``, or None."""
+        """Why it stands still though it has something to do: ``waiting for the server since 12 s: ...``, or None."""
         return self._driver.held_up
 
     @property

@@ -148,9 +148,9 @@ class LeaseBook(ABC):
         return self._lease_of(execution_id)
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
-        """Return that of the `live_leases` which is an execution's, or None."""
-        lease = self.lease_of(execution_id)
-        return lease if lease is not None and lease.keeps_out(self._moment(now)) else None
+        """Return an execution's lease if it keeps others out, or None; ExecutionNotFoundError if it does not exist."""
+        held = self.lease_of(execution_id)
+        return held if held is not None and held.keeps_out(self._moment(now)) else None
 
     def live_leases(self, now: int | None = None) -> list[Lease]:
         """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""

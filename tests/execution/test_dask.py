@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import cloudpickle
 import pandas as pd
@@ -18,7 +17,6 @@ from divebook.errors import NotFoundError, SetupError
 from divebook.execution import dask_cluster
 from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.dask_cluster import DaskCluster
-from divebook.execution.dask_workers import Claims
 from divebook.mapping import mapped
 from divebook.steps.actions import Action
 from divebook.widgets.source import header_of
@@ -352,16 +350,6 @@ def test_a_call_that_is_to_run_once_it_has_begun_begins_only_where_a_thread_is_f
         let_go(meeting)
         assert execution.wait(30).status == "completed"
     assert begun == 2
-
-
-def test_a_key_is_given_away_once_and_only_while_its_call_is_wanted(monkeypatch):
-    tasks = {"a", "b", "c"}
-    claims = Claims(SimpleNamespace(tasks=tasks))
-    assert [claims.claim(key) for key in ("a", "a", "gone")] == [True, False, False]
-    monkeypatch.setattr("divebook.execution.dask_workers.MOST_TAKEN", 1)
-    tasks.discard("a")
-    assert [claims.claim(key) for key in ("b", "b", "a")] == [True, False, False]
-    assert claims._taken == {"b"}
 
 
 # --- last, as Dask takes a second to replace a worker ----------------------------------------------------------------

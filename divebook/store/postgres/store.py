@@ -28,7 +28,7 @@ from divebook.store.postgres.connections import Connections
 from divebook.store.postgres.listening import ServerNews
 from divebook.store.postgres.reading import FoundLog, LogReader
 from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
-from divebook.store.postgres.schema import migrate
+from divebook.store.postgres.schema import may_write, migrate
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.postgres.writing import LogWriter
 from divebook.store.queues import Claim, QueuedExecution, WorkerRecord
@@ -56,6 +56,8 @@ class PostgresStore(EventStore):
     ------
     ConnectionLostError
         The server is out of reach.
+    StoreError
+        The server lets nobody in like that: the password is wrong, there is no such database, it has no TLS.
     SetupError
         The URL is none.
     CorruptStoreError
@@ -84,7 +86,9 @@ class PostgresStore(EventStore):
 
     def _prepare(self, address: DatabaseAddress) -> None:
         with self._connections.opened() as link:
+            self._connections.may_write = may_write(link)
             migrate(link, address.schema, self.location)
+        address.remember()
 
     def _check_open(self) -> None:
         super()._check_open()
