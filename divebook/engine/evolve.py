@@ -255,7 +255,7 @@ def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
 
 
 def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
-    undoing = Undoing(draft.step, data.action, data.parameters, data.kind)
+    undoing = Undoing(draft.step, data.action, data.parameters, data.kind, data.function)
     draft.rollbacks = draft.rollbacks.set(len(draft.rollbacks) + 1, undoing)
 
 

@@ -15,6 +15,13 @@ class Undoing(NamedTuple):
     parameters: Mapping[str, Any]
     kind: str
     """Whether that is an ``action``, or a function given to a ``step``."""
+    function: str | None = None
+    """Where such a function is defined; None in older logs."""
+
+    @property
+    def called(self) -> str:
+        """By what it is found."""
+        return self.function or self.action
 
 
 class RollingBack(NamedTuple):

@@ -408,6 +408,8 @@ class RollbackAdded(Payload):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "action"
     """Whether that is an action, or a function given to ``@step(rollback=...)``."""
+    function: str | None = None
+    """Module and qualified name of such a function: others may have its name."""
 
 
 @_event("step_failed", "error")

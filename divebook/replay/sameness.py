@@ -30,6 +30,7 @@ FREE: Mapping[str, frozenset[str]] = {
     "step_failed": frozenset({"trace", "place"}),
     "iteration_failed": frozenset({"trace", "place"}),
     "iteration_started": frozenset({"total"}),
+    "rollback_added": frozenset({"function"}),
 }
 """Fields that come from a clock, a price list or chance outside any operation, or say where code stands and who began.
 

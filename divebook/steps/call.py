@@ -22,6 +22,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
 from divebook.workflow.functions import CURRENT, StepFunction
+from divebook.workflow.undoing import place_of, require_itself
 from divebook.workflow.user_functions import CONTEXT, IDEMPOTENCY_KEY, UserFunction
 
 
@@ -84,6 +85,8 @@ async def call(
 
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
+        if undone is not None:
+            invoked = functools.partial(_undone_by_its_own, undone, invoked)
         slot = compute.slot(repeatable=function.is_repeatable)
         return context.operation(
             operation_type,
@@ -102,10 +105,17 @@ async def call(
     return await context.retried(name, policy, attempt)
 
 
+async def _undone_by_its_own(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
+    """Make a call, unless another function than its own would undo it."""
+    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    require_itself(function.rollback)
+    return await invoked()
+
+
 def _undoing(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
     assert function.rollback is not None  # noqa: S101 - who asks has looked
     given = storable(function.undoing(arguments, result), "parameters")
-    return catalog.RollbackAdded(function.rollback.name, given, "step")
+    return catalog.RollbackAdded(function.rollback.name, given, "step", place_of(function.rollback))
 
 
 def workspace_of(context: StepContext, function: UserFunction) -> str | None:
