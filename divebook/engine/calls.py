@@ -31,6 +31,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
         record, opened = held_by(opened, record, data)
+    if data.undone is not None:
+        record = record._replace(undone=data.undone, item=data.iteration_index)
     if kind not in SLEEPS:
         path.open = opened.with_operation(record)
         return

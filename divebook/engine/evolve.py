@@ -169,7 +169,8 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
-    for path in draft.undoing if draft.rolling_back is not None else draft.paths.values():
+    going_on = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
+    for path in going_on:
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             draft.ledger = with_handed_on(path, draft.ledger)
             _reopen(draft.own(path.id))
@@ -257,6 +258,8 @@ def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
 def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
     undoing = Undoing(draft.step, data.action, data.parameters, data.kind, data.function)
     draft.rollbacks = draft.rollbacks.set(len(draft.rollbacks) + 1, undoing)
+    if draft.rolling_back is not None:  # it was asked what had become of it before anything is undone
+        draft.undone_from = len(draft.rollbacks) + 1
 
 
 def _execution_failed(draft: Draft, data: catalog.ExecutionFailed) -> None:

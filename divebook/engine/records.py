@@ -92,6 +92,10 @@ class OperationRecord(NamedTuple):
     """Id of the operation that holds it."""
     holds: tuple[str, ...] = ()
     """Ids of the operations that it holds, while it has not completed."""
+    undone: str | None = None
+    """Where what undoes it comes from, as `divebook.events.catalog.OperationStarted` has it."""
+    item: int | None = None
+    """The item whose end has what undoes it."""
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:

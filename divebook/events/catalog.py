@@ -565,6 +565,9 @@ class OperationStarted(Payload):
     """Digest of the whole setting."""
     within: int | None = None
     """Number of the event with which the operation began that holds this one."""
+    undone: str | None = None
+    """Where what it does is undone if the execution fails later or is cancelled: whether its end has its undoing, as a
+    ``call`` of ``@step``, or that of its ``step``, or of its item."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")

@@ -22,7 +22,7 @@ from divebook.text.secret_values import HIDDEN
 
 _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})
 FREE: Mapping[str, frozenset[str]] = {
-    "operation_started": frozenset({"reserved"}),
+    "operation_started": frozenset({"reserved", "undone"}),
     "operation_completed": _SPENT,
     "operation_failed": _SPENT,
     "interrupt_raised": frozenset({"expires_at"}),

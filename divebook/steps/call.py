@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
+from divebook.engine.rolling_back import BY_CALL, BY_STEP
 from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -82,6 +83,8 @@ async def call(
     workspace = workspace_of(context, function)
     undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
     noted = None if undone is None else functools.partial(_undoing, undone, arguments)
+    is_of_step = context.step.rollback is not None and context.step.type == "action"
+    by = BY_CALL if undone is not None else BY_STEP if is_of_step else None
 
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
@@ -99,6 +102,7 @@ async def call(
             noted=noted,
             slot=slot,
             workspace=workspace,
+            undone=by,
         )
 
     policy = function.retry if context.step.retry is None else None

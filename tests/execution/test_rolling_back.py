@@ -1,5 +1,6 @@
 """What may come while an execution is rolled back: the end of its process, failures, people, questions; and copies."""
 
+import contextlib
 import threading
 
 import pytest
@@ -95,8 +96,8 @@ def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resume
     assert travel.told == ALL
 
 
-def test_a_second_cancellation_ends_it_and_a_resumption_undoes_the_rest():
-    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+def holding(travel, reached, let_go):
+    """Return actions of which one, that undoes, is held up in the middle."""
 
     def cancel(booking):
         if booking == "oslo-1" and not let_go.is_set():
@@ -105,16 +106,52 @@ def test_a_second_cancellation_ends_it_and_a_resumption_undoes_the_rest():
         travel.told.append(f"cancel {booking}")
 
     book, _, fly = travel.actions()
-    world = environment(trip(), actions=[book, Action("cancel", cancel, idempotent=True), fly])
+    return [book, Action("cancel", cancel, idempotent=True), fly]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_to_cancel_it_while_it_is_undone_changes_nothing(times):
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
     execution = world.start("trip")
     assert reached.wait(20)
-    execution.cancel("stop it")
+    for _ in range(times):
+        execution.cancel("stop it")
     let_go.set()
     execution.wait(20)
-    assert (execution.status, execution.state.error, execution.state.is_rolled_back) == ("cancelled", "stop it", False)
-    ended = world.resume(execution.id).wait(20)
-    assert (ended.status, ended.state.is_rolled_back) == ("failed", True)
-    assert travel.told[-1] == "cancel train-1"
+    assert (execution.status, travel.told, execution.state.is_rolled_back) == ("failed", ALL, True)
+    assert "no room" in execution.state.error
+
+
+def test_an_impatient_person_who_cancels_it_at_any_moment_has_it_undone_once():
+    for pause in (0, 0.001, 0.01):
+        travel = Travel()
+        world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+        execution = world.start("trip").wait(20)
+        for reason in ("first", "second", "third"):
+            with contextlib.suppress(ExecutionError):  # it has ended meanwhile
+                world.execution(execution.id).cancel(reason)
+            threading.Event().wait(pause)
+        ended = world.execution(execution.id).wait(20)
+        assert (ended.status, ended.state.error, travel.told) == ("cancelled", "first", ALL)
+
+
+def test_one_that_is_paused_while_it_is_undone_can_be_abandoned_and_its_end_says_so():
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
+    execution = world.start("trip")
+    assert reached.wait(20)
+    execution.pause("for lunch")
+    let_go.set()
+    execution.wait(20)
+    assert execution.refresh().state.shown_status == "paused"
+    ended = world.execution(execution.id).cancel("stop it").wait(20)
+    assert (ended.status, ended.state.is_rolled_back) == ("cancelled", False)
+    assert ended.state.error.startswith("stop it; not rolled back: ")
+    assert "train. Resume it, to have that undone" in ended.state.error
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, execution.state.is_rolled_back) == ("failed", True)
+    assert sorted({*travel.told}) == sorted(ALL)
 
 
 def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
