@@ -235,23 +235,15 @@ def test_an_execution_that_it_waits_for_is_undone_first(ends):
 
 def test_a_fork_undoes_what_it_has_done_itself():
     travel = Travel()
+    travel.broken = False
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
     log = world.store.read(execution.id)
     trained = next(e.sequence for e in log if isinstance(e.data, catalog.StepCompleted))
     travel.told.clear()
+    travel.broken = True
     fork = world.fork(execution.id, at=trained).wait(20)
     assert (fork.status, travel.told) == ("failed", ALL[1:5])
-
-
-def test_a_fork_begins_before_anything_was_undone():
-    travel = Travel()
-    world = environment(trip(), actions=travel.actions())
-    execution = world.start("trip").wait(20)
-    travel.told.clear()
-    travel.broken = False
-    fork = world.fork(execution.id).wait(20)
-    assert (fork.status, travel.told) == ("completed", [])
 
 
 def test_a_what_if_undoes_nothing():
