@@ -95,6 +95,9 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
     """Note why a call has failed."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
+    if data.final:
+        path, opened = draft.open_step(data)
+        path.open = opened.with_operation(opened.operations[data.operation_id]._replace(is_final=True))
 
 
 def _ended(

@@ -214,9 +214,9 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     """Return the operations of a step that has ended without those to be carried out again."""
     kept = opened.operations
     for record in _ending_failures(path, opened):
-        # A child is resumed, not started a second time, and a turn keeps what it holds.
+        # A child is resumed, not started a second time, unless it cannot go on, and a turn keeps what it holds.
         is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING
-        again = record._replace(status=PENDING)
+        again = record._replace(status=PENDING, signal=None if record.is_final else record.signal)
         kept = kept.set(record.operation_id, again) if is_kept else kept.delete(record.operation_id)
     return kept
 

@@ -96,6 +96,8 @@ class OperationRecord(NamedTuple):
     """Where what undoes it comes from, as `divebook.events.catalog.OperationStarted` has it."""
     item: int | None = None
     """The item whose end has what undoes it."""
+    is_final: bool = False
+    """Whether it is an execution that has failed and cannot go on."""
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:

@@ -608,6 +608,8 @@ class OperationFailed(Payload):
     held: Mapping[str, int] | None = None
     served: Mapping[str, Any] | None = None
     """As for `OperationCompleted`, both."""
+    final: bool | None = None
+    """Whether the execution that was started cannot go on, since it was rolled back: another begins in its place."""
 
 
 @_event("time_accessed", "accessed_at", "value")

@@ -350,10 +350,11 @@ class Once:
         since: int | None = None,
         raised: Exception | None = None,
         held: Mapping[str, int] | None = None,
+        final: bool | None = None,
     ) -> OperationError:
         """Record that the operation failed; return the error that is raised whenever it is met again.
 
-        `held` is as for `complete`.
+        `held` is as for `complete`, `final` as for the event.
         `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
         (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
@@ -362,7 +363,7 @@ class Once:
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         told = names or None, usage or None
-        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held)
+        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held, final=final)
         if raised is not None:
             failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)

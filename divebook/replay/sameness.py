@@ -24,7 +24,7 @@ _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})
 FREE: Mapping[str, frozenset[str]] = {
     "operation_started": frozenset({"reserved", "undone"}),
     "operation_completed": _SPENT,
-    "operation_failed": _SPENT,
+    "operation_failed": _SPENT | {"final"},
     "interrupt_raised": frozenset({"expires_at"}),
     "step_retried": frozenset({"delay"}),
     "step_failed": frozenset({"trace", "place"}),

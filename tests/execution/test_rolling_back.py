@@ -274,3 +274,49 @@ def test_a_checkpoint_holds_what_is_to_be_undone():
     log = {event.sequence: event.data for event in world.store.read(execution.id)}
     state = world.execution(execution.id).state
     assert load_state(dump_state(state), lambda wanted: {number: log[number] for number in wanted}) == state
+
+
+@pytest.mark.parametrize("again", ["resumed", "tried again by itself"])
+def test_an_execution_that_was_undone_begins_anew_where_the_one_that_started_it_goes_on(again):
+    travel = Travel()
+    inner = Workflow(
+        "inner",
+        [
+            Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+            Step("flight", action="fly"),
+        ],
+    )
+    policy = Retry(2, seconds=0) if again == "tried again by itself" else None
+    outer = Workflow("outer", [Step("call", workflow="inner", retry=policy), Step("after", action="fly")])
+    world = environment(inner, outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    times = 1 if policy is None else 2
+    assert (execution.status, travel.told) == ("failed", ["book bus", "cancel bus-1"] * times)
+    travel.broken = False
+    travel.told.clear()
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("completed", ["book bus"])
+    assert len(world.executions(workflow="inner")) == times + 1
+    assert world.verify(execution.id).equal
+    log = world.store.read(execution.id)
+    state = world.execution(execution.id).state
+    facts = {event.sequence: event.data for event in log}
+    assert load_state(dump_state(state), lambda wanted: {number: facts[number] for number in wanted}) == state
+
+
+def test_one_that_is_not_undone_as_a_whole_is_resumed_with_the_one_that_started_it():
+    travel = Travel()
+    travel.refusing = {"bus-1"}
+    steps = [
+        Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+        Step("flight", action="fly"),
+    ]
+    outer = Workflow("outer", [Step("call", workflow="inner")])
+    world = environment(Workflow("inner", steps), outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    travel.refusing.clear()
+    travel.broken = False
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", ["book bus", "cancel bus-1"])
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told[2:]) == ("completed", ["book bus"])
