@@ -320,3 +320,12 @@ def test_one_that_is_not_undone_as_a_whole_is_resumed_with_the_one_that_started_
     assert (execution.refresh().status, travel.told) == ("failed", ["book bus", "cancel bus-1"])
     world.resume(execution.id).wait(20)
     assert (execution.refresh().status, travel.told[2:]) == ("completed", ["book bus"])
+
+
+def test_what_is_undone_is_called_so_where_its_run_is_looked_at_or_compared():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    first, second = world.start("trip").wait(20), world.start("trip").wait(20)
+    for shown in (str(first.inspect()), str(world.compare(first.id, second.id))):
+        assert "branch" not in shown
+    assert "rollback 1" in str(first.inspect())
