@@ -155,7 +155,7 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 def _undo(path: PathState) -> PathInstruction:
     """Undo one thing, whatever the bounds say, or a person who wanted it to stop."""
     if path.phase in (READY, IN_STEP):
-        return RunStep(path.id, path.current_step, 1, resumed=path.phase == IN_STEP)
+        return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
 
 

@@ -329,3 +329,23 @@ def test_what_is_undone_is_called_so_where_its_run_is_looked_at_or_compared():
     for shown in (str(first.inspect()), str(world.compare(first.id, second.id))):
         assert "branch" not in shown
     assert "rollback 1" in str(first.inspect())
+
+
+def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
+    travel = Travel()
+    book, cancel, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel.function, approval=True), fly])
+    execution = world.start("trip").wait(20)
+    answers = iter(["approve", "no", "approve"])
+    while execution.interrupts:
+        execution.answer(execution.interrupts[0].id, next(answers), "ann").wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", [*ALL[:3], "cancel rome-1", "cancel train-1"])
+    assert "not rolled back: hotels: not approved" in execution.state.error
+    for answer in ("no", "approve"):
+        world.resume(execution.id).wait(20)
+        (asked,) = execution.interrupts
+        assert asked.step == "hotels"
+        execution.answer(asked.id, answer, "ann").wait(20)
+        assert execution.refresh().status == "failed"
+    assert (travel.told[-1], execution.state.is_rolled_back) == ("cancel oslo-1", True)
+    assert world.verify(execution.id).equal
