@@ -237,7 +237,9 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
         failed = state.paths[state.failed_path]
         end = catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)
         begun = catalog.RollbackStarted(end.error, end.reason)
-        return RecordFacts(_begun_to_undo(state, begun) if _is_to_undo(state) else (Fact(end),))
+        if _is_to_undo(state):
+            return RecordFacts(_begun_to_undo(state, begun))
+        return RecordFacts((Fact(catalog.ExecutionFailed(end.error + _unsure(state), end.reason)),))
     usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
@@ -313,10 +315,16 @@ def _undone(state: ExecutionState) -> Fact:
     left = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
     if left:
         error += f"; not rolled back: {'; '.join(left)}. Mend that, then resume it"
-    unsure = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
-    if unsure:
-        error += f"; not rolled back either, since nobody knows whether it took effect: a call of {', '.join(unsure)}"
+    error += _unsure(state)
     return Fact(catalog.ExecutionCancelled(error) if is_cancelled else catalog.ExecutionFailed(error, reason))
+
+
+def _unsure(state: ExecutionState) -> str:
+    """Return the steps that have failed in the middle of a call that would have to be undone, to be told at the end."""
+    steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
+    if not steps:
+        return ""
+    return f"; not rolled back, since nobody knows whether it took effect: a call of {', '.join(steps)}"
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:

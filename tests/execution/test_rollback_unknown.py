@@ -277,3 +277,30 @@ def test_nothing_else_begins_while_it_is_asked():
     world.execution(execution.id).answer(asked.id, {"choice": "done", "result": 5}, "ann").wait(20)
     ended = world.execution(execution.id)
     assert (ended.status, ended.interrupts, told) == ("cancelled", [], [5])
+
+
+def test_what_nobody_is_asked_about_is_named_at_the_end():
+    has_asked = threading.Event()
+
+    def unbook(result):
+        del result
+
+    @step(rollback=unbook)
+    def book():
+        has_asked.set()
+        raise ConnectionResetError("gone")
+
+    @step
+    async def fail():
+        assert await asyncio.to_thread(has_asked.wait, 20)
+        await asyncio.sleep(0.1)
+        raise ValueError("no room")
+
+    @workflow
+    async def both(ctx):
+        await asyncio.gather(book(), fail())
+
+    execution = environment(both).start("both").wait(20)
+    assert execution.status == "failed"
+    assert "ValueError: no room" in execution.state.error
+    assert "nobody knows whether it took effect: a call of both" in execution.state.error
