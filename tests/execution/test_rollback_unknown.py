@@ -6,6 +6,7 @@ names it.
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -304,3 +305,25 @@ def test_what_nobody_is_asked_about_is_named_at_the_end():
     assert execution.status == "failed"
     assert "ValueError: no room" in execution.state.error
     assert "nobody knows whether it took effect: a call of both" in execution.state.error
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_what_is_left_as_if_the_process_had_ended_waits_for_no_call(side_by_side):
+    told, reached = [], threading.Event()
+
+    async def book():
+        reached.set()
+        await asyncio.sleep(60)
+
+    steps = [
+        Step("both", script="1", next=["book", "wait"] if side_by_side else "book"),
+        Step("book", action="book", rollback=undone(), end=True),
+        Step("wait", signal="never", end=True),
+    ]
+    world = environment(Workflow("w", steps), actions=[Action("book", book), cancelling(told)])
+    execution = world.start("w")
+    assert reached.wait(20)
+    begun = time.monotonic()
+    world.close()
+    assert time.monotonic() - begun < 5
+    assert execution.status == "running"
