@@ -19,7 +19,7 @@ from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
-from divebook.engine.rolling_back import RollingBack, Undoing
+from divebook.engine.rolling_back import RollingBack, Undoing, unsettled
 from divebook.engine.rules import StandingRule
 from divebook.engine.workspaces import HeldWorkspace
 from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
@@ -323,7 +323,13 @@ class ExecutionState(Timed):
             self.rolling_back is not None
             and self.undone_from <= 1
             and all(path.status == COMPLETED for path in self.undoing)
+            and not self.unsettled
         )
+
+    @property
+    def unsettled(self) -> list[PathState]:
+        """The paths that have begun what is to be undone, and that the log does not say the undoing of yet."""
+        return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
         """Return the id of the question about something, the same in every copy of the log."""

@@ -351,6 +351,8 @@ class Control(QueueControl):
         if ENGINE.call(lambda: driver.cancel(reason)):
             return driver
         refuse_over(driver.refresh())
+        if driver.state.rolling_back is not None and driver.state.paused is None:
+            return self.go_on(driver) if can_undo(driver, self.check) else driver
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
             refuse_over(driver, "meanwhile ")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.decide import decide_cancellation, decide_opening
+from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening
 from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
@@ -54,8 +54,7 @@ class Driver(KnownExecution):
         super().__init__(execution_id, past)
         self.store = store
         shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
-        self.opening: catalog.ExecutionStarted | None = None
-        """What its log begins with, while it is pending."""
+        self.opening: catalog.ExecutionStarted | None = None  # what its log begins with, while it is pending
         self.durability: Durability | None = None  # as the store does by default
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
@@ -64,8 +63,7 @@ class Driver(KnownExecution):
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._token: int | None = None
-        """That of the last lease under which this process drove it."""
+        self._token: int | None = None  # of the last lease under which this process drove it
         self._is_driving = False
         self._is_asked = False
         """Whether it is to look into its inbox before it rests."""
@@ -226,8 +224,8 @@ class Driver(KnownExecution):
         """
         self._state, self._is_stored = state, True
         self.standing.let_go()
-        journal = self._open_journal(given, lease)
-        self._set_going(self._record_cancel(given, journal, why, lease, undoes=undoes), lease)
+        work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
+        self._set_going(work, lease)
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
@@ -237,8 +235,8 @@ class Driver(KnownExecution):
         return self._future
 
     def cancel(self, reason: str) -> bool:
-        """Stop it; return False if this process drives it no more."""
-        if self._is_driving and not self.was_forked:
+        """Stop it, unless it is undone already; return False if this process drives it no more."""
+        if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
             self._pass_on()
         return self._is_driving
@@ -253,6 +251,8 @@ class Driver(KnownExecution):
     def leave(self) -> None:
         """Break off where it is, as if the process had ended: it can be resumed at once."""
         if self._is_driving and self._task is not None:
+            if self._runner is not None:
+                self._runner.break_off()
             self._task.cancel()
 
     def look_again(self) -> bool:
@@ -378,7 +378,7 @@ class Driver(KnownExecution):
         self._present_desk().keeper.keep(held)
         try:
             await self.standing.gone()
-            journal.cancel_paths(why)
+            journal.record_all(decide_leaving(journal.state, why).facts)
             journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
             await journal.durable()
             goes_on = undoes and not journal.state.is_over

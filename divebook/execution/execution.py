@@ -312,8 +312,9 @@ class Execution(ReadExecution):
         except TimeoutError as error:
             if driving is not None and driving.done():  # its own
                 raise
+            stop = "cancel" if self.state.rolling_back is None else "pause"  # what is undone goes on all the same
             raise TimeoutError(
-                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
             ) from error
         return self._checked() if check else self
 
@@ -351,8 +352,9 @@ class Execution(ReadExecution):
         return self
 
     def cancel(self, reason: str = "") -> Execution:
-        """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed.
+        """Stop it: paths are stopped and awaited, what is to be undone is undone, then it ends as cancelled.
 
+        It can be resumed, unless all that it did was undone; while that goes on, another `cancel` changes nothing.
         Without a reason its log says who cancelled it.
         """
         self._control.cancel(self.id, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 
+from divebook.engine.ahead import steps_to_undo
 from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.errors import DefinitionError, ExecutionError, NotFoundError, SetupError
 from divebook.events import catalog
@@ -55,7 +56,7 @@ def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable
     if driver.state.queue is not None and driver.state.parent is None:  # a child comes before who has started it
         return False
     try:
-        check(driver.workflow, {undoing.step for undoing in driver.state.rollbacks.values()}, ())
+        check(driver.workflow, steps_to_undo(driver.state), ())
     except (DefinitionError, NotFoundError, SetupError):
         return False
     return True
