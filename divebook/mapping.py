@@ -12,6 +12,7 @@ from divebook.bounds import Bounds
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
+from divebook.events.catalog import CANCELLED, FAILED
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
 from divebook.events.tally import ColumnTally
@@ -93,6 +94,8 @@ class MappedRows:
     def retry_failed(self) -> MappedRows:
         """Call the function again for the rows that failed, with its code of now; the others keep what they have.
 
+        Where the calls broke off, so that rows are left which no call was made for, they go on.
+
         Raises
         ------
         SetupError
@@ -101,6 +104,8 @@ class MappedRows:
         from divebook.events.arrow.rows import failed_in, part_of
 
         rounds = self._rounds()
+        if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
+            return self.resumed()
         if not all(each.state.is_over for each in rounds):
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
         positions = failed_in(self._outcome())
@@ -112,9 +117,16 @@ class MappedRows:
         return self
 
     def resumed(self) -> MappedRows:
-        """Have the calls go on that a process has left, and return it."""
+        """Have the calls go on that a process has left, or that broke off with an error, and return it."""
         self.execution = self._rounds()[-1]
-        if not self.execution.state.is_over and not self.execution.is_live:
+        if self.execution.status == CANCELLED:
+            warnings.warn(
+                f"{self.workflow.name} was cancelled, and stays so: environment.resume({self.execution.id!r}) goes on "
+                "with it, again=True begins anew",
+                stacklevel=4,
+            )
+        may_go_on = not self.execution.state.is_over or self.execution.status == FAILED
+        if may_go_on and not self.execution.is_live:
             with suppress(LeaseHeldError):  # another process makes them
                 self.execution = self.environment.resume(self.execution.id)
         return self
@@ -141,7 +153,7 @@ class MappedRows:
         return found
 
     def _round_key(self, number: int) -> str:
-        return f"{self.key}/{number}" if number else self.key
+        return f"{number} after {self.key}" if number else self.key
 
     def _outcome(self) -> Any:
         from divebook.events.arrow.rows import outcome_of
@@ -236,8 +248,8 @@ def mapped(
         made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
         arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said at once
         each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
-        step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=named, store=STEP)
-        workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
+        step = Step(STEP, action=made.name, parameters=_references(parameters), each=each, executor=named, store=STEP)
+        workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])
     number = 1
     while known_by(environment, _key(name, number + 1)) is not None:
         number += 1
@@ -246,7 +258,7 @@ def mapped(
         key = _key(name, number if known is None else number + 1)
         begun = environment.start(workflow, _inputs(workflow, frame, parameters), key=key, bounds=bounds)
         return MappedRows(environment, begun, key, workflow)
-    _require_same(environment, workflow, frame, known)
+    _require_same(environment, workflow, frame, known, parameters)
     return MappedRows(environment, known, _key(name, number), workflow).resumed()
 
 
@@ -254,7 +266,7 @@ def _inputs(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> 
     """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
     (step,) = workflow.steps
     if step.action:
-        return {FRAME: frame}
+        return {FRAME: frame, GIVEN: dict(given or {})}
     if step.each is not None and step.each.rows is not None:
         return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
     from divebook.events.arrow.rows import columns_of
@@ -293,12 +305,17 @@ def _workflow_step(
     if environment.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
-    inputs |= {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given}
+    inputs |= _references(given)
     return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
 
 
+def _references(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return parameters as expressions for what is given: their own texts are no templates."""
+    return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given or {}}
+
+
 def _key(name: str, number: int) -> str:
-    return f"map {name}" if number == 1 else f"map {name} #{number}"
+    return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
 def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
@@ -331,14 +348,20 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
     return REGISTERED[called]
 
 
-def _require_same(environment: Environment, workflow: Workflow, frame: Any, known: Execution) -> None:
-    """Raise unless a map is of the same frame; warn where its function has changed since."""
+def _require_same(
+    environment: Environment, workflow: Workflow, frame: Any, known: Execution, given: Mapping[str, Any] | None
+) -> None:
+    """Raise unless a map is of the same frame and parameters; warn where its function has changed since."""
     opening = recorded_opening(known.id, environment.store)
     name = workflow.name
     if storable(frame, FRAME) != opening.inputs[FRAME]:
         raise SetupError(
             f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
             "with another store= both are kept"
+        )
+    if storable(dict(given or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
+        raise SetupError(
+            f"{name} was begun with other parameters; with again=True it begins anew, with another store= both are kept"
         )
     before = known.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)

@@ -6,6 +6,7 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
@@ -27,6 +28,7 @@ from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
 from divebook.engine.operations import Reserved
 from divebook.errors import OutcomeUnknownError, StepError
+from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
 _HANDLE = TypeAdapter(Batch)
 _REFUSED = range(400, 500)
 """What a provider answers that has made nothing of a request."""
+MOST_REFUSALS, FIRST_REFUSAL, LONGEST_REFUSAL = 8, 0.5, 60.0
+"""How often a batch is submitted again that a provider takes later (429), and the seconds in between: they double."""
+LOST = "lost"
+"""What a batch is called of which the provider says that there is none."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
 
@@ -130,18 +136,38 @@ class AgentBatches:
         OutcomeUnknownError
             The provider failed, and may have made the batch nevertheless.
         """
-        try:
-            return _plain(await self._model.batch_create(requests))
-        except ModelAPIError as error:
-            make_keepable(error)
-            if not isinstance(error, ModelHTTPError) or error.status_code in _REFUSED:
-                raise  # a connection that broke says so itself
-            raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+        refusals = 0
+        while True:
+            try:
+                return _plain(await self._model.batch_create(requests))
+            except ModelAPIError as error:
+                make_keepable(error)
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code in _REFUSED
+                if is_refused and _passes(error) and refusals < MOST_REFUSALS:
+                    refusals += 1  # nothing was made of it
+                    await asyncio.sleep(min(LONGEST_REFUSAL, FIRST_REFUSAL * 2**refusals))
+                    continue
+                if is_refused or not isinstance(error, ModelHTTPError):
+                    raise  # a connection that broke says so itself
+                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
 
     async def found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
     ) -> dict[str, Any] | None:
         """Return the handle of the batch of these requests, if the provider has one that is none of the others."""
+        try:
+            return await self._found(requests, since, others)
+        except Exception as error:
+            if not isinstance(getattr(error, "status_code", None), int):  # what the provider's client raises of its own
+                raise
+            raise OutcomeUnknownError(
+                f"the provider does not say which batches it has, so that it is not known whether this one was made: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    async def _found(
+        self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
+    ) -> dict[str, Any] | None:
         client = _innermost(self._model).client
         async for known in client.batches.list(limit=100):
             if known.created_at < (since - _BEFORE).timestamp():
@@ -177,17 +203,25 @@ class AgentBatches:
             make_keepable(error)
             if _passes(error):
                 return dict(handle)
-            raise
+            details = {
+                **(handle.get("provider_details") or {}),
+                LOST: shared().text(f"{type(error).__name__}: {error}"),
+            }
+            return {**handle, "status": "ended", "provider_details": details}
 
     async def answers(self, handle: Mapping[str, Any], names: Sequence[str]) -> dict[str, BatchAnswer] | None:
         """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now."""
+        if lost := (handle.get("provider_details") or {}).get(LOST):
+            return dict.fromkeys(names, _unreadable(handle, lost))
         try:
             given = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
             if _passes(error):
                 return None
-            raise
+            return dict.fromkeys(names, _unreadable(handle, f"{type(error).__name__}: {error}"))
+        except (ValueError, TypeError, LookupError) as error:  # what the provider has sent is none of its own form
+            return dict.fromkeys(names, _unreadable(handle, f"{type(error).__name__}: {error}"))
         found = {result.custom_id: result for result in given}
         missing = BatchResult(custom_id="", status="expired")
         return {name: await self._answer(found.get(name, missing)) for name in names}
@@ -200,8 +234,8 @@ class AgentBatches:
             if self._answering is not None:
                 answer = await self._answering.run("", model=_Answering(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)
-        except (ModelAPIError, UnexpectedModelBehavior) as error:
-            return BatchAnswer(None, f"{type(error).__name__}: {error}", usage)
+        except Exception as error:  # noqa: BLE001 - whatever one line does: the others were paid for as well
+            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
         return BatchAnswer(response.text, None, usage)
@@ -262,6 +296,12 @@ def _innermost(model: Model) -> Any:
 def _plain(handle: Batch) -> dict[str, Any]:
     told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
     return told
+
+
+def _unreadable(handle: Mapping[str, Any], why: str) -> BatchAnswer:
+    """Return what becomes of the rows of a batch whose results nobody can read."""
+    told = shared().text(f"the results of batch {handle['id']} cannot be read: {why}")
+    return BatchAnswer(None, f"{told}; look at it where the provider lists batches, before its rows are paid again", {})
 
 
 def _passes(error: ModelAPIError) -> bool:

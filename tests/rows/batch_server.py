@@ -30,6 +30,10 @@ class BatchServer:
         self.files, self.batches, self.requests = {}, {}, []
         self.refusals = []
         """Statuses with which the next submissions end, each after the batch was made if it is at least 500."""
+        self.odd = {}
+        """What is answered to a prompt in place of a response."""
+        self.lost, self.listing = None, 200
+        """Where a request for the first batch ends, with what status; and that of the list of batches."""
         self._numbers, self._failed = count(1), set()
         self._lock = threading.Lock()
         self.server = _Server(("127.0.0.1", 0), _handler(self))
@@ -51,11 +55,20 @@ class BatchServer:
             return 200, self._file([json.loads(line) for line in lines if line.startswith(b'{"custom_id"')])
         if (method, kind) == ("POST", "batches"):
             return self._submitted(json.loads(body))
+        if self._is_lost(method, kind, name):
+            return self.lost[1], "garbage" if self.lost[1] == 200 else {"error": {"message": "gone"}}
         if kind == "files":
             return 200, "\n".join(map(_compact, self.files[name])) if method == "GET" else {"id": name, "deleted": True}
         if name:
             return 200, self._looked_at(self.batches[name])
+        if self.listing != 200:
+            return self.listing, {"error": {"message": "not for you"}}
         return 200, {"object": "list", "data": [*self.batches.values()][::-1], "has_more": False}
+
+    def _is_lost(self, method, kind, name):
+        first = next(iter(self.batches.values()), {})
+        places = {"batches": first.get("id"), "files": first.get("output_file_id")}
+        return self.lost is not None and method == "GET" and kind == self.lost[0] and name == places[kind]
 
     def _file(self, lines):
         name = f"file-{next(self._numbers)}"
@@ -90,6 +103,8 @@ class BatchServer:
 
     def _answered(self, line):
         prompt = _prompt(line)
+        if prompt in self.odd:
+            return {"custom_id": line["custom_id"], "response": self.odd[prompt]}
         fails = "fail" in prompt and prompt not in self._failed
         self._failed.add(prompt)
         body = {"error": {"message": "not now", "code": "server_error"}} if fails else _response(prompt.upper(), line)

@@ -8,6 +8,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
+from divebook.agents import batches
 from divebook.errors import ExecutionError, SetupError
 from divebook.mapping import mapped
 from divebook.steps import batched_rows
@@ -99,7 +100,44 @@ def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environ
     assert set(server.submitted.values()) == {1}
 
 
-def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server):
+def test_a_batch_that_the_provider_takes_later_is_submitted_later(environment, server, monkeypatch):
+    monkeypatch.setattr(batches, "FIRST_REFUSAL", 0.001)
+    server.refusals = [429, 429]
+    rows = asked(environment).wait()
+    assert rows.frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_one_answer_that_makes_no_sense_is_the_error_of_its_row(environment, server):
+    server.odd = {"b praise": {"status_code": 200, "body": {}}}
+    rows = asked(environment).wait()
+    assert rows.failed.index.tolist() == ["w"]
+    assert rows.frame["result"].dropna().tolist() == ["A PRAISE", "C PRAISE", "D PRAISE", "E PRAISE"]
+
+
+@pytest.mark.parametrize(("path", "status"), [("batches", 404), ("files", 404), ("files", 200)])
+def test_a_batch_that_is_lost_is_the_error_of_its_rows_and_of_no_others(environment, server, path, status):
+    server.lost = (path, status)
+    rows = asked(environment).wait()
+    (told,) = set(rows.failed["error"])
+    assert "the results of batch batch_" in told
+    assert "cannot be read" in told
+    assert len(rows.failed) == 2
+    assert set(server.submitted.values()) == {1}
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_where_the_batches_are_not_listed_a_person_is_asked(environment, server, status):
+    server.listing = status
+    rows = asked(environment)
+    with pytest.raises(ExecutionError, match="does not say which batches it has"):
+        rows.wait()
+    server.listing = 200
+    assert rows.retry_failed().wait().frame["error"].isna().all()
+
+
+def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server, monkeypatch):
+    monkeypatch.setattr(batches, "MOST_REFUSALS", 0)
     server.refusals = [429]
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="come again"):
