@@ -121,6 +121,7 @@ def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
 
     rows = mapped(environment, FRAME, waits)
     rows.execution.cancel()
+    rows.execution.wait()
     with pytest.warns(UserWarning, match=r"was cancelled, and stays so: environment\.resume"):
         assert mapped(environment, FRAME, waits).execution.status == "cancelled"
 
