@@ -6,6 +6,7 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -36,6 +37,13 @@ _REFUSED = range(400, 500)
 """What a provider answers that has made nothing of a request."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
+_LOST = (404, 410)
+"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""What clients raise where an answer is none of the provider's."""
+_JOB_ERROR = "BatchJobError"
+"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
+_AGAIN = "retry_failed() asks for it again, and it is paid for again"
 
 
 class BatchAnswer(NamedTuple):
@@ -170,29 +178,73 @@ class AgentBatches:
         return _plain(made)
 
     async def looked_at(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the handle of a batch as it is now; while the provider cannot be reached, as it was."""
+        """Return the handle of a batch as it is now; while the provider cannot be reached, as it was.
+
+        Of one that it does not know any more the handle is ended, and says so under ``lost``.
+        """
         try:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
         except ModelAPIError as error:
             make_keepable(error)
             if _passes(error):
                 return dict(handle)
-            raise
+            if not _is_lost(error):
+                raise
+            return {**handle, "status": "ended", "lost": _told(error)}
+        except _UNREADABLE:  # a page of what stands between, say
+            return dict(handle)
 
-    async def answers(self, handle: Mapping[str, Any], names: Sequence[str]) -> dict[str, BatchAnswer] | None:
-        """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now."""
+    async def answers(
+        self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
+    ) -> dict[str, BatchAnswer] | None:
+        """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now.
+
+        Parameters
+        ----------
+        is_last
+            It will not be asked for again: what cannot be read is then an error of each request.
+        """
+        name = handle["id"]
+        if "lost" in handle:
+            return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
         try:
             given = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
-            if _passes(error):
+            is_of_batch = type(error).__name__ == _JOB_ERROR
+            if _passes(error) and not is_of_batch:
                 return None
-            raise
+            if not is_of_batch and not _is_lost(error):
+                raise
+            return self._without(names, f"batch {name} has no results ({_told(error)})")
+        except _UNREADABLE as error:
+            given = await self._readable(handle)
+            if not given and not is_last:
+                return None
+            if not given:
+                return self._without(names, f"the results of batch {name} cannot be read ({_told(error)})")
         found = {result.custom_id: result for result in given}
-        missing = BatchResult(custom_id="", status="expired")
-        return {name: await self._answer(found.get(name, missing)) for name in names}
+        missing = self._without(names, f"batch {name} has no result of this row that can be read")
+        return {each: await self._answer(found[each], name) if each in found else missing[each] for each in names}
 
-    async def _answer(self, result: BatchResult) -> BatchAnswer:
+    def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
+        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {_AGAIN}", {})
+        return dict.fromkeys(names, told)
+
+    async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
+        """Return the results of OpenAI's that can be read, one line at a time; of others none."""
+        details = handle.get("provider_details") or {}
+        files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
+        found: list[BatchResult] = []
+        for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
+            try:
+                text = (await files.content(file_id)).text if files is not None else ""
+            except Exception:  # noqa: BLE001, S112 - of the client's own, which are not to be imported here
+                continue
+            found += filter(None, map(_result_in, text.splitlines()))
+        return found
+
+    async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
         usage: Mapping[str, int] = {}
         try:
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
@@ -202,6 +254,9 @@ class AgentBatches:
                 return BatchAnswer(plainly(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, f"{type(error).__name__}: {error}", usage)
+        except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
+            told = f"StepError: what batch {batch} gave for it cannot be read ({_told(error)}); {_AGAIN}"
+            return BatchAnswer(None, told, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
         return BatchAnswer(response.text, None, usage)
@@ -262,6 +317,27 @@ def _innermost(model: Model) -> Any:
 def _plain(handle: Batch) -> dict[str, Any]:
     told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
     return told
+
+
+def _result_in(line: str) -> BatchResult | None:
+    """Return what a line of OpenAI's results says of a request, if it can be read."""
+    try:
+        told = json.loads(line)
+        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
+        is_right = 200 <= answered["status_code"] < 300
+    except _UNREADABLE:
+        return None
+    body = json.dumps(answered["body"] if is_right else answered)
+    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
+
+
+def _is_lost(error: ModelAPIError) -> bool:
+    return isinstance(error, ModelHTTPError) and error.status_code in _LOST
+
+
+def _told(error: Exception) -> str:
+    """Return an error in a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
 def _passes(error: ModelAPIError) -> bool:

@@ -35,6 +35,8 @@ MOST = 10_000
 """Rows of one batch, where the provider takes so many."""
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 30.0, 900.0, 1.5
 """Seconds until a batch is looked at again: after the first look, at most, and by how much it grows."""
+MOST_UNREAD = 3
+"""How often results that cannot be read at all are asked for again, before that is the error of their rows."""
 BATCHES, ENDED = "divebook.agents.batches", "ended"
 
 
@@ -158,7 +160,7 @@ class BatchedRows:
 
     async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
         """Wait until a batch has ended, and write what it gave; return how many of its rows failed."""
-        handle, pause, looks = batch["batch"], FIRST_PAUSE, 0
+        handle, pause, looks, unread = batch["batch"], FIRST_PAUSE, 0, 0
         parameters = {"agent": self._agent.name, "first": first}
         while True:
             if handle is not None and handle["status"] != ENDED:
@@ -167,16 +169,18 @@ class BatchedRows:
                 handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:
                 key = _key("results", first, looks)
-                collect = functools.partial(self._collect, key, first, {**batch, "batch": handle})
+                ended = {**batch, "batch": handle}
+                collect = functools.partial(self._collect, key, first, ended, is_last=unread >= MOST_UNREAD)
                 found = await self._context.operation(
                     BATCH_RESULTS, parameters, collect, key=key, usage=_usage_in, repeatable=True
                 )
                 if found is not None:
                     return int(found["failed"])
+                unread += 1
             await self._context.sleep(pause)
             pause, looks = min(pause * GROWTH, LONGEST_PAUSE), looks + 1
 
-    async def _collect(self, key: str, first: int, batch: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Write what the rows of a batch gave; None while the provider cannot be reached."""
         from divebook.events.arrow.rows import frame_of, positions_of
 
@@ -185,7 +189,7 @@ class BatchedRows:
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
         else:
-            answers = await self._batches.answers(batch["batch"], list(names.values()))
+            answers = await self._batches.answers(batch["batch"], list(names.values()), is_last=is_last)
         if answers is None:
             return None
         ended = [_ended(at, unsaid.get(str(at)), answers.get(names.get(at, ""))) for at in rows]

@@ -74,6 +74,63 @@ def test_an_answer_that_does_not_fit_is_an_error_of_its_row(environment):
     assert rows.wait().frame["error"].str.startswith("UnexpectedModelBehavior").all()
 
 
+def without_body(line):
+    return {**line, "response": {"status_code": 200, "body": {}}}
+
+
+def without_id(line):
+    return {"response": line["response"]}
+
+
+@pytest.mark.parametrize("spoiled", [without_body, without_id, lambda _: '{"custom_id": "x", "resp', lambda _: "null"])
+def test_an_odd_line_is_the_error_of_its_row(environment, server, spoiled):
+    server.spoil = lambda lines: [spoiled(lines[0]), *lines[1:]]
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "x", "z"]
+    assert rows.failed["error"].str.contains("StepError: .*batch_.*read.*retry_failed").all()
+    assert rows.execution.state.usage.requests == 2
+    assert rows.execution.verify().equal
+
+
+def test_results_that_cannot_be_read_are_the_errors_of_their_rows(environment, server):
+    broken = []
+    server.spoil = lambda lines: lines if broken else broken.append(1) or ["not json"]
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "w"]
+    assert rows.failed["error"].str.startswith("StepError: the results of batch batch_").all()
+    assert rows.frame["result"].notna().sum() == 3
+
+
+def test_results_that_can_be_read_later_are(environment, server):
+    pages = iter([(200, "<html>sign in</html>")] * 3)
+    server.instead = lambda _, path: next(pages, None) if path.endswith("/content") else None
+    assert asked(environment).wait().frame["error"].isna().all()
+
+
+@pytest.mark.parametrize("kind", ["batches", "files"])
+def test_a_batch_that_its_provider_lost_is_the_error_of_its_rows(environment, server, kind):
+    lost = []
+
+    def instead(method, path):
+        asked_for, _, name = path.removesuffix("/content").partition("/")
+        is_input = asked_for == "files" and "response" not in server.files.get(name, [{}])[0]
+        if (method, asked_for) == ("GET", kind) and name and not is_input:
+            lost.append(name)
+        return (404, {"error": {"message": "no such thing"}}) if name and name in lost[:1] else None
+
+    server.instead = instead
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "w"]
+    assert rows.failed["error"].str.contains("batch_.*404.*no such thing").all()
+    assert rows.frame["result"].notna().sum() == 3
+
+
+def test_a_look_that_brings_a_page_is_made_again(environment, server):
+    pages = iter([(200, "<html>sign in</html>")] * 2)
+    server.instead = lambda method, path: next(pages, None) if path.startswith("batches/") else None
+    assert asked(environment).wait().frame["error"].isna().all()
+
+
 def test_rows_that_failed_are_submitted_again_alone(environment, server):
     rows = asked(environment, prompt="${state.row.text} ${'fail' if state.row.text in 'bd' else ''}").wait()
     assert list(rows.failed.index) == ["w", "y"]
