@@ -7,14 +7,20 @@ lists the batches that it has, with the requests that went in: one whose submiss
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    UnexpectedModelBehavior,
+    UserError,
+)
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
@@ -27,6 +33,7 @@ from divebook.agents.output import output_type
 from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
 from divebook.engine.operations import Reserved
+from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
 
 if TYPE_CHECKING:
@@ -37,6 +44,9 @@ _REFUSED = range(400, 500)
 """What a provider answers that has made nothing of a request."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
+_TOO_MANY = 429
+_HIDDEN = (403, 404, 405)
+"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
 _LOST = (404, 410)
 """What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
@@ -52,6 +62,16 @@ class BatchAnswer(NamedTuple):
     value: Any
     error: str | None
     usage: Mapping[str, int]
+
+
+class NotNow(NamedTuple):
+    """A batch was not submitted, and a later time may succeed."""
+
+    seconds: float
+    """How long the provider wants nobody to ask."""
+    why: str
+    may_exist: bool
+    """Whether it may have been made all the same."""
 
 
 class AgentBatches:
@@ -70,6 +90,7 @@ class AgentBatches:
         self._settings = settings_of(agent.definition)
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
+        self._finds: bool | None = None
         self._answering = None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
 
     @classmethod
@@ -95,10 +116,26 @@ class AgentBatches:
             made._parameters = asking.parameters or made._parameters
         return made
 
-    @property
-    def can_find(self) -> bool:
-        """Whether the provider tells which batches it has, and of what."""
-        return self._model.system == "openai" and hasattr(_innermost(self._model), "client")
+    async def finds(self) -> bool:
+        """Return whether the provider tells which batches it has, and of what: not to keys that may not list them.
+
+        While it cannot be reached that is not known, and it is taken for one that does: it is asked before anything
+        is submitted.
+        """
+        if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
+            return False
+        if self._finds is None:
+            try:
+                await self._listed(1).__anext__()
+            except StopAsyncIteration:
+                pass
+            except ModelAPIError as error:
+                if not _is_hidden(error):
+                    return True
+                self._finds = False
+                return False
+            self._finds = True
+        return self._finds
 
     async def fitting(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
         """Return the first prompts, by the id of each, as requests of one batch: as many as the provider takes.
@@ -130,36 +167,93 @@ class AgentBatches:
             total = total.plus(estimate(self._model, written, self._settings))
         return total
 
-    async def submit(self, requests: Sequence[EncodedBatchRequest]) -> dict[str, Any]:
-        """Submit requests as one batch, and return its handle.
+    async def submit(
+        self,
+        requests: Sequence[EncodedBatchRequest],
+        since: datetime,
+        others: Collection[str],
+        *,
+        may_exist: bool,
+        leaves_unknown: Callable[[BaseException], bool],
+    ) -> dict[str, Any] | NotNow:
+        """Submit requests as one batch, unless the provider has it; return its handle, or when to do so again.
+
+        Parameters
+        ----------
+        since, others
+            Since when the provider may have it, and the ids of batches that it is not.
+        may_exist
+            An earlier submission may have made it.
+        leaves_unknown
+            Tells of an error whether what was sent may have come through.
 
         Raises
         ------
         OutcomeUnknownError
-            The provider failed, and may have made the batch nevertheless.
+            The batch may have been made, and the provider does not tell.
         """
+        finds, has_asked = await self.finds(), False
         try:
+            if finds and (known := await self._found(requests, since, others)) is not None:
+                return known
+            if may_exist and not finds:
+                raise OutcomeUnknownError(
+                    "the provider did not say whether it has the batch, and does not list those it has"
+                )
+            has_asked = True
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
-            if not isinstance(error, ModelHTTPError) or error.status_code in _REFUSED:
-                raise  # a connection that broke says so itself
-            raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+            if finds and not has_asked and _is_hidden(error):
+                self._finds = False
+                return NotNow(0, _told(error), may_exist=may_exist)
+            if not _passes(error) or isinstance(error, ModelQuotaExceededError):
+                raise
+            if has_asked:
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code == _TOO_MANY
+                may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
+            if has_asked and may_exist and not finds:
+                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+            return NotNow(error.retry_after or 0, _told(error), may_exist=may_exist)
+        except _UNREADABLE as error:
+            if not finds:
+                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {_told(error)}") from error
+            return NotNow(0, _told(error), may_exist=has_asked or may_exist)
 
-    async def found(
+    async def _found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
     ) -> dict[str, Any] | None:
         """Return the handle of the batch of these requests, if the provider has one that is none of the others."""
-        client = _innermost(self._model).client
-        async for known in client.batches.list(limit=100):
+        async for known in self._listed(100):
             if known.created_at < (since - _BEFORE).timestamp():
                 break
             if known.id in others:
                 continue
-            text = (await client.files.content(known.input_file_id)).text
+            with self._told_alike():
+                text = (await _innermost(self._model).client.files.content(known.input_file_id)).text
             if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
                 return self.handle(known.id, requests, since, input_file_id=known.input_file_id)
         return None
+
+    async def _listed(self, at_once: int) -> AsyncIterator[Any]:
+        """Give the batches that the provider has, the latest first."""
+        with self._told_alike():
+            async for known in _innermost(self._model).client.batches.list(limit=at_once):
+                yield known
+
+    @contextmanager
+    def _told_alike(self) -> Iterator[None]:
+        """Raise errors of the client, which is asked itself here, as its model raises them."""
+        try:
+            yield
+        except Exception as error:
+            name, status = self._model.model_name, getattr(error, "status_code", None)
+            if isinstance(status, int):
+                headers = dict(getattr(getattr(error, "response", None), "headers", None) or {})
+                raise ModelHTTPError(status, name, getattr(error, "body", None), headers=headers) from error
+            if "APIError" in names_of(error):  # the connection failed
+                raise ModelAPIError(name, str(error)) from error
+            raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **told: str) -> dict[str, Any]:
         """Return the handle of a batch of which only the provider's id is known."""
@@ -329,6 +423,10 @@ def _result_in(line: str) -> BatchResult | None:
         return None
     body = json.dumps(answered["body"] if is_right else answered)
     return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
+
+
+def _is_hidden(error: ModelAPIError) -> bool:
+    return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def _is_lost(error: ModelAPIError) -> bool:

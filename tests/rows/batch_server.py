@@ -157,6 +157,8 @@ def _handler(server):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(sent)))
+            if status == 429:
+                self.send_header("Retry-After-Ms", "10")
             self.end_headers()
             self.wfile.write(sent)
 

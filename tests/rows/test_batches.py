@@ -9,6 +9,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError
+from divebook.execution.context import StepContext
 from divebook.mapping import mapped
 from divebook.steps import batched_rows
 from tests.rows.batch_server import batch_server
@@ -146,10 +147,44 @@ def test_a_row_without_a_prompt_has_its_error_and_is_not_sent(environment, serve
     assert sum(server.submitted.values()) == 4
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_batch_that_is_not_taken_now_is_submitted_later(environment, server, status):
+    server.refusals = [status] * 2
+    rows = asked(environment).wait()
+    assert rows.frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}  # though the provider had made it before it said 503
+    assert rows.execution.verify().equal
+
+
+def failing_once(method, path, status):
+    """Have the first request of a kind end with a status."""
+    left = [(status, {"error": {"message": "come again"}})]
+    return lambda *asked_for: left.pop() if asked_for == (method, path) and left else None
+
+
+@pytest.mark.parametrize("status", [429, 500])
+@pytest.mark.parametrize(("method", "path"), [("POST", "files"), ("GET", "batches"), ("POST", "batches")])
+def test_what_fails_before_there_is_a_batch_is_done_later(environment, server, method, path, status):
+    server.instead = failing_once(method, path, status)
+    assert asked(environment).wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_the_provider_says_when_it_is_to_be_asked_again(environment, server, monkeypatch):
+    slept = []
+    sleep = StepContext.sleep
+    monkeypatch.setattr(StepContext, "sleep", lambda self, seconds: (slept.append(seconds), sleep(self, seconds))[1])
+    server.instead = failing_once("POST", "files", 429)
+    asked(environment).wait()
+    assert slept[0] == 0.01  # for as long as the server wants nobody to ask
+
+
 def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environment, server):
     server.refusals = [503]
+    found = iter([(401, {"error": {"message": "bad key"}})])
+    server.instead = lambda *asked_for: next(found, None) if server.batches and asked_for[1] == "batches" else None
     rows = asked(environment)
-    with pytest.raises(ExecutionError, match="did not say whether it has the batch"):
+    with pytest.raises(ExecutionError, match="bad key"):
         rows.wait()
     environment.resume(rows.execution.id).wait(check=True)
     assert rows.frame["error"].isna().all()
@@ -157,13 +192,43 @@ def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environ
 
 
 def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server):
-    server.refusals = [429]
+    server.refusals = [400]
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="come again"):
         rows.wait()
     environment.resume(rows.execution.id).wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
+
+
+def listing_refused(method, path):
+    return (403, {"error": {"message": "not allowed"}}) if (method, path) == ("GET", "batches") else None
+
+
+def test_a_key_that_may_not_list_batches_submits_them(environment, server):
+    server.instead = listing_refused
+    assert asked(environment).wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_where_batches_cannot_be_listed_a_person_is_asked_about_one_that_may_exist(environment, server):
+    server.instead, server.refusals = listing_refused, [503]
+    rows = asked(environment)
+    (question,) = rows.execution.wait().interrupts
+    environment.answer(question.id, {"choice": "done", "result": next(iter(server.batches))})
+    assert rows.wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_a_person_is_asked_where_the_list_is_closed_after_a_submission_that_may_have_made_it(environment, server):
+    server.refusals = [503]
+    server.instead = lambda *asked_for: listing_refused(*asked_for) if server.batches else None
+    rows = asked(environment)
+    (question,) = rows.execution.wait().interrupts
+    assert set(server.submitted.values()) == {1}
+    environment.answer(question.id, {"choice": "retry"})
+    assert rows.wait().frame["error"].isna().all()
+    assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2]
 
 
 def count_of(text: str) -> int:
