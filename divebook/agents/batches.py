@@ -6,29 +6,34 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelHTTPError,
+    ModelQuotaExceededError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
-from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.batch_models import AnsweringModel, AskedError, AskingModel, innermost
 from divebook.agents.durable import Request, resolved
 from divebook.agents.failures import make_keepable
 from divebook.agents.output import output_type
 from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
 from divebook.engine.operations import Reserved
+from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
-from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
@@ -36,12 +41,18 @@ if TYPE_CHECKING:
 _HANDLE = TypeAdapter(Batch)
 _REFUSED = range(400, 500)
 """What a provider answers that has made nothing of a request."""
-MOST_REFUSALS, FIRST_REFUSAL, LONGEST_REFUSAL = 8, 0.5, 60.0
-"""How often a batch is submitted again that a provider takes later (429), and the seconds in between: they double."""
-LOST = "lost"
-"""What a batch is called of which the provider says that there is none."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
+_TOO_MANY = 429
+_HIDDEN = (403, 404, 405)
+"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
+_LOST = (404, 410)
+"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""What clients raise where an answer is none of the provider's."""
+_JOB_ERROR = "BatchJobError"
+"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
+_AGAIN = "retry_failed() asks for it again, and it is paid for again"
 
 
 class BatchAnswer(NamedTuple):
@@ -50,6 +61,16 @@ class BatchAnswer(NamedTuple):
     value: Any
     error: str | None
     usage: Mapping[str, int]
+
+
+class NotNow(NamedTuple):
+    """A batch was not submitted, and a later time may succeed."""
+
+    seconds: float
+    """How long the provider wants nobody to ask."""
+    why: str
+    may_exist: bool
+    """Whether it may have been made all the same."""
 
 
 class AgentBatches:
@@ -68,6 +89,7 @@ class AgentBatches:
         self._settings = settings_of(agent.definition)
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
+        self._finds: bool | None = None
         self._answering = None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
 
     @classmethod
@@ -87,16 +109,32 @@ class AgentBatches:
             )
         made = cls(agent, model, instructions, output)
         if made._answering is not None:
-            asking = _Asking(model)
-            with suppress(_AskedError):
+            asking = AskingModel(model)
+            with suppress(AskedError):
                 await made._answering.run("", model=asking)
             made._parameters = asking.parameters or made._parameters
         return made
 
-    @property
-    def can_find(self) -> bool:
-        """Whether the provider tells which batches it has, and of what."""
-        return self._model.system == "openai" and hasattr(_innermost(self._model), "client")
+    async def finds(self) -> bool:
+        """Return whether the provider tells which batches it has, and of what: not to keys that may not list them.
+
+        While it cannot be reached that is not known, and it is taken for one that does: it is asked before anything
+        is submitted.
+        """
+        if self._model.system != "openai" or not hasattr(innermost(self._model), "client"):
+            return False
+        if self._finds is None:
+            try:
+                await self._listed(1).__anext__()
+            except StopAsyncIteration:
+                pass
+            except ModelAPIError as error:
+                if not _has_status(error, _HIDDEN):
+                    return True
+                self._finds = False
+                return False
+            self._finds = True
+        return self._finds
 
     async def fitting(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
         """Return the first prompts, by the id of each, as requests of one batch: as many as the provider takes.
@@ -128,56 +166,93 @@ class AgentBatches:
             total = total.plus(estimate(self._model, written, self._settings))
         return total
 
-    async def submit(self, requests: Sequence[EncodedBatchRequest]) -> dict[str, Any]:
-        """Submit requests as one batch, and return its handle.
+    async def submit(
+        self,
+        requests: Sequence[EncodedBatchRequest],
+        since: datetime,
+        others: Collection[str],
+        *,
+        may_exist: bool,
+        leaves_unknown: Callable[[BaseException], bool],
+    ) -> dict[str, Any] | NotNow:
+        """Submit requests as one batch, unless the provider has it; return its handle, or when to do so again.
+
+        Parameters
+        ----------
+        since, others
+            Since when the provider may have it, and the ids of batches that it is not.
+        may_exist
+            An earlier submission may have made it.
+        leaves_unknown
+            Tells of an error whether what was sent may have come through.
 
         Raises
         ------
         OutcomeUnknownError
-            The provider failed, and may have made the batch nevertheless.
+            The batch may have been made, and the provider does not tell.
         """
-        refusals = 0
-        while True:
-            try:
-                return _plain(await self._model.batch_create(requests))
-            except ModelAPIError as error:
-                make_keepable(error)
-                is_refused = isinstance(error, ModelHTTPError) and error.status_code in _REFUSED
-                if is_refused and _passes(error) and refusals < MOST_REFUSALS:
-                    refusals += 1  # nothing was made of it
-                    await asyncio.sleep(min(LONGEST_REFUSAL, FIRST_REFUSAL * 2**refusals))
-                    continue
-                if is_refused or not isinstance(error, ModelHTTPError):
-                    raise  # a connection that broke says so itself
-                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
-
-    async def found(
-        self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
-    ) -> dict[str, Any] | None:
-        """Return the handle of the batch of these requests, if the provider has one that is none of the others."""
+        finds, has_asked = await self.finds(), False
         try:
-            return await self._found(requests, since, others)
-        except Exception as error:
-            if not isinstance(getattr(error, "status_code", None), int):  # what the provider's client raises of its own
+            if finds and (known := await self._found(requests, since, others)) is not None:
+                return known
+            if may_exist and not finds:
+                raise OutcomeUnknownError(
+                    "the provider did not say whether it has the batch, and does not list those it has"
+                )
+            has_asked = True
+            return _plain(await self._model.batch_create(requests))
+        except ModelAPIError as error:
+            make_keepable(error)
+            if finds and not has_asked and _has_status(error, _HIDDEN):
+                self._finds = False
+                return NotNow(0, _told(error), may_exist=may_exist)
+            if not _passes(error) or isinstance(error, ModelQuotaExceededError):
                 raise
-            raise OutcomeUnknownError(
-                f"the provider does not say which batches it has, so that it is not known whether this one was made: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            if has_asked:
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code == _TOO_MANY
+                may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
+            if has_asked and may_exist and not finds:
+                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+            return NotNow(error.retry_after or 0, _told(error), may_exist=may_exist)
+        except _UNREADABLE as error:
+            if not finds:
+                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {_told(error)}") from error
+            return NotNow(0, _told(error), may_exist=has_asked or may_exist)
 
     async def _found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
     ) -> dict[str, Any] | None:
-        client = _innermost(self._model).client
-        async for known in client.batches.list(limit=100):
+        """Return the handle of the batch of these requests, if the provider has one that is none of the others."""
+        async for known in self._listed(100):
             if known.created_at < (since - _BEFORE).timestamp():
                 break
             if known.id in others:
                 continue
-            text = (await client.files.content(known.input_file_id)).text
+            with self._told_alike():
+                text = (await innermost(self._model).client.files.content(known.input_file_id)).text
             if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
                 return self.handle(known.id, requests, since, input_file_id=known.input_file_id)
         return None
+
+    async def _listed(self, at_once: int) -> AsyncIterator[Any]:
+        """Give the batches that the provider has, the latest first."""
+        with self._told_alike():
+            async for known in innermost(self._model).client.batches.list(limit=at_once):
+                yield known
+
+    @contextmanager
+    def _told_alike(self) -> Iterator[None]:
+        """Raise errors of the client, which is asked itself here, as its model raises them."""
+        try:
+            yield
+        except Exception as error:
+            name, status = self._model.model_name, getattr(error, "status_code", None)
+            if isinstance(status, int):
+                headers = dict(getattr(getattr(error, "response", None), "headers", None) or {})
+                raise ModelHTTPError(status, name, getattr(error, "body", None), headers=headers) from error
+            if "APIError" in names_of(error):  # the connection failed
+                raise ModelAPIError(name, str(error)) from error
+            raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **told: str) -> dict[str, Any]:
         """Return the handle of a batch of which only the provider's id is known."""
@@ -196,46 +271,85 @@ class AgentBatches:
         return _plain(made)
 
     async def looked_at(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the handle of a batch as it is now; while the provider cannot be reached, as it was."""
+        """Return the handle of a batch as it is now; while the provider cannot be reached, as it was.
+
+        Of one that it does not know any more the handle is ended, and says so under ``lost``.
+        """
         try:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
         except ModelAPIError as error:
             make_keepable(error)
             if _passes(error):
                 return dict(handle)
-            details = {
-                **(handle.get("provider_details") or {}),
-                LOST: shared().text(f"{type(error).__name__}: {error}"),
-            }
-            return {**handle, "status": "ended", "provider_details": details}
+            if not _has_status(error, _LOST):
+                raise
+            return {**handle, "status": "ended", "lost": _told(error)}
+        except _UNREADABLE:  # a page of what stands between, say
+            return dict(handle)
 
-    async def answers(self, handle: Mapping[str, Any], names: Sequence[str]) -> dict[str, BatchAnswer] | None:
-        """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now."""
-        if lost := (handle.get("provider_details") or {}).get(LOST):
-            return dict.fromkeys(names, _unreadable(handle, lost))
+    async def answers(
+        self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
+    ) -> dict[str, BatchAnswer] | None:
+        """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now.
+
+        Parameters
+        ----------
+        is_last
+            It will not be asked for again: what cannot be read is then an error of each request.
+        """
+        name = handle["id"]
+        if "lost" in handle:
+            return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
         try:
             given = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
-            if _passes(error):
+            is_of_batch = type(error).__name__ == _JOB_ERROR
+            if _passes(error) and not is_of_batch:
                 return None
-            return dict.fromkeys(names, _unreadable(handle, f"{type(error).__name__}: {error}"))
-        except (ValueError, TypeError, LookupError) as error:  # what the provider has sent is none of its own form
-            return dict.fromkeys(names, _unreadable(handle, f"{type(error).__name__}: {error}"))
+            if not is_of_batch and not _has_status(error, _LOST):
+                raise
+            return self._without(names, f"batch {name} has no results ({_told(error)})")
+        except _UNREADABLE as error:
+            given = await self._readable(handle)
+            if not given and not is_last:
+                return None
+            if not given:
+                return self._without(names, f"the results of batch {name} cannot be read ({_told(error)})")
         found = {result.custom_id: result for result in given}
-        missing = BatchResult(custom_id="", status="expired")
-        return {name: await self._answer(found.get(name, missing)) for name in names}
+        missing = self._without(names, f"batch {name} has no result of this row that can be read")
+        return {each: await self._answer(found[each], name) if each in found else missing[each] for each in names}
 
-    async def _answer(self, result: BatchResult) -> BatchAnswer:
+    def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
+        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {_AGAIN}", {})
+        return dict.fromkeys(names, told)
+
+    async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
+        """Return the results of OpenAI's that can be read, one line at a time; of others none."""
+        details = handle.get("provider_details") or {}
+        files = getattr(getattr(innermost(self._model), "client", None), "files", None)
+        found: list[BatchResult] = []
+        for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
+            try:
+                text = (await files.content(file_id)).text if files is not None else ""
+            except Exception:  # noqa: BLE001, S112 - of the client's own, which are not to be imported here
+                continue
+            found += filter(None, map(_result_in, text.splitlines()))
+        return found
+
+    async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
         usage: Mapping[str, int] = {}
         try:
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response))
             if self._answering is not None:
-                answer = await self._answering.run("", model=_Answering(self._model, response))
+                answer = await self._answering.run("", model=AnsweringModel(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)
-        except Exception as error:  # noqa: BLE001 - whatever one line does: the others were paid for as well
-            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
+        except (ModelAPIError, UnexpectedModelBehavior) as error:
+            return BatchAnswer(None, f"{type(error).__name__}: {error}", usage)
+        except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
+            told = f"StepError: what batch {batch} gave for it cannot be read ({_told(error)}); {_AGAIN}"
+            return BatchAnswer(None, told, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
         return BatchAnswer(response.text, None, usage)
@@ -252,56 +366,30 @@ class AgentBatches:
         return Request(prompt, (), (), self._instructions).messages()
 
 
-class _AskedError(Exception):
-    """A request was asked for that is not to be made here."""
-
-
-class _Asking(WrapperModel):
-    """Notes how an answer of a type is asked for, and gives none."""
-
-    parameters: ModelRequestParameters | None = None
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        self.parameters = model_request_parameters
-        raise _AskedError
-
-
-class _Answering(WrapperModel):
-    """Gives the answer that a batch has, so that it is checked as any other."""
-
-    def __init__(self, wrapped: Model, response: ModelResponse) -> None:
-        super().__init__(wrapped)
-        self._response = response
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - as what it overrides
-    ) -> ModelResponse:
-        return self._response
-
-
-def _innermost(model: Model) -> Any:
-    while isinstance(model, WrapperModel):
-        model = model.wrapped
-    return model
-
-
 def _plain(handle: Batch) -> dict[str, Any]:
     told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
     return told
 
 
-def _unreadable(handle: Mapping[str, Any], why: str) -> BatchAnswer:
-    """Return what becomes of the rows of a batch whose results nobody can read."""
-    told = shared().text(f"the results of batch {handle['id']} cannot be read: {why}")
-    return BatchAnswer(None, f"{told}; look at it where the provider lists batches, before its rows are paid again", {})
+def _result_in(line: str) -> BatchResult | None:
+    """Return what a line of OpenAI's results says of a request, if it can be read."""
+    try:
+        told = json.loads(line)
+        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
+        is_right = 200 <= answered["status_code"] < 300
+    except _UNREADABLE:
+        return None
+    body = json.dumps(answered["body"] if is_right else answered)
+    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
+
+
+def _has_status(error: ModelAPIError, statuses: Collection[int]) -> bool:
+    return isinstance(error, ModelHTTPError) and error.status_code in statuses
+
+
+def _told(error: Exception) -> str:
+    """Return an error in a line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
 
 
 def _passes(error: ModelAPIError) -> bool:

@@ -23,6 +23,7 @@ from divebook.errors import ScriptError, StepError, TemplateError
 from divebook.events import catalog
 from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
+from divebook.execution.breaking_off import leaves_outcome_unknown
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.steps.evaluation import render_texts
@@ -35,6 +36,10 @@ MOST = 10_000
 """Rows of one batch, where the provider takes so many."""
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 30.0, 900.0, 1.5
 """Seconds until a batch is looked at again: after the first look, at most, and by how much it grows."""
+MOST_UNREAD = 3
+"""How often results that cannot be read at all are asked for again, before that is the error of their rows."""
+LATER = "later"
+"""What a submission says that is to be made again: after how many seconds at least."""
 BATCHES, ENDED = "divebook.agents.batches", "ended"
 
 
@@ -99,15 +104,33 @@ class BatchedRows:
     async def _submitted(self, first: int, before: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Return the batch that begins with a row: its handle, its last row, what has no prompt, and what it may use.
 
-        The bounds must allow that beside what the batches before it may use.
+        The bounds must allow that beside what the batches before it may use. While its provider takes none, or cannot
+        be reached, a timer runs, and it is submitted then.
         """
-        key, batches, context = _key("submit", first), self._batches, self._context
+        tries, pause, may_exist = 0, FIRST_PAUSE, False
+        while True:
+            found = await self._submission(first, before, tries, may_exist=may_exist)
+            if LATER not in found:
+                return found
+            may_exist = found["may_exist"]
+            await self._context.sleep(max(pause, found[LATER]))
+            tries, pause = tries + 1, min(pause * GROWTH, LONGEST_PAUSE)
+
+    async def _submission(
+        self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
+    ) -> Mapping[str, Any]:
+        """Submit the batch that begins with a row; return it as `_submitted` does, or when to do so again.
+
+        `may_exist` says whether an earlier submission may have made it.
+        """
+        key, batches, context = _key("submit", first, tries or None), self._batches, self._context
         parameters = {"agent": self._agent.name, "first": first, "model": self._agent.model_name}
         record = context.record_of(key)
+        is_made = record is not None and record.status == COMPLETED
         prompts: dict[str, str] = {}
         unsaid: dict[str, str] = {}
         requests: list[Any] = []
-        if record is None or record.status != COMPLETED:
+        if not is_made:
             prompts, unsaid = await self._prompts(first)
             requests = await batches.fitting(prompts, MOST)
         last = _last(requests, first + len(prompts) + len(unsaid) - 1, len(prompts))
@@ -118,15 +141,21 @@ class BatchedRows:
             "held": {"tokens": reserved.tokens, "cost": reserved.cost},
         }
         since = context.started_at or datetime.now(UTC)
+        doubts = [may_exist] if record is None else []  # what has begun is asked about, unless the provider tells
 
         async def submit() -> dict[str, Any]:
             if not requests:
                 return {**result, "batch": None}
-            # Always: of a submission that has failed the log keeps nothing for a run that is resumed
+            # It is looked for always: of a submission that has failed the log keeps nothing for a run that is resumed
             # (test_a_batch_that_was_made_though_the_provider_failed_is_found_there).
             others = [batch["batch"]["id"] for batch in before if batch["batch"] is not None]
-            handle = await batches.found(requests, since, others) if batches.can_find else None
-            return {**result, "batch": handle or await batches.submit(requests)}
+            is_doubted = doubts.pop() if doubts else record is not None and await batches.finds()
+            made = await batches.submit(
+                requests, since, others, may_exist=is_doubted, leaves_unknown=leaves_outcome_unknown
+            )
+            if isinstance(made, dict):
+                return {**result, "batch": made}
+            return {LATER: made.seconds, "why": made.why, "may_exist": made.may_exist}
 
         def done(given: Any) -> dict[str, Any]:
             is_named = isinstance(given, str) and given
@@ -137,7 +166,7 @@ class BatchedRows:
             parameters,
             submit,
             key=key,
-            repeatable=batches.can_find,
+            repeatable=not is_made and await batches.finds(),
             reserved=functools.reduce(lambda total, batch: total.plus(Reserved(**batch["held"])), before, reserved),
             done=done,
         )
@@ -158,7 +187,7 @@ class BatchedRows:
 
     async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
         """Wait until a batch has ended, and write what it gave; return how many of its rows failed."""
-        handle, pause, looks = batch["batch"], FIRST_PAUSE, 0
+        handle, pause, looks, unread = batch["batch"], FIRST_PAUSE, 0, 0
         parameters = {"agent": self._agent.name, "first": first}
         while True:
             if handle is not None and handle["status"] != ENDED:
@@ -167,16 +196,18 @@ class BatchedRows:
                 handle = await self._context.operation(BATCH_LOOK, parameters, look, key=key, repeatable=True)
             if handle is None or handle["status"] == ENDED:
                 key = _key("results", first, looks)
-                collect = functools.partial(self._collect, key, first, {**batch, "batch": handle})
+                ended = {**batch, "batch": handle}
+                collect = functools.partial(self._collect, key, first, ended, is_last=unread >= MOST_UNREAD)
                 found = await self._context.operation(
                     BATCH_RESULTS, parameters, collect, key=key, usage=_usage_in, repeatable=True
                 )
                 if found is not None:
                     return int(found["failed"])
+                unread += 1
             await self._context.sleep(pause)
             pause, looks = min(pause * GROWTH, LONGEST_PAUSE), looks + 1
 
-    async def _collect(self, key: str, first: int, batch: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Write what the rows of a batch gave; None while the provider cannot be reached."""
         from divebook.events.arrow.rows import frame_of, standing_of
 
@@ -185,13 +216,12 @@ class BatchedRows:
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
         else:
-            answers = await self._batches.answers(batch["batch"], list(names.values()))
+            answers = await self._batches.answers(batch["batch"], list(names.values()), is_last=is_last)
         if answers is None:
             return None
         ended = [_ended(at, unsaid.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        if not standing_of(list(self._context.items.values())).keys() & set(
-            rows
-        ):  # else a process died after it wrote them
+        known = standing_of(list(self._context.items.values()))
+        if not known.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
             number, operation_id = len(self._context.items), self._context.place(key).operation_id
             result = storable(frame_of(ended), "rows")

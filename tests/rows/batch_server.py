@@ -30,10 +30,10 @@ class BatchServer:
         self.files, self.batches, self.requests = {}, {}, []
         self.refusals = []
         """Statuses with which the next submissions end, each after the batch was made if it is at least 500."""
-        self.odd = {}
-        """What is answered to a prompt in place of a response."""
-        self.lost, self.listing = None, 200
-        """Where a request for the first batch ends, with what status; and that of the list of batches."""
+        self.spoil = lambda lines: lines
+        """Makes of the answers of a batch what its file has: lines as data, or as text."""
+        self.instead = lambda method, path: None
+        """Returns the status and the answer with which a request ends in place of its own, if one does."""
         self._numbers, self._failed = count(1), set()
         self._lock = threading.Lock()
         self.server = _Server(("127.0.0.1", 0), _handler(self))
@@ -49,26 +49,20 @@ class BatchServer:
         """Return the status and the answer to a request."""
         with self._lock:
             self.requests.append((method, path))
+        instead = self.instead(method, path.removeprefix("/v1/").split("?")[0])
+        if instead is not None:
+            return instead
         kind, name = [*path.removeprefix("/v1/").split("?")[0].split("/"), ""][:2]
         if (method, kind) == ("POST", "files"):
             lines = body.replace(b"\r\n", b"\n").split(b"\n")
             return 200, self._file([json.loads(line) for line in lines if line.startswith(b'{"custom_id"')])
         if (method, kind) == ("POST", "batches"):
             return self._submitted(json.loads(body))
-        if self._is_lost(method, kind, name):
-            return self.lost[1], "garbage" if self.lost[1] == 200 else {"error": {"message": "gone"}}
         if kind == "files":
             return 200, "\n".join(map(_compact, self.files[name])) if method == "GET" else {"id": name, "deleted": True}
         if name:
             return 200, self._looked_at(self.batches[name])
-        if self.listing != 200:
-            return self.listing, {"error": {"message": "not for you"}}
         return 200, {"object": "list", "data": [*self.batches.values()][::-1], "has_more": False}
-
-    def _is_lost(self, method, kind, name):
-        first = next(iter(self.batches.values()), {})
-        places = {"batches": first.get("id"), "files": first.get("output_file_id")}
-        return self.lost is not None and method == "GET" and kind == self.lost[0] and name == places[kind]
 
     def _file(self, lines):
         name = f"file-{next(self._numbers)}"
@@ -97,14 +91,12 @@ class BatchServer:
         batch["looks"] += 1
         if batch["looks"] >= self.looks and batch["status"] == "in_progress":
             lines = self.files[batch["input_file_id"]]
-            batch["output_file_id"] = self._file(list(map(self._answered, lines)))["id"]
+            batch["output_file_id"] = self._file(self.spoil(list(map(self._answered, lines))))["id"]
             batch["status"] = "completed"
         return batch
 
     def _answered(self, line):
         prompt = _prompt(line)
-        if prompt in self.odd:
-            return {"custom_id": line["custom_id"], "response": self.odd[prompt]}
         fails = "fail" in prompt and prompt not in self._failed
         self._failed.add(prompt)
         body = {"error": {"message": "not now", "code": "server_error"}} if fails else _response(prompt.upper(), line)
@@ -112,7 +104,7 @@ class BatchServer:
 
 
 def _compact(line):
-    return json.dumps(line, separators=(",", ":"))
+    return line if isinstance(line, str) else json.dumps(line, separators=(",", ":"))
 
 
 def _prompt(line):
@@ -165,6 +157,8 @@ def _handler(server):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(sent)))
+            if status == 429:
+                self.send_header("Retry-After-Ms", "10")
             self.end_headers()
             self.wfile.write(sent)
 

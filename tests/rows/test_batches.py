@@ -8,8 +8,8 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
-from divebook.agents import batches
 from divebook.errors import ExecutionError, SetupError
+from divebook.execution.context import StepContext
 from divebook.mapping import mapped
 from divebook.steps import batched_rows
 from tests.rows.batch_server import batch_server
@@ -75,6 +75,63 @@ def test_an_answer_that_does_not_fit_is_an_error_of_its_row(environment):
     assert rows.wait().frame["error"].str.startswith("UnexpectedModelBehavior").all()
 
 
+def without_body(line):
+    return {**line, "response": {"status_code": 200, "body": {}}}
+
+
+def without_id(line):
+    return {"response": line["response"]}
+
+
+@pytest.mark.parametrize("spoiled", [without_body, without_id, lambda _: '{"custom_id": "x", "resp', lambda _: "null"])
+def test_an_odd_line_is_the_error_of_its_row(environment, server, spoiled):
+    server.spoil = lambda lines: [spoiled(lines[0]), *lines[1:]]
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "x", "z"]
+    assert rows.failed["error"].str.contains("StepError: .*batch_.*read.*retry_failed").all()
+    assert rows.execution.state.usage.requests == 2
+    assert rows.execution.verify().equal
+
+
+def test_results_that_cannot_be_read_are_the_errors_of_their_rows(environment, server):
+    broken = []
+    server.spoil = lambda lines: lines if broken else broken.append(1) or ["not json"]
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "w"]
+    assert rows.failed["error"].str.startswith("StepError: the results of batch batch_").all()
+    assert rows.frame["result"].notna().sum() == 3
+
+
+def test_results_that_can_be_read_later_are(environment, server):
+    pages = iter([(200, "<html>sign in</html>")] * 3)
+    server.instead = lambda _, path: next(pages, None) if path.endswith("/content") else None
+    assert asked(environment).wait().frame["error"].isna().all()
+
+
+@pytest.mark.parametrize("kind", ["batches", "files"])
+def test_a_batch_that_its_provider_lost_is_the_error_of_its_rows(environment, server, kind):
+    lost = []
+
+    def instead(method, path):
+        asked_for, _, name = path.removesuffix("/content").partition("/")
+        is_input = asked_for == "files" and "response" not in server.files.get(name, [{}])[0]
+        if (method, asked_for) == ("GET", kind) and name and not is_input:
+            lost.append(name)
+        return (404, {"error": {"message": "no such thing"}}) if name and name in lost[:1] else None
+
+    server.instead = instead
+    rows = asked(environment).wait()
+    assert list(rows.failed.index) == ["v", "w"]
+    assert rows.failed["error"].str.contains("batch_.*404.*no such thing").all()
+    assert rows.frame["result"].notna().sum() == 3
+
+
+def test_a_look_that_brings_a_page_is_made_again(environment, server):
+    pages = iter([(200, "<html>sign in</html>")] * 2)
+    server.instead = lambda method, path: next(pages, None) if path.startswith("batches/") else None
+    assert asked(environment).wait().frame["error"].isna().all()
+
+
 def test_rows_that_failed_are_submitted_again_alone(environment, server):
     rows = asked(environment, prompt="${state.row.text} ${'fail' if state.row.text in 'bd' else ''}").wait()
     assert list(rows.failed.index) == ["w", "y"]
@@ -90,61 +147,88 @@ def test_a_row_without_a_prompt_has_its_error_and_is_not_sent(environment, serve
     assert sum(server.submitted.values()) == 4
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_batch_that_is_not_taken_now_is_submitted_later(environment, server, status):
+    server.refusals = [status] * 2
+    rows = asked(environment).wait()
+    assert rows.frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}  # though the provider had made it before it said 503
+    assert rows.execution.verify().equal
+
+
+def failing_once(method, path, status):
+    """Have the first request of a kind end with a status."""
+    left = [(status, {"error": {"message": "come again"}})]
+    return lambda *asked_for: left.pop() if asked_for == (method, path) and left else None
+
+
+@pytest.mark.parametrize("status", [429, 500])
+@pytest.mark.parametrize(("method", "path"), [("POST", "files"), ("GET", "batches"), ("POST", "batches")])
+def test_what_fails_before_there_is_a_batch_is_done_later(environment, server, method, path, status):
+    server.instead = failing_once(method, path, status)
+    assert asked(environment).wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_the_provider_says_when_it_is_to_be_asked_again(environment, server, monkeypatch):
+    slept = []
+    sleep = StepContext.sleep
+    monkeypatch.setattr(StepContext, "sleep", lambda self, seconds: (slept.append(seconds), sleep(self, seconds))[1])
+    server.instead = failing_once("POST", "files", 429)
+    asked(environment).wait()
+    assert slept[0] == 0.01  # for as long as the server wants nobody to ask
+
+
 def test_a_batch_that_was_made_though_the_provider_failed_is_found_there(environment, server):
     server.refusals = [503]
+    found = iter([(401, {"error": {"message": "bad key"}})])
+    server.instead = lambda *asked_for: next(found, None) if server.batches and asked_for[1] == "batches" else None
     rows = asked(environment)
-    with pytest.raises(ExecutionError, match="did not say whether it has the batch"):
+    with pytest.raises(ExecutionError, match="bad key"):
         rows.wait()
     environment.resume(rows.execution.id).wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
 
 
-def test_a_batch_that_the_provider_takes_later_is_submitted_later(environment, server, monkeypatch):
-    monkeypatch.setattr(batches, "FIRST_REFUSAL", 0.001)
-    server.refusals = [429, 429]
-    rows = asked(environment).wait()
-    assert rows.frame["error"].isna().all()
-    assert set(server.submitted.values()) == {1}
-
-
-def test_one_answer_that_makes_no_sense_is_the_error_of_its_row(environment, server):
-    server.odd = {"b praise": {"status_code": 200, "body": {}}}
-    rows = asked(environment).wait()
-    assert rows.failed.index.tolist() == ["w"]
-    assert rows.frame["result"].dropna().tolist() == ["A PRAISE", "C PRAISE", "D PRAISE", "E PRAISE"]
-
-
-@pytest.mark.parametrize(("path", "status"), [("batches", 404), ("files", 404), ("files", 200)])
-def test_a_batch_that_is_lost_is_the_error_of_its_rows_and_of_no_others(environment, server, path, status):
-    server.lost = (path, status)
-    rows = asked(environment).wait()
-    (told,) = set(rows.failed["error"])
-    assert "the results of batch batch_" in told
-    assert "cannot be read" in told
-    assert len(rows.failed) == 2
-    assert set(server.submitted.values()) == {1}
-
-
-@pytest.mark.parametrize("status", [403, 500])
-def test_where_the_batches_are_not_listed_a_person_is_asked(environment, server, status):
-    server.listing = status
-    rows = asked(environment)
-    with pytest.raises(ExecutionError, match="does not say which batches it has"):
-        rows.wait()
-    server.listing = 200
-    assert rows.retry_failed().wait().frame["error"].isna().all()
-
-
-def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server, monkeypatch):
-    monkeypatch.setattr(batches, "MOST_REFUSALS", 0)
-    server.refusals = [429]
+def test_a_batch_that_was_refused_is_submitted_when_the_run_is_resumed(environment, server):
+    server.refusals = [400]
     rows = asked(environment)
     with pytest.raises(ExecutionError, match="come again"):
         rows.wait()
     environment.resume(rows.execution.id).wait(check=True)
     assert rows.frame["error"].isna().all()
     assert set(server.submitted.values()) == {1}
+
+
+def listing_refused(method, path):
+    return (403, {"error": {"message": "not allowed"}}) if (method, path) == ("GET", "batches") else None
+
+
+def test_a_key_that_may_not_list_batches_submits_them(environment, server):
+    server.instead = listing_refused
+    assert asked(environment).wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_where_batches_cannot_be_listed_a_person_is_asked_about_one_that_may_exist(environment, server):
+    server.instead, server.refusals = listing_refused, [503]
+    rows = asked(environment)
+    (question,) = rows.execution.wait().interrupts
+    environment.answer(question.id, {"choice": "done", "result": next(iter(server.batches))})
+    assert rows.wait().frame["error"].isna().all()
+    assert set(server.submitted.values()) == {1}
+
+
+def test_a_person_is_asked_where_the_list_is_closed_after_a_submission_that_may_have_made_it(environment, server):
+    server.refusals = [503]
+    server.instead = lambda *asked_for: listing_refused(*asked_for) if server.batches else None
+    rows = asked(environment)
+    (question,) = rows.execution.wait().interrupts
+    assert set(server.submitted.values()) == {1}
+    environment.answer(question.id, {"choice": "retry"})
+    assert rows.wait().frame["error"].isna().all()
+    assert sorted(server.submitted.values()) == [1, 1, 1, 2, 2]
 
 
 def count_of(text: str) -> int:
