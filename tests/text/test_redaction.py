@@ -252,7 +252,8 @@ def test_what_is_named_is_known_however_many_secrets_were_shown_before():
 
 @pytest.mark.parametrize("width", range(1, 60, 3))
 def test_no_half_of_a_secret_is_left_where_a_text_is_cut(width):
-    text = f"it is sk{'-proj-'}{'Ab3' * 20} and more words than fit into a line, " * 20
+    # One of its own: a secret that another test has made known, and that this one begins with, would leave its end.
+    text = f"it is sk{'-proj-'}{'Zq8' * 20} and more words than fit into a line, " * 20
     for shown in (one_line(text, width), cut(text, width)):
-        assert "Ab3" not in shown
+        assert "Zq8" not in shown
         assert len(shown) <= width + 30
