@@ -121,6 +121,7 @@ class Log:
             ways=[],
             workspaces=0,
             waits="",
+            dashboards=[],
         )
 
 

@@ -22,11 +22,10 @@ from divebook.events.codec import storable
 from divebook.events.event import to_datetime
 from divebook.execution.children import Child, Opened
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
-from divebook.execution.compute import Compute
 from divebook.execution.control import Control
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
-from divebook.execution.executors import Executors, Given
+from divebook.execution.executors import Executors
 from divebook.execution.notices import Hook
 from divebook.execution.step_run import Services
 from divebook.execution.surrounded import SurroundedCalls
@@ -92,7 +91,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
     executor
         Where functions of actions and ``@step`` run that do not say, coroutine functions excepted: ``"thread"`` (the
         default), ``"process"`` (one for each processor), a name of `executors`, a `concurrent.futures.Executor`, a
-        function that makes one, or a Dask client or address. Actions that take a ``context`` run in threads.
+        function that makes one, or a Dask client, cluster or address. Actions that take a ``context`` run in threads.
     executors
         Executors by the names under which functions and steps may ask for them; who made them closes them.
     approvals
@@ -106,8 +105,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         What definitions may reach beyond their folder and the public internet; by default what the variable
         ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.
     telemetry
-        Whether OpenTelemetry is told what its executions do (``pip install 'divebook[otel]'``), or how: see
-        `divebook.telemetry.Telemetry`; by default what the variable ``DIVEBOOK_TELEMETRY`` says (``1``).
+        Whether OpenTelemetry is told what its executions do (``pip install 'divebook[otel]'``), where (an address) or
+        how: see `divebook.telemetry.Telemetry`; by default what the variable ``DIVEBOOK_TELEMETRY`` says (``1``).
 
     Examples
     --------
@@ -137,8 +136,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         clock: Clock | None = None,
         chance: Chance | None = None,
         interpreter: Interpreter | None = None,
-        executor: Compute | Given | str | None = None,
-        executors: Mapping[str, Given | Compute | str] | None = None,
+        executor: object = None,
+        executors: Mapping[str, object] | None = None,
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         formatter: Formatter | None = None,
         policy: Policy | None = None,
@@ -202,9 +201,9 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self.on_close((lender := Lending(self, control.store)).close)
         return Services(self._handlers, condition_holds, items_of, filled, *above, lender, self._surrounded, beyond)
 
-    def add_executor(self, name: str, executor: Given | Compute | str) -> None:
+    def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Let functions and steps name an executor (``Executor: name``); who made it closes it."""
-        self._executors.add(name, executor)
+        self._executors.add(name, executor, replace=replace)
 
     def take_in(self, other: Self) -> None:
         """Have what another environment has, and what it was given; what it has wins.
@@ -327,10 +326,10 @@ class Environment(Holdings, Mending, Trials, Queueing):
         InputError, NotFoundError, DefinitionError, UnstorableValueError
             Before anything is recorded.
         """
-        if not workflow:
-            raise SetupError("workflow is required; name one of: " + (", ".join(self._workflows) or "none is defined"))
-        found = self.workflow(workflow) if isinstance(workflow, str) else workflow
-        self._check(found)
+        if not workflow or not isinstance(workflow, Workflow | str):
+            known = f"name one of: {', '.join(self._workflows) or 'none is defined'}"
+            raise SetupError(f"workflow is required, not {workflow!r}; {known}")
+        self._check(found := self.workflow(workflow) if isinstance(workflow, str) else workflow)
         options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
         self._check_models(found, options["model"], self.store)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")
@@ -364,7 +363,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:
-            await self._control.begin(driver)
+            await self._control.begin_successor(driver, asked.parent)
         except StartKeyTakenError as taken:  # before the process that started it had recorded that
             return taken.execution_id
         return driver.id
@@ -389,8 +388,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
         inputs = storable(bind_inputs(found, child.inputs), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
-        opening = replace(opening, state=child.variables or None)
-        return found, opening, self._kept()
+        return found, replace(opening, state=child.variables or None), self._kept()
 
     def beside(self, store: EventStore) -> Environment:  # noqa: D102 - as documented where it is promised
         (beside := Environment(self.name, store=store)).take_in(self)

@@ -494,6 +494,10 @@ class StoreClosedError(StoreError):
     """The store was closed before."""
 
 
+class ForkedStoreError(StoreClosedError):
+    """The store was opened by a process from which this one was forked, and cannot be used here."""
+
+
 class ReadOnlyStoreError(StoreError):
     """The store cannot be written to."""
 

@@ -75,7 +75,7 @@ class Forks(Executions):
         told, source = Change.of(change), self.store.resolve(execution_id)
         is_done = self.store.record(source).status == COMPLETED  # at its end, nothing of these would have an effect
         reaching_back = is_done and not _FROM_ANYWHERE.isdisjoint(told.named)
-        prefix = prefix_of(self.store, source, at, told, reaching_back=reaching_back)
+        prefix = prefix_of(self.store, source, at, told, reaching_back=reaching_back, is_live=True)
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)

@@ -12,14 +12,20 @@ from divebook.bounds import Bounds
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
+from divebook.events.catalog import CANCELLED, FAILED
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
+from divebook.events.tally import ColumnTally
 from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
+from divebook.history.spread import Spread, given_by, spreads_of
 from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.rows import Ended, arguments_of
+from divebook.text.cuts import one_line
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
+from divebook.workflow.functions import step_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import KEEP
 
@@ -28,6 +34,8 @@ PARALLEL = 8
 """Calls at a time, unless it is said."""
 _OWN: set[str] = set()
 """Names of actions that maps have made: what one said of its function holds for no other."""
+MOST_WORDS = 120
+"""Characters in which a repr says what the rows gave."""
 
 
 class MappedRows:
@@ -75,8 +83,18 @@ class MappedRows:
         """How many rows have ended."""
         return len(self._outcome())
 
+    @property
+    def spread(self) -> tuple[Spread, ...]:
+        """What the first columns of the results hold: the most frequent values, or bins of numbers, with their counts.
+
+        Of those columns that have few different values, or numbers; ``words`` is a line for one of them.
+        """
+        return _spread_of(self._outcome())
+
     def retry_failed(self) -> MappedRows:
         """Call the function again for the rows that failed, with its code of now; the others keep what they have.
+
+        Where the calls broke off, so that rows are left which no call was made for, they go on.
 
         Raises
         ------
@@ -86,6 +104,8 @@ class MappedRows:
         from divebook.events.arrow.rows import failed_in, part_of
 
         rounds = self._rounds()
+        if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
+            return self.resumed()
         if not all(each.state.is_over for each in rounds):
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
         positions = failed_in(self._outcome())
@@ -97,9 +117,16 @@ class MappedRows:
         return self
 
     def resumed(self) -> MappedRows:
-        """Have the calls go on that a process has left, and return it."""
+        """Have the calls go on that a process has left, or that broke off with an error, and return it."""
         self.execution = self._rounds()[-1]
-        if not self.execution.state.is_over and not self.execution.is_live:
+        if self.execution.status == CANCELLED:
+            warnings.warn(
+                f"{self.workflow.name} was cancelled, and stays so: environment.resume({self.execution.id!r}) goes on "
+                "with it, again=True begins anew",
+                stacklevel=4,
+            )
+        may_go_on = not self.execution.state.is_over or self.execution.status == FAILED
+        if may_go_on and not self.execution.is_live:
             with suppress(LeaseHeldError):  # another process makes them
                 self.execution = self.environment.resume(self.execution.id)
         return self
@@ -111,7 +138,8 @@ class MappedRows:
         outcome = self._outcome()
         failed = int(outcome["error"].notna().sum())
         told = f", {failed:,} of which failed: .retry_failed() calls those again" if failed else ""
-        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}>"
+        gave = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
+        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}{one_line(gave, MOST_WORDS)}>"
 
     @property
     def _given(self) -> Any:
@@ -125,12 +153,20 @@ class MappedRows:
         return found
 
     def _round_key(self, number: int) -> str:
-        return f"{self.key}/{number}" if number else self.key
+        return f"{number} after {self.key}" if number else self.key
 
     def _outcome(self) -> Any:
         from divebook.events.arrow.rows import outcome_of
 
         return outcome_of(len(self), [_parts(each) for each in self._rounds()])
+
+
+def _spread_of(outcome: Any) -> tuple[Spread, ...]:
+    from divebook.events.arrow.counted import count_frame
+
+    tallies: dict[str, ColumnTally] = {}
+    count_frame(outcome, tallies)
+    return spreads_of(tallies)
 
 
 def _parts(execution: Execution) -> list[Any]:
@@ -139,17 +175,11 @@ def _parts(execution: Execution) -> list[Any]:
     ended: dict[int, Ended] = {}
     for fact in facts:
         if isinstance(fact, catalog.IterationCompleted):
-            ended[fact.iteration_index] = fact.iteration_index, _value(fact.result), None
+            ended[fact.iteration_index] = fact.iteration_index, opened(given_by(fact.result)), None
         elif isinstance(fact, catalog.IterationFailed):
             ended[fact.iteration_index] = fact.iteration_index, None, fact.error
     parts = [fact.result for fact in facts if isinstance(fact, catalog.RowsCompleted)]
     return [*parts, *([_ItemsPart([*ended.values()])] if ended else [])]
-
-
-def _value(result: Any) -> Any:
-    """Return what an item gave: of a workflow function what that returned."""
-    value = opened(result.get("value", result.get("text")) if isinstance(result, Mapping) else result)
-    return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
 
 class _ItemsPart(NamedTuple):
@@ -180,7 +210,7 @@ def mapped(
     idempotent: bool = True,
     retry: Retry | int | None = None,
     timeout: float | None = None,
-    executor: str | None = None,
+    executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     output: Any = None,
@@ -213,14 +243,13 @@ def mapped(
             name, [step], inputs=[InputDefinition(FRAME), InputDefinition(ITEMS), InputDefinition(GIVEN)]
         )
     else:
-        if executor is not None and is_address(executor):
-            environment.add_executor(executor, executor)
         name = str(store or getattr(function, "__name__", ""))
+        named = _executor_named(environment, name, executor)
         made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
         arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said at once
         each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
-        step = Step(STEP, action=made.name, parameters=parameters, each=each, executor=executor, store=STEP)
-        workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME)])
+        step = Step(STEP, action=made.name, parameters=_references(parameters), each=each, executor=named, store=STEP)
+        workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])
     number = 1
     while known_by(environment, _key(name, number + 1)) is not None:
         number += 1
@@ -229,7 +258,7 @@ def mapped(
         key = _key(name, number if known is None else number + 1)
         begun = environment.start(workflow, _inputs(workflow, frame, parameters), key=key, bounds=bounds)
         return MappedRows(environment, begun, key, workflow)
-    _require_same(environment, workflow, frame, known)
+    _require_same(environment, workflow, frame, known, parameters)
     return MappedRows(environment, known, _key(name, number), workflow).resumed()
 
 
@@ -237,7 +266,7 @@ def _inputs(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> 
     """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
     (step,) = workflow.steps
     if step.action:
-        return {FRAME: frame}
+        return {FRAME: frame, GIVEN: dict(given or {})}
     if step.each is not None and step.each.rows is not None:
         return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
     from divebook.events.arrow.rows import columns_of
@@ -276,16 +305,35 @@ def _workflow_step(
     if environment.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
-    inputs |= {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given}
+    inputs |= _references(given)
     return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
 
 
+def _references(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return parameters as expressions for what is given: their own texts are no templates."""
+    return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given or {}}
+
+
 def _key(name: str, number: int) -> str:
-    return f"map {name}" if number == 1 else f"map {name} #{number}"
+    return f"map {name}" if number == 1 else f"map#{number} {name}"
+
+
+def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
+    """Return the name under which the environment has the executor of a map, whatever that was given as."""
+    if executor is None or (isinstance(executor, str) and not is_address(executor)):
+        return executor
+    known = executor if isinstance(executor, str) else f"executor of {name}"
+    environment.add_executor(known, executor, replace=True)
+    return known
 
 
 def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
-    """Return a function as an action: the one that it is, or one of the map's own."""
+    """Return a function as an action: the one that it is, or one of the map's own.
+
+    Of a ``@step`` it is the function itself: what records its calls is of this process, and a row is none.
+    """
+    made = step_of(function)
+    function = function if made is None else made.function
     if not callable(function) or not name.isprintable() or not name.strip("<> "):
         raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
     if name == "<lambda>":
@@ -300,14 +348,20 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
     return REGISTERED[called]
 
 
-def _require_same(environment: Environment, workflow: Workflow, frame: Any, known: Execution) -> None:
-    """Raise unless a map is of the same frame; warn where its function has changed since."""
+def _require_same(
+    environment: Environment, workflow: Workflow, frame: Any, known: Execution, given: Mapping[str, Any] | None
+) -> None:
+    """Raise unless a map is of the same frame and parameters; warn where its function has changed since."""
     opening = recorded_opening(known.id, environment.store)
     name = workflow.name
     if storable(frame, FRAME) != opening.inputs[FRAME]:
         raise SetupError(
             f"{name} was begun with another frame ({opening.inputs[FRAME].summary()}); with again=True it begins anew, "
             "with another store= both are kept"
+        )
+    if storable(dict(given or {}), GIVEN) != opening.inputs.get(GIVEN, {}):
+        raise SetupError(
+            f"{name} was begun with other parameters; with again=True it begins anew, with another store= both are kept"
         )
     before = known.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)

@@ -17,11 +17,12 @@ from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
 from divebook.execution.definitions import recorded_opening, require_definition
 from divebook.execution.execution import Execution
+from divebook.execution.fork_points import point_before
 from divebook.execution.forks import Epoch, Prefix, epochs_of, first_reached, prefix_of, reached
 from divebook.execution.leases import HANDS
 from divebook.execution.refusals import refuse_final
 from divebook.forking import Forks
-from divebook.replay.going_on import Kept, ResumePlan, kept_by, planned_to_go_on, point_before
+from divebook.replay.going_on import Kept, ResumePlan, kept_by, planned_to_go_on
 from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, said_of
 from divebook.steps.actions import Action
 from divebook.steps.code import changed_since

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from divebook.errors import SetupError, StartKeyTakenError
+from divebook.errors import InputError, SetupError, StartKeyTakenError
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
@@ -71,13 +71,25 @@ class Queueing(Executions):
         except StartKeyTakenError as taken:
             return self.execution(started_before(taken, created.workflow.name, self.store))
 
-    def queued(self) -> list[QueuedExecution]:
-        """Return what the queues have that has not ended, queue by queue, in the order in which it is taken."""
-        return self.store.queued()
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return what the queues have that has not ended, queue by queue, in the order in which it is taken.
+
+        With `withheld` what workers leave alone of it, in place of that: a person has paused it, or it was interrupted
+        too often. `resume` goes on with it.
+        """
+        return self.store.queued(withheld=withheld)
 
     def workers(self) -> list[WorkerRecord]:
         """Return the workers that are there, with what each can run."""
         return self.store.workers()
+
+
+def time_named(text: str | None) -> datetime | None:
+    """Return the time that a person has written; InputError if it is none."""
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
 
 
 def _place(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
@@ -88,4 +100,11 @@ def _place(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
         raise SetupError(f"a priority is a whole number from -{most} to {most}, not {priority!r}; write priority=0")
     if at is not None and not isinstance(at, datetime):
         raise SetupError(f"at is a datetime, not {at!r}; write at=datetime.now() + timedelta(hours=1)")
-    return catalog.ExecutionEnqueued(queue, priority, None if at is None else to_microseconds(at.astimezone()))
+    return catalog.ExecutionEnqueued(queue, priority, None if at is None else _moment(at))
+
+
+def _moment(at: datetime) -> int:
+    try:
+        return to_microseconds(at.astimezone())
+    except (ValueError, OverflowError) as error:  # with its zone it lies before the year 1, or after 9999
+        raise SetupError(f"at is a time that clocks can show, not {at.isoformat()}; write a nearer one") from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from divebook.documents import DocumentRepository, Policy
+from divebook.errors import SetupError
 from divebook.execution.notices import VARIABLE, Hook, Notices
 from divebook.execution.surrounded import SurroundedCalls
 from divebook.history.formatter import Formatter, Formatting
@@ -19,8 +21,9 @@ from divebook.store.durability import Durability
 if TYPE_CHECKING:
     from divebook.telemetry import Telemetry
 
-GivenTelemetry: TypeAlias = "Telemetry | bool"
+GivenTelemetry: TypeAlias = "Telemetry | bool | str"
 TELEMETRY = "DIVEBOOK_TELEMETRY"
+_OFF, _ON = frozenset({"", "0", "false", "no", "off", "none"}), frozenset({"1", "true", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,38 @@ class Surroundings:
         if hook:
             notices = Notices(hook, workflow_of=lambda execution_id: store.record(execution_id).workflow_name)
             ends += [notices.close, store.subscribe(notices)]
-        wanted = self.telemetry if self.telemetry is not None else os.environ.get(TELEMETRY, "") not in ("", "0")
+        wanted = _wanted(os.environ.get(TELEMETRY, "") if self.telemetry is None else self.telemetry)
         if wanted:
             from divebook.telemetry import Telemetry  # its libraries may be missing
 
-            telemetry = wanted if isinstance(wanted, Telemetry) else Telemetry()
+            telemetry = (
+                wanted if isinstance(wanted, Telemetry) else Telemetry(address=None if wanted is True else wanted)
+            )
             ends += [telemetry.flush if telemetry is wanted else telemetry.close, *telemetry.listen_to(store)]
             calls.surround = telemetry.surround
             ends.append(lambda: setattr(calls, "surround", None))
         return ends[::-1]
+
+
+def _wanted(given: object) -> Telemetry | str | bool:
+    """Return the telemetry that was asked for: what tells, the address of a collector, or whether there is any.
+
+    Raises
+    ------
+    SetupError
+        It was asked for with something else.
+    """
+    text = given.strip() if isinstance(given, str) else ""
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and text.lower() in _OFF | _ON:
+        return text.lower() in _ON
+    if text.startswith(("http://", "https://")):
+        return text
+    if (module := sys.modules.get("divebook.telemetry")) is not None and isinstance(given, module.Telemetry):
+        found: Telemetry = given
+        return found
+    raise SetupError(
+        f"telemetry is True, False, the address of a collector (http://HOST:4318) or a divebook.telemetry.Telemetry, "
+        f"in {TELEMETRY} 1, 0 or an address, not {given!r}"
+    )

@@ -149,7 +149,7 @@ class WhatIfs(Executions):
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
             raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
         source, told = self.execution(execution_id), Change.of(change)
-        prefix = prefix_of(self.store, source.id, at, told, reaching_back=True)
+        prefix = prefix_of(self.store, source.id, at, told, reaching_back=True, is_live=tools == "live")
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
         workflow = told.workflow(prefix.workflow)

@@ -170,6 +170,7 @@ def test_every_imported_library_is_declared(graph):
     named_otherwise = {"ruamel": "ruamel.yaml", "pydantic_ai": "pydantic_ai_slim", "IPython": "ipywidgets"}
     named_otherwise |= {
         "opentelemetry": "opentelemetry_sdk",
+        "dask": "distributed",
         "comm": "ipywidgets",
         "traitlets": "ipywidgets",
         "numpy": "pandas",

@@ -42,7 +42,7 @@ async function widgets() {
 
 async function parts() {
   const style = { name: "style", setup: ({ onLoad }) => onLoad({ filter: /\.css$/ }, minified) };
-  for (const name of ["failure", "files", "graph", "stepping", "timeline", "turn", "variables"]) {
+  for (const name of ["failure", "files", "graph", "spread", "stepping", "timeline", "turn", "variables"]) {
     const made = join(python, "widgets", "static", `${name}.js`);
     await build({ ...common, entryPoints: [`src/${name}/index.ts`], outfile: made, format: "esm", plugins: [style] });
     copyFileSync(made, join(folder, "static", `${name}.js`));

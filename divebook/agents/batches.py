@@ -35,6 +35,7 @@ from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
 from divebook.engine.operations import Reserved
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
+from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
@@ -53,7 +54,7 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 """What clients raise where an answer is none of the provider's."""
 _JOB_ERROR = "BatchJobError"
 """The class of errors of a batch that has ended without results, which its library keeps to itself."""
-_AGAIN = "retry_failed() asks for it again, and it is paid for again"
+_AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
@@ -347,7 +348,7 @@ class AgentBatches:
                 answer = await self._answering.run("", model=_Answering(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
-            return BatchAnswer(None, f"{type(error).__name__}: {error}", usage)
+            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
             told = f"StepError: what batch {batch} gave for it cannot be read ({_told(error)}); {_AGAIN}"
             return BatchAnswer(None, told, usage)
@@ -435,7 +436,7 @@ def _is_lost(error: ModelAPIError) -> bool:
 
 def _told(error: Exception) -> str:
     """Return an error in a line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
+    return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
 
 
 def _passes(error: ModelAPIError) -> bool:

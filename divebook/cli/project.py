@@ -19,8 +19,9 @@ from divebook.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
-from divebook.store.passwords import without_password
 from divebook.store.registry import DEFAULT, VARIABLE, path_of
+from divebook.text.commands import in_shell
+from divebook.text.passwords import for_command, without_password
 from divebook.workflow.definition import Definitions
 
 
@@ -113,8 +114,8 @@ def existing_path(location: str | None) -> Path:
     named = location or os.environ.get(VARIABLE) or str(DEFAULT)
     path = path_of(named)
     if path is None:
-        shown = without_password(named)
-        raise StoreError(f"{shown} is no file; copy it into one: divebook copy {shown} FILE")
+        copying = in_shell("copy", [for_command(named), "FILE"])
+        raise StoreError(f"{without_password(named)} is no file; copy it into one: {copying}")
     path = path.expanduser()
     if not path.exists():
         raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")

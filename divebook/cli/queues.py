@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,11 +14,12 @@ from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
-from divebook.errors import InputError, StoreError
+from divebook.errors import DefinitionError, InputError, StoreError
 from divebook.text.shown import plural
+from divebook.text.times import local_time
 
 if TYPE_CHECKING:
-    from divebook.store.queues import QueuedExecution, WorkerRecord
+    from divebook.analysis.queue_frame import QueueLine
     from divebook.workers import Worker
 
 NOBODY = "nobody there can run it"
@@ -56,8 +55,9 @@ def enqueue(
     Prints the id of the execution.
     """
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+    from divebook.queueing import time_named
 
-    given, when = inputs_from(inputs or ()), _time(at)
+    given, when = inputs_from(inputs or ()), time_named(at)
     secrets.learn(given)
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
@@ -72,47 +72,49 @@ def enqueue(
     )
 
 
-def _time(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"--at {text!r} is no time; write --at 2026-05-01T08:00") from error
-
-
 def queue(store: Store = None, *, json: Json = False) -> None:
     """List what waits in queues, and the workers.
 
-    With who of them can run it.
+    With who of them can run it, or why none can, and with what workers leave alone.
     """
+    from divebook.analysis.queue_frame import queue_lines
     from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
-    queued, workers = environment.queued(), environment.workers()
-    records = {one.execution_id: environment.store.record(one.execution_id).status for one in queued}
-    rows = [{**asdict(one), "status": records[one.execution_id], "workers": _able(one, workers)} for one in queued]
+    workers = environment.workers()
+    lines = [*queue_lines(environment, workers)]
+    waiting, left = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
     if json:
+        rows, alone = ([line.to_dict() for line in part] for part in (waiting, left))
         told = [
             {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
         ]
-        say(as_json({"queued": rows, "workers": told}, indent=2))
+        say(as_json({"queued": rows, "left_alone": alone, "workers": told}, indent=2))
         return
-    if rows:
-        columns(("queue", "priority", "id", "workflow", "status", "workers"), map(_shown, rows))
+    if waiting:
+        columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
+    for line in waiting:
+        for name, reason in line.reasons.items() if not line.workers else ():
+            say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
+    if left:
+        say("workers leave alone:")
+        shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in left)
+        columns(("queue", "id", "workflow", "why"), shown)
+        say("to go on with one: divebook resume ID FILE")
     for worker in workers:
         say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
     if not workers:
         say("no worker is there; begin one: divebook worker FILE")
 
 
-def _able(queued: QueuedExecution, workers: list[WorkerRecord]) -> list[str]:
-    return [worker.id for worker in workers if worker.can_run(queued)]
-
-
-def _shown(row: dict[str, Any]) -> tuple[str, ...]:
-    named = (row["queue"], str(row["priority"]), row["execution_id"], row["workflow"], row["status"])
-    return (*named, plural(len(row["workers"]), "worker") if row["workers"] else NOBODY)
+def _shown(line: QueueLine) -> tuple[str, ...]:
+    attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
+    due = "" if line.due is None else local_time(line.due)
+    able = plural(len(line.workers), "worker") if line.workers else NOBODY
+    named = (line.queue, str(line.priority), line.execution_id, line.workflow)
+    return (*named, f"{line.status}{attempts}", due, line.key or "", able)
 
 
 def worker(
@@ -139,13 +141,23 @@ def worker(
     """
     from divebook.cli.project import open_environment, read, take_in
     from divebook.dialects import OWN
-    from divebook.workers import Worker
+    from divebook.workers import Worker, patience_of
 
+    if schedules and file.suffix.lower() == ".py":
+        raise InputError(
+            f"--schedules reads Schedules, which stand in YAML, JSON or %%dive cells, and {file} is Python; leave it "
+            "out, or write the workflow and its schedule in YAML"
+        )
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
     definitions = read(file, OWN) if schedules else None
+    if definitions is not None and not definitions.schedules:
+        note(f"--schedules finds no Schedules in {file}", "yellow")
     made = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)
-    _work(made, patience, until_idle=until_idle)
+    try:
+        _work(made, patience_of(patience), until_idle=until_idle)
+    except DefinitionError as error:
+        raise DefinitionError(error.problems, str(file)) from error
 
 
 def _work(made: Worker, patience: float, *, until_idle: bool) -> None:

@@ -89,8 +89,13 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 def _begin(environment: Environment, due: Due) -> int:
     """Start one due time and wait for its end; what was started before is left alone."""
-    if environment.store.records(key=due.key):
+    if not due.is_new(environment.store, due.at):
         return 0
-    execution = environment.start(due.workflow, key=due.key, note=f"due {local_time(due.at)}").wait()
+    if environment.store.records(key=due.key):  # by another process, at this moment
+        due.see_to(environment.store)
+        return 0
+    execution = environment.start(due.workflow, key=due.key, note=f"due {local_time(due.at)}")
+    due.see_to(environment.store)
+    execution.wait()
     say(f"{due.key}  {execution.status}  {execution.id}")
     return 1 if execution.status == "failed" else 0

@@ -31,6 +31,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
         record, opened = held_by(opened, record, data)
+    if data.undone is not None:
+        record = record._replace(undone=data.undone, item=data.iteration_index)
     if kind not in SLEEPS:
         path.open = opened.with_operation(record)
         return
@@ -93,6 +95,9 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
     """Note why a call has failed."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
+    if data.final:
+        path, opened = draft.open_step(data)
+        path.open = opened.with_operation(opened.operations[data.operation_id]._replace(is_final=True))
 
 
 def _ended(

@@ -22,10 +22,13 @@ from divebook.engine.instructions import (
     RunStep,
 )
 from divebook.engine.ledger import NO_BOUNDS
+from divebook.engine.operations import Place
+from divebook.engine.rolling_back import unknown, unsettled
 from divebook.engine.state import (
     BRANCHED,
     COMPLETED,
     ENDED,
+    FAILED,
     IN_STEP,
     JOINED,
     JOINING,
@@ -67,8 +70,8 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
     path = state.paths[path_id]
     if path.phase == ENDED:
         return None
-    if path.undoes is not None:
-        return _undo(path)
+    if state.rolling_back is not None:
+        return _undo(path) if path.undoes is not None else _settle(path)
     if path.status == PENDING:
         return _begin(workflow, state, path)
     if state.stopped is not None and path.phase != IN_STEP:
@@ -152,8 +155,26 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 def _undo(path: PathState) -> PathInstruction:
     """Undo one thing, whatever the bounds say, or a person who wanted it to stop."""
     if path.phase in (READY, IN_STEP):
-        return RunStep(path.id, path.current_step, 1, resumed=path.phase == IN_STEP)
+        return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
+
+
+def _settle(path: PathState) -> PathInstruction | None:
+    """Find out what calls have done that is to be undone; nothing else begins in their step any more."""
+    if not unsettled(path.open):
+        return None
+    return RunStep(path.id, path.current_step, path.visits[path.current_step], resumed=True)
+
+
+def only_settles(state: ExecutionState, place: Place) -> bool:
+    """Return whether nothing may begin at a place, where it is only found out what is to be undone that had begun.
+
+    So a call may be made again whose outcome is not known, and no other is (test_rollback_unknown.py).
+    """
+    path = state.paths[place.path]
+    if state.rolling_back is None or path.undoes is not None:
+        return False
+    return all(record.operation_id != place.operation_id for record in unknown(path.open))
 
 
 # --- joins ---------------------------------------------------------------------------------------------------------
@@ -200,25 +221,49 @@ def _last_step(path: PathState) -> str:
 # --- the end -------------------------------------------------------------------------------------------------------
 
 
-def decide_end(workflow: Workflow, state: ExecutionState) -> RecordFacts | CancelPaths | None:
-    """Return how the execution ends, or what is undone before that, or None while it goes on."""
+def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:
+    """Return how the execution ends, or what is undone before that, or None while it goes on.
+
+    With `is_left` all paths are left, but for those that `decide_leaving` keeps.
+    """
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
     if state.failed_path is not None and state.active and not workflow.continue_on_failure:
-        return CancelPaths(f"path {state.failed_path} failed")
-    if state.active or state.is_over or not state.paths:
+        if not is_left:
+            return CancelPaths(f"path {state.failed_path} failed")
+    elif state.active or state.is_over or not state.paths:
         return None
     if state.failed_path is not None:
         failed = state.paths[state.failed_path]
         end = catalog.ExecutionFailed(failed.error or "unknown error", failed.reason)
         begun = catalog.RollbackStarted(end.error, end.reason)
-        return RecordFacts(_begun_to_undo(state, begun) if _is_to_undo(state) else (Fact(end),))
+        if _is_to_undo(state):
+            return RecordFacts(_begun_to_undo(state, begun))
+        return RecordFacts((Fact(catalog.ExecutionFailed(end.error + _unsure(state), end.reason)),))
     usage = state.own_usage.to_dict() or None
     return RecordFacts((Fact(catalog.ExecutionCompleted(outputs_of(workflow, state), usage)),))
 
 
+def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
+    """Return the end of all paths that are left, since one has failed, or the execution was cancelled.
+
+    A path stays that has called something of which it is not known what is to be undone: that is found out first.
+    """
+    kept = {path.id for path in state.unsettled} if state.rolling_back is None and _is_to_undo(state) else ()
+    left = (path.id for path in state.active_paths() if path.id not in kept)
+    return RecordFacts(tuple(Fact(catalog.PathCancelled(reason), path) for path in left))
+
+
+def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
+    """Return the end of a path that was kept by `decide_leaving`, once it is known what is to be undone of it."""
+    path, ending = state.paths[path_id], state.rolling_back
+    if ending is None or path.undoes is not None or path.phase == ENDED or unknown(path.open):
+        return None
+    return RecordFacts((Fact(catalog.PathCancelled(ending.error), path_id),))
+
+
 def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
-    """Return what follows when all paths of an execution were cancelled.
+    """Return what follows when all paths of an execution were left that is cancelled.
 
     One that is being rolled back already ends; a resumption takes up again what is left to be undone. If it cannot be
     rolled back by who cancels it, it goes back to its queue, where it has one.
@@ -226,7 +271,21 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
     if state.rolling_back is None and _is_to_undo(state):
         begun = _begun_to_undo(state, catalog.RollbackStarted(reason, cancelled=True))
         return RecordFacts(begun if is_here else (*begun, *decide_return(state)))
+    left = _not_undone(state)
+    if left:
+        reason += f"; not rolled back: {', '.join(left)}. Resume it, to have that undone"
     return RecordFacts((Fact(catalog.ExecutionCancelled(reason)),))
+
+
+def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
+    """Return what begins an execution. One that comes from an execution of a queue is in that queue as well.
+
+    `comes_from` is how the one stood that starts it, or goes on as it.
+    """
+    if comes_from is None or comes_from.queue is None:
+        return (Fact(opening),)
+    enqueued = catalog.ExecutionEnqueued(comes_from.queue, comes_from.priority)
+    return (Fact(opening), Fact(enqueued), Fact(catalog.ExecutionResumed(catalog.ENQUEUED)))
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
@@ -236,11 +295,21 @@ def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
 
 def _is_to_undo(state: ExecutionState) -> bool:
     """Whether it has done anything that is to be undone: what answers a what-if has done it in its source."""
-    return bool(state.rollbacks) and state.tools not in ANSWERED
+    return bool(state.rollbacks or state.unsettled) and state.tools not in ANSWERED
 
 
 def _begun_to_undo(state: ExecutionState, begun: catalog.RollbackStarted) -> tuple[Fact, ...]:
-    return (Fact(begun), _next_undoing(state, len(state.rollbacks)))
+    return (Fact(begun),) if state.active else (Fact(begun), _next_undoing(state, len(state.rollbacks)))
+
+
+def _not_undone(state: ExecutionState) -> list[str]:
+    """Return the steps of which something is left to be undone, in the order in which it would be."""
+    if state.rolling_back is None:
+        return []
+    settling = [path.current_step for path in state.unsettled]
+    begun = [path.current_step for path in state.undoing if path.status != COMPLETED]
+    later = [state.rollbacks[number].step for number in range(state.undone_from - 1, 0, -1)]
+    return list(dict.fromkeys((*settling, *begun, *later)))
 
 
 def _next_undoing(state: ExecutionState, number: int) -> Fact:
@@ -257,7 +326,16 @@ def _undone(state: ExecutionState) -> Fact:
     left = [f"{path.current_step}: {path.error}" for path in state.undoing if path.status != COMPLETED]
     if left:
         error += f"; not rolled back: {'; '.join(left)}. Mend that, then resume it"
+    error += _unsure(state)
     return Fact(catalog.ExecutionCancelled(error) if is_cancelled else catalog.ExecutionFailed(error, reason))
+
+
+def _unsure(state: ExecutionState) -> str:
+    """Return the steps that have failed in the middle of a call that would have to be undone, to be told at the end."""
+    steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
+    if not steps:
+        return ""
+    return f"; not rolled back, since nobody knows whether it took effect: a call of {', '.join(steps)}"
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:

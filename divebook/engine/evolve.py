@@ -24,8 +24,8 @@ from divebook.engine.changed_files import files_changed, workspace_opened
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.forked import execution_forked
 from divebook.engine.ledger import NO_BOUNDS, Ledger
-from divebook.engine.lifecycle import STATUS_AFTER
-from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, VERDICT
 from divebook.engine.paths import (
     path_branched,
     path_cancelled,
@@ -169,10 +169,15 @@ def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
 
 
 def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
-    for path in draft.undoing if draft.rolling_back is not None else draft.paths.values():
+    going_on = draft.paths.values() if draft.rolling_back is None else (*draft.undoing, *draft.unsettled)
+    for path in going_on:
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             draft.ledger = with_handed_on(path, draft.ledger)
+            was_denied = data.previous_status in TERMINAL and _was_denied(draft, path)
             _reopen(draft.own(path.id))
+            if was_denied:  # what a person wants undone after all is asked again, as another visit of its step
+                own = draft.own(path.id)
+                own.visits = own.visits.set(own.current_step, own.visits.get(own.current_step, 0) + 1)
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
     active = [path for path in draft.paths.values() if path.phase != ENDED]
     draft.lifecycle, draft.ended_us = RUNNING, None
@@ -185,6 +190,16 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.paused_us += max(0, draft.moment - draft.last_us)
     if data.bounds is not None:
         draft.bounds = Bounds.from_dict(data.bounds)
+
+
+def _was_denied(draft: Draft, path: PathState) -> bool:
+    """Whether a person, or a rule, has said no to what a path was to undo: nothing of it was ever called."""
+    if path.undoes is None or path.status != FAILED:
+        return False
+    operations = path.open.operations.values() if path.open is not None else ()
+    if any(record.operation_type != VERDICT for record in operations):
+        return False
+    return bool(operations) or any(asked.path == path.id and not asked.is_open for asked in draft.interrupts.values())
 
 
 def _reopen(path: PathState) -> None:
@@ -213,9 +228,9 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     """Return the operations of a step that has ended without those to be carried out again."""
     kept = opened.operations
     for record in _ending_failures(path, opened):
-        # A child is resumed, not started a second time, and a turn keeps what it holds.
+        # A child is resumed, not started a second time, unless it cannot go on, and a turn keeps what it holds.
         is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING
-        again = record._replace(status=PENDING)
+        again = record._replace(status=PENDING, signal=None if record.is_final else record.signal)
         kept = kept.set(record.operation_id, again) if is_kept else kept.delete(record.operation_id)
     return kept
 
@@ -255,8 +270,10 @@ def _rollback_started(draft: Draft, data: catalog.RollbackStarted) -> None:
 
 
 def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
-    undoing = Undoing(draft.step, data.action, data.parameters, data.kind)
+    undoing = Undoing(draft.step, data.action, data.parameters, data.kind, data.function)
     draft.rollbacks = draft.rollbacks.set(len(draft.rollbacks) + 1, undoing)
+    if draft.rolling_back is not None:  # it was asked what had become of it before anything is undone
+        draft.undone_from = len(draft.rollbacks) + 1
 
 
 def _execution_failed(draft: Draft, data: catalog.ExecutionFailed) -> None:

@@ -92,6 +92,12 @@ class OperationRecord(NamedTuple):
     """Id of the operation that holds it."""
     holds: tuple[str, ...] = ()
     """Ids of the operations that it holds, while it has not completed."""
+    undone: str | None = None
+    """Where what undoes it comes from, as `divebook.events.catalog.OperationStarted` has it."""
+    item: int | None = None
+    """The item whose end has what undoes it."""
+    is_final: bool = False
+    """Whether it is an execution that has failed and cannot go on."""
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:

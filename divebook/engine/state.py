@@ -19,7 +19,7 @@ from divebook.engine.ledger import NO_BOUNDS, NOTHING_SPENT, Ledger
 from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.operations import TIMER
 from divebook.engine.records import EMPTY, NO_PLACES, NO_USAGE, OpenStep, Usage
-from divebook.engine.rolling_back import RollingBack, Undoing
+from divebook.engine.rolling_back import RollingBack, Undoing, unsettled
 from divebook.engine.rules import StandingRule
 from divebook.engine.workspaces import HeldWorkspace
 from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
@@ -251,7 +251,12 @@ class ExecutionState(Timed):
     @property
     def shown_status(self) -> str:
         """The status for people: what waits only because somebody paused it is ``paused``."""
-        return "paused" if self.paused is not None and self.status == WAITING else self.status
+        return "paused" if self.is_shown_paused else self.status
+
+    @property
+    def is_shown_paused(self) -> bool:
+        """Whether it waits, or is in a queue, and goes on when the person who has paused it resumes it."""
+        return self.paused is not None and self.status in (WAITING, ENQUEUED)
 
     @property
     def running_us(self) -> int:
@@ -285,12 +290,13 @@ class ExecutionState(Timed):
             return self.due_us
         if self.status != WAITING or self.paused is not None:
             return None
-        if self._sets_a_timer:
+        if self.is_asleep:
             return self.last_us
         return min((deadline for _, deadline in self.deadlines()), default=None)
 
     @property
-    def _sets_a_timer(self) -> bool:
+    def is_asleep(self) -> bool:
+        """Whether a path sleeps, or pauses before it tries something again."""
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
         records = (record for opened in steps for record in opened.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
@@ -317,7 +323,13 @@ class ExecutionState(Timed):
             self.rolling_back is not None
             and self.undone_from <= 1
             and all(path.status == COMPLETED for path in self.undoing)
+            and not self.unsettled
         )
+
+    @property
+    def unsettled(self) -> list[PathState]:
+        """The paths that have begun what is to be undone, and that the log does not say the undoing of yet."""
+        return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
         """Return the id of the question about something, the same in every copy of the log."""

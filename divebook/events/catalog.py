@@ -408,6 +408,8 @@ class RollbackAdded(Payload):
     parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "action"
     """Whether that is an action, or a function given to ``@step(rollback=...)``."""
+    function: str | None = None
+    """Module and qualified name of such a function: others may have its name."""
 
 
 @_event("step_failed", "error")
@@ -563,6 +565,9 @@ class OperationStarted(Payload):
     """Digest of the whole setting."""
     within: int | None = None
     """Number of the event with which the operation began that holds this one."""
+    undone: str | None = None
+    """Where what it does is undone if the execution fails later or is cancelled: whether its end has its undoing, as a
+    ``call`` of ``@step``, or that of its ``step``, or of its item."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")
@@ -603,6 +608,8 @@ class OperationFailed(Payload):
     held: Mapping[str, int] | None = None
     served: Mapping[str, Any] | None = None
     """As for `OperationCompleted`, both."""
+    final: bool | None = None
+    """Whether the execution that was started cannot go on, since it was rolled back: another begins in its place."""
 
 
 @_event("time_accessed", "accessed_at", "value")

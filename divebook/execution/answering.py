@@ -185,6 +185,8 @@ class Answering:
             ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
             raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
         found = asking[0].questions.get(interrupt_id) if asking else None
+        if found is None and asking:  # another process has asked it since it was read
+            found = asking[0].refresh().questions.get(interrupt_id)
         if found is None and asking and asking[0].damage is not None:
             raise asking[0].damage  # the question is in what cannot be read
         if found is None:

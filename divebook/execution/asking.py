@@ -9,6 +9,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.values import normalize
 from divebook.execution.once import Once
+from divebook.execution.strands import Suspended
 from divebook.execution.waits import Waits
 from divebook.questions import Question
 from divebook.questions.kinds import EXPIRED
@@ -36,6 +37,8 @@ class Asking:
         """
         wanted = asked._replace(id=self._once.question_id(place))
         if await self._once.look_up_question(place, wanted) is None:
+            if self._once.only_settles(self._once.journal.present, place):
+                raise Suspended
             self._raise(place, wanted, expires_in)
             settled = None if self._once.beyond is None else self._once.beyond.settled(wanted)
             if settled is not None:

@@ -242,7 +242,7 @@ class Children:
         which = f"child execution {child.execution_id} of {child.workflow_name!r}"
         failed = f"{child.error}, in {which}"
         error = ExecutionError(failed if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
-        raise self._once.fail(place, record, str(error), names_of(error), used, held=held)
+        raise self._once.fail(place, record, str(error), names_of(error), used, held=held, final=child.is_final or None)
 
     def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
         counted = self._counted(child.execution_id)

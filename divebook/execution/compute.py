@@ -69,10 +69,14 @@ class Places:
 
     def slot(self) -> LimitedSlot:
         """Return one; on the loop that is to wait for it."""
+        return LimitedSlot(self.limiter())
+
+    def limiter(self) -> anyio.CapacityLimiter:
+        """Return what counts them on this loop."""
         loop = asyncio.get_running_loop()
         if self._limiter is None or self._limiter[0] is not loop:
             self._limiter = loop, anyio.CapacityLimiter(self._size)
-        return LimitedSlot(self._limiter[1])
+        return self._limiter[1]
 
     def resize(self, size: int) -> None:
         """Have so many from now on; on the loop of the slots."""
@@ -112,11 +116,11 @@ class Compute(Protocol):
     def shares_memory(self) -> bool:
         """Whether code runs in this process."""
 
-    def slot(self, *, repeatable: bool) -> Slot | None:
+    def slot(self, *, repeatable: bool, limited: bool) -> Slot | None:
         """Return what a call must hold while it is under way, if only so many can be. On the engine's loop.
 
         One that is not repeatable is best under way only where it really runs: should this process die, a person is
-        asked about each.
+        asked about each. So is one with a time limit, in which it is to run and not to wait.
         """
 
     async def run(self, task: Task) -> Any:
@@ -151,7 +155,7 @@ class Threads:
 
     shares_memory = True
 
-    def slot(self, *, repeatable: bool) -> None:
+    def slot(self, *, repeatable: bool, limited: bool) -> None:
         """Let it begin at once: there are enough threads."""
 
     async def run(self, task: Task) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 
 from divebook.engine.operations import Place, Reserved, Setting, Slot, StreamedCall, operation_name
 from divebook.engine.records import OpenStep, OperationRecord, Usage
+from divebook.engine.rolling_back import unknown
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.execution.attempts import has_one_attempt, retried
@@ -43,10 +44,8 @@ class StepContext:
         The definitions being carried out.
     path, visit
         Id of the path, and how often it has entered the step, from 1.
-    attempt, iteration_index
-        How often this visit of the step has failed before, and the item's index inside `Each`, else None.
-    local
-        Names that exist only for this item (`As`).
+    attempt, iteration_index, local
+        How often this visit of the step has failed before; the item's index inside `Each`, else None; its names (`As`).
     executors, workspaces
         Where functions run, and where calls work.
     beyond
@@ -71,13 +70,11 @@ class StepContext:
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
         self._recorder, self.approving, self.beyond = recorder, recorder.approving, recorder.once.beyond
-        self.workspaces = recorder.workspaces
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
-        self.is_limited = step.timeout is not None
-        """Whether the time of its calls is limited."""
-        self._limit = TimeLimit(step, recorder.journal)
+        self.is_limited = step.timeout is not None  # the time of its calls
+        self.workspaces, self._limit = recorder.workspaces, TimeLimit(step, recorder.journal)
 
     @property
     def execution_id(self) -> str:
@@ -138,6 +135,7 @@ class StepContext:
         within: str | None = None,
         done: Callable[[Any], Any] | None = None,
         workspace: str | None = None,
+        undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
 
@@ -169,11 +167,9 @@ class StepContext:
         noted
             Makes an event of the result that is recorded beside the operation, for readers.
         slot, setting, within
-            What it must hold before it begins, what is only kept for readers, and the id of what holds it.
-        done
-            Makes of what a person says that a call has returned what it would have returned.
-        workspace
-            The workspace that it works in.
+            What it must hold before it begins, what is kept for readers, and the id of what holds it.
+        done, workspace, undone
+            What makes of what a person says what the call would have returned; where it works; what has its undoing.
 
         Raises
         ------
@@ -187,7 +183,7 @@ class StepContext:
             call = self._limit.of(call, timeout, called)
             streamed = streamed and self._limit.of(streamed, timeout, called)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
-        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace
+        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, undone
         return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
 
     def enclosing(
@@ -238,6 +234,10 @@ class StepContext:
     def items(self) -> Mapping[int, Any]:
         """What the log has of the items of `Each`, or of its rows, by number."""
         return self._opened.iterations
+
+    def has_unknown(self) -> bool:
+        """Whether calls of the step have begun whose outcome is to be known before they are undone."""
+        return bool(unknown(self._opened))
 
     def note(self, fact: catalog.Payload) -> None:
         """Record what is beside operations, which no replay asks for."""

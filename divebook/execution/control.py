@@ -40,7 +40,7 @@ from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
 from divebook.execution.means import Means
 from divebook.execution.queueing import QueueControl
-from divebook.execution.refusals import can_undo, refuse_final, refuse_over
+from divebook.execution.refusals import can_undo, nothing_to_pause, refuse_final, refuse_over
 from divebook.execution.register import Register
 from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
@@ -141,9 +141,13 @@ class Control(QueueControl):
 
         return ENGINE.begin(begin, ended)
 
-    async def begin(self, driver: Driver) -> None:
-        """Begin a pending execution; return once its beginning is in the store. Call it on the engine's loop."""
+    async def begin_successor(self, driver: Driver, before: str) -> None:
+        """Begin a pending execution as which another one goes on; return once its beginning is in the store.
+
+        Call it on the engine's loop.
+        """
         begun = Future[None]()
+        self._let_come_from(driver, before)
         driver.begin(self.means, begun)
         await asyncio.wrap_future(begun)
 
@@ -225,8 +229,8 @@ class Control(QueueControl):
 
         With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
         """
-        if self.delivered(driver) or (driver.state.queue is not None and not driver.was_driven):
-            return driver  # the workers of its queue take it up
+        if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
+            return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
@@ -317,8 +321,11 @@ class Control(QueueControl):
                 driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
             else:
                 driver = self.create(workflow, opened, durability, child.id)
+                self._let_come_from(driver, child.parent)
                 driver.begin(self.means)
         else:
+            if (parent := self._register.present(child.parent)) is not None:
+                driver.serve_with(parent)
             if not driver.is_live:
                 try:
                     await work(lambda: self.go_on(driver, child, again=again))
@@ -327,7 +334,9 @@ class Control(QueueControl):
                         raise
                     _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
-            await asyncio.shield(asyncio.wrap_future(driver.driving()))
+            ended = asyncio.wrap_future(driver.driving())
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
+            await asyncio.shield(ended)
         return (await work(driver.refresh)).state
 
     # --- ending ----------------------------------------------------------------------------------------------------
@@ -342,6 +351,8 @@ class Control(QueueControl):
         if ENGINE.call(lambda: driver.cancel(reason)):
             return driver
         refuse_over(driver.refresh())
+        if driver.state.rolling_back is not None and driver.state.paused is None:
+            return self.go_on(driver) if can_undo(driver, self.check) else driver
         with HANDS.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
             refuse_over(driver, "meanwhile ")
@@ -350,12 +361,15 @@ class Control(QueueControl):
         return driver
 
     def pause(self, driver: Driver, reason: str = "") -> None:
-        """Let nothing more begin in an execution that this process drives; see `Execution.pause`."""
-        reason = reason or f"paused by {this_person()}"
-        checked(catalog.ExecutionPaused(reason))
-        if not ENGINE.call(lambda: driver.pause(reason)):
-            driver.refresh()
-            raise ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it")
+        """Let nothing more begin in an execution that this process drives, or a queue has; see `Execution.pause`."""
+        paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
+        checked(paused)
+        if ENGINE.call(lambda: driver.pause(paused.reason)):
+            return
+        driver.refresh()
+        if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
+            raise nothing_to_pause(driver)
+        self.hold(driver, paused)
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from divebook.engine.decide import decide_cancellation
+from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening
 from divebook.engine.evolve import fold_records
 from divebook.engine.inbox import facts_of, questions_of
 from divebook.engine.instructions import Fact
@@ -54,8 +54,7 @@ class Driver(KnownExecution):
         super().__init__(execution_id, past)
         self.store = store
         shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
-        self.opening: catalog.ExecutionStarted | None = None
-        """What its log begins with, while it is pending."""
+        self.opening: catalog.ExecutionStarted | None = None  # what its log begins with, while it is pending
         self.durability: Durability | None = None  # as the store does by default
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
@@ -64,14 +63,12 @@ class Driver(KnownExecution):
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._token: int | None = None
-        """That of the last lease under which this process drove it."""
+        self._token: int | None = None  # of the last lease under which this process drove it
         self._is_driving = False
         self._is_asked = False
         """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
-        self._paused: tuple[str, bool] | None = None  # why, and whether to give it back to its queue
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -109,8 +106,7 @@ class Driver(KnownExecution):
     @property
     def held_up(self) -> str | None:
         """Why nothing can be written at present; None if nothing is in the way."""
-        standstill = getattr(self._journal, "held_up", None)
-        return None if standstill is None else str(standstill)
+        return None if (standstill := getattr(self._journal, "held_up", None)) is None else str(standstill)
 
     @property
     def written(self) -> int:
@@ -191,9 +187,10 @@ class Driver(KnownExecution):
         held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
         journal.first_written = begun
+        first = decide_opening(opening, self.comes_from)
         if at_once or opening.key is not None:  # nothing runs of one with a key before it is known to be the first
-            journal.record(opening)
-        driving = self._set_going(self._run(given, journal, held, None if journal.recorded else opening), held)
+            journal.record_all(first)
+        driving = self._set_going(self._run(given, journal, held, () if journal.recorded else first), held)
         if begun is not None:
             driving.add_done_callback(functools.partial(failed_with, begun))
 
@@ -205,12 +202,14 @@ class Driver(KnownExecution):
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
-        self._set_going(self._run(given, journal, lease, first), lease)
+        if is_counted := resumed.recovery is not None:  # before anything runs: it may end this process at once, too
+            journal.record_all(first)
+        self._set_going(self._run(given, journal, lease, () if is_counted else first), lease)
 
-    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, catalog.Payload]:
+    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, Sequence[Fact]]:
         """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
         code = given.code_of(self.workflow)
-        first = told if code == dict(self._state.code) else replace(told, code=code)
+        first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
         self._runner = self.standing.take(self._state, code, given)
         if self._runner is None:
             return self._open_journal(given, lease), first
@@ -225,20 +224,19 @@ class Driver(KnownExecution):
         """
         self._state, self._is_stored = state, True
         self.standing.let_go()
-        journal = self._open_journal(given, lease)
-        self._set_going(self._record_cancel(given, journal, why, lease, undoes=undoes), lease)
+        work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
+        self._set_going(work, lease)
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
-        self._token = held.token
-        self._task = ENGINE.keep(work)
+        self._token, self._task = held.token, ENGINE.keep(work)
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         FAREWELL.mind(self)
         return self._future
 
     def cancel(self, reason: str) -> bool:
-        """Stop it; return False if this process drives it no more."""
-        if self._is_driving and not self.was_forked:
+        """Stop it, unless it is undone already; return False if this process drives it no more."""
+        if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
             self._pass_on()
         return self._is_driving
@@ -253,6 +251,8 @@ class Driver(KnownExecution):
     def leave(self) -> None:
         """Break off where it is, as if the process had ended: it can be resumed at once."""
         if self._is_driving and self._task is not None:
+            if self._runner is not None:
+                self._runner.break_off()
             self._task.cancel()
 
     def look_again(self) -> bool:
@@ -267,7 +267,7 @@ class Driver(KnownExecution):
         elif self._runner is not None and self._paused is not None:
             self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
-    async def _run(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
+    async def _run(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
@@ -283,20 +283,20 @@ class Driver(KnownExecution):
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
 
-    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: catalog.Payload | None) -> None:
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact]) -> None:
         desk = self._present_desk()
-        beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
-        runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
-        self._pass_on()
         desk.keeper.keep(held)
         try:
+            beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
+            runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
+            self._pass_on()
             await self.standing.gone()
-            if first is None:
+            if not first:
                 await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
             if journal.state.rolling_back is not None:
                 await given.stop_children(self)
             desk.mailroom.admit(self.id, runner)
-            await runner.run(functools.partial(journal.record_all, () if first is None else (Fact(first),)))
+            await runner.run(functools.partial(journal.record_all, first))
             while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
                 await runner.leave_workspaces()
                 runner = await self._roll_back(given, journal, desk, beyond)
@@ -306,10 +306,10 @@ class Driver(KnownExecution):
             try:
                 with suppress(StoreError):  # it is the journal's, and ends the execution here
                     await journal.durable()
-                await runner.leave_workspaces()
+                if self._runner is not None:
+                    await self._runner.leave_workspaces()
             finally:
                 self._settle(journal)
-                self.standing.keep(runner, is_stored=self._is_stored)
                 await self._give_back(desk, held)
 
     async def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
@@ -324,15 +324,12 @@ class Driver(KnownExecution):
     def _settle(self, journal: Journal) -> None:
         """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
         self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
-        self._journal, self._runner = None, None
+        self._journal, runner, self._runner = None, self._runner, None
+        if runner is not None:
+            self.standing.keep(runner, is_stored=self._is_stored)
 
     async def _give_back(self, desk: Desk, held: Lease) -> None:
-        """Let others have the execution; the event that ends one has given its lease back already."""
-        if self._is_stored and self._state.is_over:
-            desk.keeper.forget(held)
-        else:
-            await desk.keeper.release(held)
-        HANDS.rest(held)
+        await desk.keeper.give_back(held, is_gone=self._is_stored and self._state.is_over)
 
     async def _taken_up_again(self) -> Lease | None:
         """Take the lease again if there is something to do that came after the last look.
@@ -348,22 +345,25 @@ class Driver(KnownExecution):
         return lease
 
     async def _lease_for_news(self) -> Lease | None:
-        calls = self._present_desk().calls
-        if not await self._has_come(calls):
+        desk = self._present_desk()
+        if not await self._has_come(desk.calls):
             return None
         try:
-            lease = await calls.patiently(lambda: HANDS.take(self.store, self.id))
+            lease = await desk.calls.patiently(lambda: HANDS.take(self.store, self.id))
         except LeaseHeldError:  # who sent it takes care of it
             return None
         HANDS.drive(lease)
-        await calls.patiently(lambda: self.under(lease))
-        self._token = lease.token
-        if await self._has_come(calls):
-            return lease
-        await calls.patiently(lambda: self.store.release(lease))
-        HANDS.rest(lease)
-        self._is_asked = True  # others who sent something found the lease held
-        return None
+        desk.keeper.keep(lease)
+        is_wanted = False
+        try:
+            await desk.calls.patiently(lambda: self.under(lease))
+            self._token = lease.token
+            is_wanted = await self._has_come(desk.calls)
+        finally:
+            if not is_wanted:
+                await desk.keeper.give_back(lease)
+                self._is_asked = True  # others who sent something found the lease held
+        return lease if is_wanted else None
 
     async def _has_come(self, calls: StoreCalls) -> bool:
         state = self._state
@@ -378,7 +378,7 @@ class Driver(KnownExecution):
         self._present_desk().keeper.keep(held)
         try:
             await self.standing.gone()
-            journal.cancel_paths(why)
+            journal.record_all(decide_leaving(journal.state, why).facts)
             journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
             await journal.durable()
             goes_on = undoes and not journal.state.is_over
@@ -387,7 +387,7 @@ class Driver(KnownExecution):
                 self._settle(journal)
                 await self._give_back(self._present_desk(), held)
                 self._rest()
-        await (self._run(given, journal, held, None) if goes_on else given.came_to_rest(self))
+        await (self._run(given, journal, held) if goes_on else given.came_to_rest(self))
 
     def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token

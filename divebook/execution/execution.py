@@ -116,7 +116,7 @@ class Execution(ReadExecution):
 
     @property
     def held_up(self) -> str | None:
-        """Why it stands still though it has something to do: ``waiting for the disk since 12 s: ...``, or None."""
+        """Why it stands still though it has something to do: ``waiting for the server since 12 s: ...``, or None."""
         return self._driver.held_up
 
     @property
@@ -307,13 +307,14 @@ class Execution(ReadExecution):
             with lending_place():
                 if driving is not None:
                     driving.result(timeout)
-                if driving is None or self.state.lifecycle == catalog.ENQUEUED:  # given to the workers of its queue
+                if driving is None or is_elsewhere(self._driver):  # given to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
             if driving is not None and driving.done():  # its own
                 raise
+            stop = "cancel" if self.state.rolling_back is None else "pause"  # what is undone goes on all the same
             raise TimeoutError(
-                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or cancel() it"
+                f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
             ) from error
         return self._checked() if check else self
 
@@ -326,7 +327,7 @@ class Execution(ReadExecution):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         else:
             yield from asyncio.shield(asyncio.wrap_future(self._control.run(self._driver))).__await__()
-            if self.state.lifecycle == catalog.ENQUEUED:
+            if is_elsewhere(self._driver):
                 yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
         return self
 
@@ -351,8 +352,9 @@ class Execution(ReadExecution):
         return self
 
     def cancel(self, reason: str = "") -> Execution:
-        """Stop it: paths are stopped and awaited, then it ends as cancelled. It can be resumed.
+        """Stop it: paths are stopped and awaited, what is to be undone is undone, then it ends as cancelled.
 
+        It can be resumed, unless all that it did was undone; while that goes on, another `cancel` changes nothing.
         Without a reason its log says who cancelled it.
         """
         self._control.cancel(self.id, reason)
@@ -361,7 +363,8 @@ class Execution(ReadExecution):
     def pause(self, reason: str = "") -> Execution:
         """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
 
-        Calls that may not be made twice are waited for, others are broken off and made again later.
+        Calls that may not be made twice are waited for, others are broken off and made again later. One of a queue that
+        nobody drives at present is paused as well: its workers leave it alone.
         """
         self._control.pause(self._driver, reason)
         return self

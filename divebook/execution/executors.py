@@ -3,32 +3,92 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
+
+import anyio
 
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
-from divebook.execution.compute import THREADS, Compute, Task
-from divebook.execution.dask_cluster import DaskCluster, is_address, is_client
+from divebook.execution.compute import THREADS, Compute, LimitedSlot, Places, Task, carried_out
+from divebook.execution.dask_cluster import DaskCluster, is_address, is_client, is_cluster
 from divebook.execution.processes import Processes
 from divebook.execution.shipping import make_shipped, ship, unship
 
 THREAD, PROCESS = "thread", "process"
+_PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
+"""What looks like an address."""
 
 
 Given = Executor | Callable[[], Executor]
 """An executor, or what makes one when it is needed."""
 
 
+class _Workers(Places):
+    """A place for each worker of an executor, which is free again when the worker is: some calls are not waited for."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._awaited = 0
+        """How many places are to be kept, of those that are given back next: it does not matter which."""
+        self._kept: list[_Place] = []
+
+    def slot(self) -> LimitedSlot:
+        """Return one; on the loop that is to wait for it."""
+        return _Place(self.limiter(), self)
+
+    def keep_until(self, busy: asyncio.Future[Any]) -> None:
+        """Keep the place of a call that is given up, until it has ended."""
+        self._awaited += 1
+        busy.add_done_callback(self._let_go)
+
+    def keeps(self, place: _Place) -> bool:
+        """Whether a place that is given back is kept."""
+        if self._awaited:
+            self._awaited -= 1
+            self._kept.append(place)
+            return True
+        return False
+
+    def _let_go(self, busy: asyncio.Future[Any]) -> None:
+        _ = busy.cancelled() or busy.exception()  # nobody waits for it
+        if self._kept:
+            self._kept.pop().let_go()
+        else:
+            self._awaited -= 1
+
+
+class _Place(LimitedSlot):
+    """One of them."""
+
+    def __init__(self, places: anyio.CapacityLimiter, workers: _Workers) -> None:
+        super().__init__(places)
+        self._workers = workers
+
+    def release(self) -> None:
+        """Let the next call have it, as soon as its worker is free."""
+        if self._is_held and not self._workers.keeps(self):
+            self.let_go()
+        self._is_held = False
+
+    def let_go(self) -> None:
+        """Let the next call have it."""
+        self._places.release_on_behalf_of(self)
+
+
 class Pool:
     """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
 
-    One that is made here, by a function that was given, is made anew after it broke, and closed.
+    One that is made here, by a function that was given, is made anew after it broke, and closed. Only as many calls are
+    handed over as it says that it has workers, so that others have not begun; one that does not say it has them all.
     """
 
     def __init__(self, given: Given) -> None:
         self._make = None if isinstance(given, Executor) else given
         self._executor = given if isinstance(given, Executor) else None
+        self._places: _Workers | None = None
 
     @property
     def shares_memory(self) -> bool:
@@ -41,30 +101,68 @@ class Pool:
             self._executor = self._make()
         return self._executor
 
-    def slot(self, *, repeatable: bool) -> None:
-        """Leave it to the executor, which has a queue of its own."""
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all
+        """Return what a call must hold while it is under way: a worker of the executor."""
+        workers = getattr(self._present(), "_max_workers", None)
+        if not isinstance(workers, int) or workers < 1:
+            return None
+        if self._places is None:
+            self._places = _Workers(workers)
+        self._places.resize(workers)
+        return self._places.slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result. Cancelled, it takes the call back if it has not begun, and waits no longer if it has.
+        """Return the result. A call that is given up is taken back if it has not begun, and not waited for if it has.
 
         Raises
         ------
         OutcomeUnknownError
-            The executor broke while the task was with it, as when one of its processes died.
+            The executor broke while the task was with it, as when one of its processes died. A call that may be made
+            twice is made once more first, if there is another executor for it.
         StepError
             It takes no calls; nothing was called.
         """
-        submitted = self._submit(task)
         try:
-            outcome = await asyncio.wrap_future(submitted)
+            return await self._made(task)
         except BrokenExecutor as error:
-            told = f"{task.label} may or may not have taken effect: {type(error).__name__} while it was under way"
-            raise OutcomeUnknownError(f"{told}: {error}") from error
+            broke, told = error, f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
+        if not task.repeatable:
+            raise OutcomeUnknownError(told) from broke
+        try:
+            return await self._made(task)
+        except StepError as error:
+            raise OutcomeUnknownError(f"{told}. {error}") from broke
+        except BrokenExecutor as error:
+            raise OutcomeUnknownError(f"{told}; it was made twice") from error
+
+    async def _made(self, task: Task) -> Any:
+        submitted = self._submit(task)
+        made = asyncio.wrap_future(submitted)
+        # A thread cannot be ended in the middle of a call, as in `Threads`.
+        given = task._replace(repeatable=False, is_given_up=submitted.cancel) if self.shares_memory else task
+        is_cut = False
+
+        def cut() -> None:
+            nonlocal is_cut
+            is_cut = made.cancel()
+
+        try:
+            outcome = await carried_out(given, made, cut)
+        except asyncio.CancelledError:
+            if is_cut and not submitted.done() and self._places is not None:
+                self._places.keep_until(asyncio.wrap_future(submitted))
+            if is_cut or not submitted.cancelled():
+                raise
+            raise StepError(
+                f"{task.label} was not called: {type(self._executor).__name__} was shut down while it waited there "
+                "(shutdown(cancel_futures=True)); resume it with another executor"
+            ) from None
         return outcome if self.shares_memory else unship(outcome)
 
     def _submit(self, task: Task) -> Future[Any]:
         if self.shares_memory:
-            return self._handed_over(task, task.function, *task.args, **task.kwargs)
+            within = contextvars.copy_context()  # what libraries trace there, and its workspace, are those of the call
+            return self._handed_over(task, within.run, task.function, *task.args, **task.kwargs)
         return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
 
     def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -87,6 +185,10 @@ class Pool:
             self._executor = None
 
 
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 class Executors:
     """Where the functions of an environment run.
 
@@ -98,9 +200,10 @@ class Executors:
         What they may name besides ``thread`` and ``process``.
     """
 
-    def __init__(self, default: object = None, named: Mapping[str, Given | Compute | str] | None = None) -> None:
+    def __init__(self, default: object = None, named: Mapping[str, object] | None = None) -> None:
         self._processes: Processes | None = None
-        self._made: dict[int, Pool] = {}
+        self._pools: dict[int, Pool] = {}
+        """By what was given: an executor has its workers once."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
         self._named: dict[str, Compute] = {}
@@ -113,10 +216,10 @@ class Executors:
         """What a function or step may name."""
         return (THREAD, PROCESS, *self._named)
 
-    def add(self, name: str, executor: Given | Compute | str) -> None:
+    def add(self, name: str, executor: object, *, replace: bool = False) -> None:
         """Let functions and steps name an executor; the same one again is nothing new."""
         found = self.find(executor)
-        if name in self.names and self._named.get(name) is not found:
+        if name in self.names and self._named.get(name) is not found and not replace:
             raise AlreadyRegisteredError("executor", name)
         self._named[name] = found
 
@@ -130,19 +233,17 @@ class Executors:
         SetupError
             It is no executor.
         """
-        if isinstance(asked, Executor):
-            return Pool(asked)
-        if is_client(asked) or is_address(asked):
+        if is_client(asked) or is_cluster(asked) or is_address(asked):
             return self._cluster(asked)
         if isinstance(asked, str):
             return self.named(asked)
         if isinstance(asked, Compute):
             return asked
-        if callable(asked):
-            return self._made.setdefault(id(asked), Pool(asked))
+        if isinstance(asked, Executor) or callable(asked):
+            return self._pools.setdefault(id(asked), Pool(cast("Given", asked)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
-            f"one, or a Dask client or address, not {asked!r}"
+            f"one, or a Dask client, cluster or address, not {asked!r}"
         )
 
     def _cluster(self, asked: Any) -> DaskCluster:
@@ -157,6 +258,8 @@ class Executors:
         ------
         NotFoundError
             There is none of that name.
+        SetupError
+            It looks like an address, and is none of Dask.
         """
         if name == THREAD:
             return THREADS
@@ -165,6 +268,8 @@ class Executors:
                 self._processes = Processes()
             return self._processes
         if name not in self._named:
+            if _PLACE.fullmatch(name):
+                raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
             raise NotFoundError("executor", name, self.names)
         return self._named[name]
 
@@ -178,7 +283,7 @@ class Executors:
         """End the processes and executors that were made here; those that were given belong to who made them."""
         if self._processes is not None:
             self._processes.close()
-        for pool in self._made.values():
+        for pool in self._pools.values():
             pool.close()
         for cluster in self._clusters.values():
             cluster.close()

@@ -13,6 +13,7 @@ from typing import Protocol
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import DivebookError
 from divebook.store.base import EventStore
+from divebook.text.commands import in_shell
 
 MOMENT_SECONDS = 5.0
 
@@ -72,10 +73,8 @@ def _line(execution: Driven) -> str:
     left = f"divebook: the process ends while execution {execution.id} is {execution.status}"
     if not execution.store.keeps:
         return f"{left}; its log was in memory and is lost. wait() for it, or give it a store on disk"
-    return (
-        f"{left}. To go on: divebook resume {execution.id} --store {execution.store.location}; "
-        "wait() for it to let it end"
-    )
+    way_on = in_shell("resume", [execution.id], ["--store", execution.store.location])
+    return f"{left}. To go on: {way_on}; wait() for it to let it end"
 
 
 FAREWELL = Farewell()

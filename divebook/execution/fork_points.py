@@ -6,9 +6,37 @@ from collections.abc import Container, Iterator, Sequence
 
 from divebook.engine.change import Change
 from divebook.engine.forked import snapped
+from divebook.engine.undone import require_kept, undone_in
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
+
+_FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
+"""The parts of a change that have their effect from any earlier event as well."""
+
+
+def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
+    """Return the event as `point_of` does, where calls are made behind it: what is undone is done again.
+
+    Raises
+    ------
+    SetupError
+        As there; or what is undone would have to count for the change, or for the event.
+    """
+    point, undone = point_of(events, at, change, reaching_back=reaching_back), undone_in(events)
+    if undone is None or point <= undone.before:
+        return point
+    if at is not None or not _FROM_EARLIER.issuperset(change.named):
+        require_kept(events, point)
+    return point_before(events, max(1, undone.before))
+
+
+def point_before(events: Sequence[Event], end: int) -> int:
+    """Return the last event, up to one of them, after which an execution can be forked."""
+    at = end
+    while (point := snapped(events, at)) > end and at > 1:
+        at -= 1
+    return point
 
 
 def point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:

@@ -29,7 +29,7 @@ from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.events.record import Record
 from divebook.execution.definitions import opening_in, workflow_in
-from divebook.execution.fork_points import point_of
+from divebook.execution.fork_points import live_point_of, point_of
 from divebook.questions.answer import checked_answer
 from divebook.questions.kinds import PENDING
 from divebook.store.base import EventStore
@@ -121,13 +121,23 @@ class Prefix(NamedTuple):
     """The number of the newest opening in it."""
 
 
-def prefix_of(store: EventStore, source: str, at: int | None, change: Change, *, reaching_back: bool = False) -> Prefix:
+def prefix_of(
+    store: EventStore,
+    source: str,
+    at: int | None,
+    change: Change,
+    *,
+    reaching_back: bool = False,
+    is_live: bool = False,
+) -> Prefix:
     """Return what a fork of an execution shares with it; of a damaged log, the events before the damage can be shared.
 
     Parameters
     ----------
     at
         The event after which it is forked; None: as `divebook.execution.fork_points.point_of` says.
+    is_live
+        Whether calls are made behind it.
 
     Raises
     ------
@@ -139,7 +149,7 @@ def prefix_of(store: EventStore, source: str, at: int | None, change: Change, *,
     events, damage = store.read_sound(source)
     if damage is not None and (not events or (at is not None and at > len(events))):
         raise damage
-    at = point_of(events, at, change, reaching_back=reaching_back)
+    at = (live_point_of if is_live else point_of)(events, at, change, reaching_back=reaching_back)
     shared = events[:at]
     opening = opening_in(source, shared)
     kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)

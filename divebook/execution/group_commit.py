@@ -65,10 +65,11 @@ class Standstill(NamedTuple):
     reason: str
     since: float
     """Seconds on the clock of the loop, which is `time.monotonic`."""
+    what: str = "disk"
 
     def __str__(self) -> str:
-        """Return it in words: ``waiting for the disk since 12 s: ...``."""
-        return f"waiting for the disk since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
+        """Return it in words: ``waiting for the disk since 12 s: ...``, or for the server."""
+        return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class Handed:
@@ -309,7 +310,8 @@ class GroupCommit:
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop, before = asyncio.get_running_loop(), self.held_up
-        self.held_up = Standstill(str(error), loop.time() if before is None else before.since)
+        since = loop.time() if before is None else before.since
+        self.held_up = Standstill(str(error), since, "disk" if self.store.local else "server")
         if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_said = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)

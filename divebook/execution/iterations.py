@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from divebook.engine.records import NO_FAILURE, OpenStep
 from divebook.engine.retries import Fault, chain_of, names_of, told_chain
+from divebook.engine.rolling_back import unknown
 from divebook.errors import BoundExceededError, DivergenceError, ItemFailedError, StoreError
 from divebook.events import catalog
 from divebook.events.frozen import quickly_made
@@ -112,7 +113,9 @@ class Iterations:
                         if self._journal.error is not None:
                             raise
                         failed.append(error)
+                        begun = [other for other in left if other in self._unknown_items()]
                         left.clear()
+                        left.extend(begun)
                         self._strands.end()
 
         workers = min(self._each.parallel, len(left))
@@ -125,10 +128,14 @@ class Iterations:
                             continue
                     tasks.start(work(strand))
                     await after_start(number)
-        if failed:
+        if failed and not (suspended and self._unknown_items()):
             raise failed[0]
         if suspended:
             raise suspended[0]
+
+    def _unknown_items(self) -> set[int | None]:
+        """Return the items whose call may have taken effect and is undone then: that is asked before the step fails."""
+        return {record.item for record in unknown(self._opened)}
 
     def _meets_bound(self) -> bool:
         """Whether the path waits for a bound to be raised."""

@@ -24,7 +24,7 @@ from divebook.engine.instructions import Fact
 from divebook.engine.state import ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event
-from divebook.events.catalog import WAITING, PathCancelled, Payload
+from divebook.events.catalog import WAITING, Payload
 from divebook.events.record import Record
 from divebook.execution.clock import MICROSECONDS, Clock, Ids
 from divebook.execution.gathering import Gathering
@@ -260,11 +260,6 @@ class Journal:
         """Append several facts."""
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
-
-    def cancel_paths(self, reason: str) -> None:
-        """Append the end of every path that has not ended."""
-        for path in self.state.active_paths():
-            self.record(PathCancelled(reason), path.id)
 
     async def durable(self) -> None:
         """Return when everything recorded so far is written.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from divebook.engine.state import ExecutionState
 from divebook.errors import StoreError
+from divebook.execution.belonging import Belonging
 from divebook.workflow.definition import Workflow
 
 
@@ -20,7 +21,7 @@ class Past:
     """What is wrong with the event after those that this was read from; None if the whole log can be read."""
 
 
-class KnownExecution:
+class KnownExecution(Belonging):
     """One execution, whose log is read once, when somebody asks what it says (tests/execution/test_looked_up.py).
 
     Parameters
@@ -30,6 +31,7 @@ class KnownExecution:
     """
 
     def __init__(self, execution_id: str, past: Past | Callable[[], Past]) -> None:
+        super().__init__()
         self.id, self._past = execution_id, past
         self._latest: ExecutionState | None = None
         """The newest state; None as long as it is that of its past."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from divebook.errors import DivebookError, LeaseHeldError, StoreError
@@ -32,6 +32,7 @@ class Hands:
         self._driven: set[tuple[str, int]] = set()
         self._taking: dict[str, int] = {}
         """Execution to the thread that is about to drive it."""
+        self._claims = threading.Lock()
 
     @property
     def are_full(self) -> bool:
@@ -55,6 +56,18 @@ class Hands:
         """Forget all: the loop that drove them is gone."""
         self._driven.clear()
         self._taking.clear()
+        self._claims = threading.Lock()  # this process may be forked from one that claimed something
+
+    def claim(self, claim: Callable[[], list[Lease]]) -> list[Lease]:
+        """Return leases that a store has given out, of which this thread is about to drive the executions.
+
+        Nobody takes them for left in between (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
+        """
+        with self._claims:
+            leases = claim()
+            for lease in leases:
+                self._taking[lease.execution_id] = threading.get_ident()
+        return leases
 
     def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
         """Acquire an execution; with `by_force` also from somebody who drives it.
@@ -69,8 +82,10 @@ class Hands:
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
-            held = store.lease_of(execution_id)
-            if held is not None and not by_force and not self.is_left(held):
+            with self._claims:
+                held = store.lease_of(execution_id)
+                is_free = held is None or by_force or self.is_left(held)
+            if not is_free:
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
         if before is None or before == me or not _is_alive(before):
@@ -153,6 +168,21 @@ class LeaseKeeper:
 
         await self._calls.patiently(give_back)
         self.forget(lease)
+
+    async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
+        """Drive an execution no more, and let others have it, unless the event that ended it has done so already.
+
+        Where the lease cannot be given back it expires, and this process takes it up again at once. The error would
+        hide why the execution came to its end here (test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays).
+        """
+        try:
+            if not is_gone:
+                await self.release(lease)
+        except StoreError as error:
+            _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
+        finally:
+            self.forget(lease)
+            HANDS.rest(lease)
 
     def forget(self, lease: Lease) -> None:
         """Renew a lease no more."""

@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from divebook.engine.decide import only_settles
 from divebook.engine.operations import (
     EVENT_EMITTED,
     SIGNAL_WAIT,
@@ -54,6 +55,8 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 
 class Once:
     """The operations of one execution in its log: looked up, begun, ended."""
+
+    only_settles = staticmethod(only_settles)
 
     def __init__(self, journal: StepLog, beyond: Beyond | None = None) -> None:
         self.journal, self.beyond = journal, beyond
@@ -239,8 +242,7 @@ class Once:
 
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log holds operations or questions of this step that its code has not asked for again yet."""
-        state = self.journal.state
-        opened = state.paths[place.path].open
+        opened = (state := self.journal.state).paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
         if any(key not in self._met and not _is_over(records, found.within) for key, found in records.items()):
             return True
@@ -254,10 +256,8 @@ class Once:
 
         Failures that its code has caught before, and gone on, are not among them: they hold for good.
         """
-        found = {
-            link.operation_id for link in links_of(error) if isinstance(link, OperationError) and link.operation_id
-        }
-        latest = self._latest.get(path)
+        behind = (link for link in links_of(error) if isinstance(link, OperationError))
+        found, latest = {link.operation_id for link in behind if link.operation_id}, self._latest.get(path)
         return sorted(found) or ([] if latest is None else [latest])
 
     # --- recording -------------------------------------------------------------------------------------------------
@@ -268,15 +268,16 @@ class Once:
         reserved: Reserved | None = None,
         setting: Setting | None = None,
         within: str | None = None,
+        undone: str | None = None,
     ) -> OperationRecord:
         """Record that the operation begins; what it may consume counts as spent until it has ended.
 
         Raises
         ------
         Suspended
-            The execution is to rest.
+            The execution is to rest, or is being rolled back.
         """
-        if self.begins_nothing:
+        if self.begins_nothing or self.only_settles(self.journal.present, wanted.place):
             raise Suspended
         place, operation_id, operation_type, parameters, digest = wanted
         started = catalog.OperationStarted(
@@ -291,6 +292,7 @@ class Once:
             None if setting is None else normalize(setting.told, "setting"),
             None if setting is None else setting.digest,
             None if within is None else self._beginning(place, within),
+            undone,
         )
         self.journal.record(started, place.path, place.step)
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
@@ -348,10 +350,11 @@ class Once:
         since: int | None = None,
         raised: Exception | None = None,
         held: Mapping[str, int] | None = None,
+        final: bool | None = None,
     ) -> OperationError:
         """Record that the operation failed; return the error that is raised whenever it is met again.
 
-        `held` is as for `complete`.
+        `held` is as for `complete`, `final` as for the event.
         `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
         (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
@@ -360,7 +363,7 @@ class Once:
         operation_id, operation_type = record.operation_id, record.operation_type
         duration = self._duration(record, since)
         told = names or None, usage or None
-        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held)
+        failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held, final=final)
         if raised is not None:
             failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)

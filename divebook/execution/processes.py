@@ -2,31 +2,45 @@
 
 Each process has a wire of its own, so that whatever happens to one concerns the call that it makes and no other: one
 that dies leaves the outcome of its call unknown, and one whose call is given up (a time limit, a cancelled execution)
-is killed. The next call gets a new one. They are started afresh, never forked from a process that has threads.
+is killed, with what it has started. The next call gets a new one. They are started afresh, never forked from a process
+that has threads, and replaced where a module that they have imported has changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import json
 import logging
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
+from divebook.execution.around import Around
 from divebook.execution.compute import LimitedSlot, Places, Task, carried_out
 from divebook.execution.shipping import ship, unship
 from divebook.execution.threads import in_thread
-from divebook.execution.worker import CALL, ENDED, LOGGED, PRINTED, START, Wire
-from divebook.text.logs import hand_on
+from divebook.execution.worker import AROUND, CALL, ENDED, LOGGED, PRINTED, STALE, START, Wire
+from divebook.text.logs import hand_on, logger
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+LOOK_SECONDS = 0.2
+"""How often a process is looked at that tells nothing, where the system does not say when it ends."""
+LEAVING_SECONDS = 0.5
+"""How long a process whose wire is cut has to end by itself."""
+_log = logger(__name__)
 
 
 def processors() -> int:
@@ -49,7 +63,7 @@ class Processes:
         """Ends its processes; also when the pool is forgotten."""
         self.close.atexit = False  # they end with this process, whose last calls are waited for then
 
-    def slot(self, *, repeatable: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
         """Return what a call must hold while it is under way: only as many begin as have a process."""
         return self._places.slot()
 
@@ -86,7 +100,14 @@ class Processes:
             raise OutcomeUnknownError(f"{died}; it was made twice") from died
 
     def _ask(self, errand: _Errand, shipped: bytes) -> bytes:
-        worker = self._take()
+        while True:
+            worker = self._take()
+            outcome = self._asked(worker, errand, shipped)
+            if outcome is not None:
+                return outcome
+
+    def _asked(self, worker: _Worker, errand: _Errand, shipped: bytes) -> bytes | None:
+        """Return the outcome of a call, or None if the process has old code, and so has not made it, and is ended."""
         try:
             outcome = errand.carry_out(worker, shipped)
         except (EOFError, OSError) as error:
@@ -97,7 +118,12 @@ class Processes:
             self._all.discard(worker)
             worker.end()
             raise
-        self._idle.append(worker)
+        if outcome is None:
+            self._all.discard(worker)
+            worker.kill()
+            worker.end()
+        else:
+            self._idle.append(worker)
         return outcome
 
     def _take(self) -> _Worker:
@@ -139,7 +165,7 @@ class _Errand:
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
 
-    def carry_out(self, worker: _Worker, call: bytes) -> bytes:
+    def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
         """Have a process make it; raises EOFError or OSError if that ends before, or it was given up."""
         with self._lock:
             if self.is_cut:
@@ -160,48 +186,129 @@ class _Errand:
 
 
 class _Worker:
-    """A process and the wire to it."""
+    """A process, which leads a session of its own, and the wire to it."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(sys.path)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        around = Around.of_now()
+        command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(around.imports)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None  # noqa: S101 - asked for
         assert self._process.stdout is not None  # noqa: S101 - same
         self._ends = (self._process.stdout, self._process.stdin)
-        self._wire = Wire(*self._ends)
+        self._look = _Look(self._process)
+        reads = _UntilItEnds(self._process.stdout.fileno(), self._look) if hasattr(select, "poll") else None
+        self._wire = Wire(self._process.stdout if reads is None else io.BufferedReader(reads), self._process.stdin)
+        self._around: Around | None = None
+        """Where it was told to make calls."""
+        self._asking = threading.Lock()
+        self._is_over = False
 
     def lives(self) -> bool:
         """Whether it can be asked."""
-        if self._process.poll() is None:
+        if not self._look.has_ended():
             return True
         self.end()
         return False
 
-    def ask(self, call: bytes) -> bytes:
-        """Return the outcome of a call; raises EOFError or OSError if the process ends before."""
+    def ask(self, call: bytes) -> bytes | None:
+        """Return the outcome of a call, or None if the process has old code and did not make it.
+
+        Raises EOFError or OSError if the process ends before.
+        """
+        with self._asking:
+            return self._asked(call)
+
+    def _asked(self, call: bytes) -> bytes | None:
+        around = Around.of_now()
+        if around != self._around:
+            self._wire.send(AROUND, pickle.dumps(tuple(around)))
+            self._around = around
         self._wire.send(CALL, call)
         while True:
             kind, payload = self._wire.receive()
-            if kind == ENDED:
-                return payload
+            if kind in (ENDED, STALE):
+                return payload if kind == ENDED else None
             _hand_on(kind, payload)
 
     def kill(self) -> None:
-        """Stop it whatever it does."""
+        """Stop it whatever it does, with all that it has started."""
+        if self._is_over:  # another process may have its number by now
+            return
+        if hasattr(os, "killpg"):
+            with suppress(ProcessLookupError, PermissionError):  # nothing of it is left
+                os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> str:
         """End it, if it has not ended; return what is to be said of its end."""
-        code = self._process.poll()
-        if code is None:
-            with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(0.5)  # its wire is cut, and it is about to
-        self._process.kill()
-        self._process.wait()
-        for end in self._ends:
-            with suppress(OSError):
-                end.close()
-        return f"({self._process.pid}) {_told(code)}"
+        has_ended = self._look.has_ended(LEAVING_SECONDS)  # its wire is cut, and it is about to
+        self.kill()  # what it has started may be there still
+        code = self._process.wait()
+        self._is_over = True
+        if self._asking.acquire(timeout=LEAVING_SECONDS):  # else who asks prints for it, and will read no more
+            self._look.close()
+            for end in self._ends:
+                with suppress(OSError):
+                    end.close()
+            self._asking.release()
+        return f"({self._process.pid}) {_told(code if has_ended else None)}"
+
+
+class _Look:
+    """Looks whether a process has ended, and leaves it to be waited for: until then its group has its number."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.descriptor: int | None = None
+        """What is ready to be read once it has ended, where the system has that."""
+        if hasattr(os, "pidfd_open"):
+            with suppress(OSError):  # an old kernel
+                self.descriptor = os.pidfd_open(process.pid)
+
+    def has_ended(self, within: float = 0.0) -> bool:
+        """Whether it has, or does so in a while."""
+        if self.descriptor is not None:
+            return bool(_ready(self.descriptor, seconds=within))
+        until = time.monotonic() + within
+        while self._process.poll() is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def close(self) -> None:
+        """Need it no more."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+class _UntilItEnds(io.RawIOBase):
+    """What a process writes, until it has ended: what it has started may hold the other end for longer."""
+
+    def __init__(self, descriptor: int, look: _Look) -> None:
+        self._descriptor, self._look = descriptor, look
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        ends = self._look.descriptor
+        if ends is not None:
+            is_there = self._descriptor in _ready(self._descriptor, ends)
+        else:
+            while not (is_there := bool(_ready(self._descriptor, seconds=LOOK_SECONDS))):
+                if self._look.has_ended():
+                    break
+        return os.readv(self._descriptor, [buffer]) if is_there else 0
+
+
+def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
+    """Return which can be read, waiting until one can, or so long."""
+    asked = select.poll()
+    for descriptor in descriptors:
+        asked.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in asked.poll(None if seconds is None else seconds * 1000)]
 
 
 def _told(code: int | None) -> str:
@@ -218,9 +325,14 @@ def _told(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print or log here what was printed or logged in a worker."""
+    """Print or log here what was printed or logged in a worker; where that fails, it is no matter of the call."""
     told = pickle.loads(payload)  # noqa: S301 - from a process of ours
-    if kind == PRINTED:
-        getattr(sys, told[0]).write(told[1])
-    elif kind == LOGGED:
-        hand_on(logging.makeLogRecord(told))
+    try:
+        if kind == PRINTED:
+            stream = getattr(sys, told[0])
+            if stream is not None:  # as of a program without a terminal
+                stream.write(told[1])
+        elif kind == LOGGED:
+            hand_on(logging.makeLogRecord(told))
+    except Exception as error:  # noqa: BLE001 - a stream or a handler of a person's, which may be closed or broken
+        _log.debug("what a process printed or logged is lost: %s: %s", type(error).__name__, error)

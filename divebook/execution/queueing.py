@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
+from divebook.engine.evolve import fold_records
 from divebook.engine.state import RUNNING, ExecutionState
 from divebook.errors import DivebookError, ExecutionError
 from divebook.events import catalog
 from divebook.events.event import Event
+from divebook.events.record import Record
+from divebook.execution.belonging import Employer
+from divebook.execution.children import running_children
 from divebook.execution.clock import Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE
@@ -17,6 +23,7 @@ from divebook.execution.recovery import next_attempt
 from divebook.execution.register import Register
 from divebook.store import EventStore, Lease
 from divebook.store.batches import Batch, records_of
+from divebook.store.owner import Owner
 
 
 class QueueControl(ABC):
@@ -47,18 +54,71 @@ class QueueControl(ABC):
         if opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be enqueued")
         ENGINE.refuse_waiting(self.store)
-        now, ids = self.clock.now(), Ids(self.clock, self.chance)
-        facts = enumerate((opening, place), 1)
-        records = records_of(Event(ids.event(now), driver.id, sequence, now, data) for sequence, data in facts)
-        batch = Batch(driver.id, 0, records, wake_at=place.due, durability=driver.durability)
-        (refusal,) = self.store.append_all([batch])
-        if refusal is not None:
-            raise refusal
+        records = self._records(driver.id, 0, opening, place)
+        self._append(Batch(driver.id, 0, records, wake_at=place.due, durability=driver.durability))
         found = self._register.load(driver.id)
         self._register.enter(found)
         return found
 
-    def take_up(self, lease: Lease) -> Driver:
+    def _let_come_from(self, driver: Driver, other: str) -> None:
+        """Have a pending execution belong to the queue and the worker of another one, which is driven here."""
+        if (known := self._register.present(other)) is not None:
+            driver.come_from(known)
+
+    def _is_for_workers(self, driver: Driver, parent: str | None) -> bool:
+        """Return whether the workers of its queue take up an execution that has something to do, and this process not.
+
+        A child of one that a person has resumed is taken up with it, by whom no attempts are counted.
+        """
+        if driver.state.queue is None:
+            return False
+        if driver.was_driven:
+            is_drained = driver.worker is not None and not driver.worker.is_running
+            # What comes for one that is paused does not resume it: workers leave it alone.
+            return is_drained or driver.state.is_shown_paused or driver.state.lifecycle == catalog.ENQUEUED
+        above = None if parent is None else self._register.present(parent)
+        return above is None or above.worker is not None
+
+    def hold(self, driver: Driver, paused: catalog.ExecutionPaused) -> None:
+        """Let the workers of its queue leave an execution alone that nobody drives, until somebody resumes it.
+
+        Raises
+        ------
+        LeaseHeldError
+            One of them drives it.
+        """
+        with HANDS.about_to_drive(driver.id):
+            lease = HANDS.take(self.store, driver.id)
+            try:
+                before = driver.under(lease)
+                if before.is_over:
+                    raise ExecutionError(f"execution {driver.id} has meanwhile ended as {before.status}")
+                (record,) = self._records(driver.id, before.last_sequence, paused)
+                after = fold_records(driver.id, [record], before)
+                batch = Batch(driver.id, before.last_sequence, [record], lease.token, taken=after.taken)
+                status = after.status if after.lifecycle == RUNNING else None
+                self._append(replace(batch, status=status, wake_at=after.wake_at, durability=driver.durability))
+            finally:
+                self.store.release(lease)
+        driver.refresh()
+
+    def _records(self, execution_id: str, last: int, *payloads: catalog.Payload) -> list[Record]:
+        now, ids = self.clock.now(), Ids(self.clock, self.chance)
+        facts = enumerate(payloads, last + 1)
+        return records_of(Event(ids.event(now), execution_id, sequence, now, data) for sequence, data in facts)
+
+    def _append(self, batch: Batch) -> None:
+        (refusal,) = self.store.append_all([batch])
+        if refusal is not None:
+            raise refusal
+
+    def claim(
+        self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
+    ) -> list[Lease]:
+        """Take the leases of executions that have something to do, for this thread to take up; as the store does."""
+        return HANDS.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
+
+    def take_up(self, lease: Lease, worker: Employer) -> Driver:
         """Drive an execution whose lease was claimed; where that cannot be, the lease is given back.
 
         One whose driver has died is resumed as often as `divebook.execution.recovery` allows.
@@ -73,23 +133,35 @@ class QueueControl(ABC):
                 driver = self._register.find(lease.execution_id)
                 state = driver.under(lease)
                 self._require_means(driver)
-                self._drive(driver, lease, self._resumption(state), anew=state.status == RUNNING)
+                driver.worker, died = worker, self._has_died(state, lease)
+                self._drive(driver, lease, self._resumption(state, died=died), anew=died)
         except BaseException:
             with suppress(DivebookError):  # it expires
                 self.store.release(lease)
             raise
         return driver
 
-    def _resumption(self, state: ExecutionState) -> catalog.ExecutionResumed:
+    def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
+        """Return whether who drove it has died of it, perhaps: one that only waits for children has not been at work.
+
+        What it began with may be in no log yet (test_what_ends_its_worker_before_anything_is_written_is_counted).
+        """
+        return state.status == RUNNING or (lease.was_left and not running_children(state))
+
+    def _resumption(self, state: ExecutionState, *, died: bool) -> catalog.ExecutionResumed:
         if state.is_over:
             raise ExecutionError(f"execution {state.execution_id} has meanwhile ended as {state.status}")
-        died = state.status == RUNNING
         attempt = next_attempt(self.store, state.execution_id, self.clock.now()) if died else None
         return catalog.ExecutionResumed(state.status, recovery=attempt)
 
-    def give_back(self, driver: Driver, reason: str) -> None:
-        """Let nothing more begin in an execution that this process drives, and let other workers have it then."""
-        ENGINE.call(lambda: driver.pause(reason, gives_back=True))
+    def give_back(self, drivers: Iterable[Driver], reason: str) -> None:
+        """Let nothing more begin in executions that this process drives, and let other workers have them then."""
+
+        def pause() -> None:  # all in one turn, so that none begins anything meanwhile
+            for driver in drivers:
+                driver.pause(reason, gives_back=True)
+
+        ENGINE.call(pause)
 
     def live(self) -> list[Driver]:
         """Return the executions that this process drives now."""

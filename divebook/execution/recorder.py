@@ -28,6 +28,7 @@ from divebook.execution.error_texts import clean_failure, clean_text
 from divebook.execution.once import Once
 from divebook.execution.open_workspaces import Lender, Stay
 from divebook.execution.outcomes import UnknownOutcomes
+from divebook.execution.seen_through import seen_through
 from divebook.execution.signals import Signals
 from divebook.execution.streaming import TextStreams
 from divebook.execution.surrounded import SurroundedCalls
@@ -60,6 +61,14 @@ class Call(NamedTuple):
     """Makes of what a person says it has returned what it would have returned."""
     workspace: str | None = None
     """The workspace that it works in."""
+    undone: str | None = None
+    """What has its undoing, where it has one, as `divebook.events.catalog.OperationStarted` says it."""
+
+
+class Unknown(NamedTuple):
+    """What comes of a call of which nobody knows whether it took effect."""
+
+    cause: str
 
 
 class Recorder:
@@ -90,7 +99,9 @@ class Recorder:
         """Calls that run and may not be made twice."""
         self._unwritten: list[Callable[[], None]] = []
         self.is_given_up = False
-        """Whether the execution was cancelled: nobody wants to know what its calls come to."""
+        """Whether the execution was cancelled: nobody wants to know what its calls come to, unless they are undone."""
+        self.is_broken_off = False
+        """Whether it is left as if the process had ended."""
 
     def pause(self, at_rest: Callable[[], None]) -> None:
         """Begin no further call, and call `at_rest` as soon as none is under way that may not be made twice."""
@@ -170,37 +181,51 @@ class Recorder:
     async def _make(self, wanted: Wanted, call: Call, entered: Stay | None = None) -> Any:
         self._under_way += not call.repeatable
         try:
-            record = self.once.begin(wanted, call.reserved, call.setting, call.within)
+            record = self.once.begin(wanted, call.reserved, call.setting, call.within, call.undone)
             await self.journal.durable()
-            started_at = self.journal.clock.now()
-            try:
-                made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
-                surround = self._surrounded.surround
-                if surround is None:
-                    found = await contained(made, self.loop)
-                else:
-                    with surround(self.journal.execution_id, record.started_sequence):
-                        found = await contained(made, self.loop)
-                result = storable(found, "result")
-            except Exception as error:  # whatever the call raises is the operation's recorded outcome
-                changed = () if entered is None else await entered.left(wanted.operation_id)
-                if not call.repeatable and leaves_outcome_unknown(error):
-                    self.workspaces.note(wanted.place, changed)
-                    return await self._settled(wanted, call, record, clean_failure(error))
-                told = clean_text(error), names_of(error)
-                failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error)
-                self.workspaces.note(wanted.place, changed)
-                raise failed from error
-            changed = () if entered is None else await entered.left(wanted.operation_id)
-            used = None if call.usage is None else call.usage(result)
-            # A turn of an agent goes on at once with what comes next, whose beginning then takes the same commit.
-            self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
-            if call.noted is not None:
-                self.once.record(wanted.place, call.noted(result))
-            self.workspaces.note(wanted.place, changed)
+            carried_out = self._carried_out(wanted, call, record, entered)
+            if call.undone is not None:
+                carried_out = seen_through(carried_out, lambda: self.is_broken_off)
+            result = await carried_out
+            if isinstance(result, Unknown):
+                return await self._settled(wanted, call, record, result.cause)
         finally:
             if not call.repeatable:
                 self._end()
+        return result
+
+    async def _carried_out(self, wanted: Wanted, call: Call, record: OperationRecord, entered: Stay | None) -> Any:
+        """Return what comes of a call, recorded: its result, or `Unknown`."""
+        started_at = self.journal.clock.now()
+        has_returned = False
+        try:
+            made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
+            surround = self._surrounded.surround
+            if surround is None:
+                result = await contained(made, self.loop)
+            else:
+                with surround(self.journal.execution_id, record.started_sequence):
+                    result = await contained(made, self.loop)
+            has_returned = True
+            result = storable(result, "result")
+        except Exception as error:  # whatever the call raises is the operation's recorded outcome
+            changed = () if entered is None else await entered.left(wanted.operation_id)
+            # What has taken effect is undone with its result, which a person has where the log cannot hold it.
+            is_unheld = has_returned and call.undone is not None
+            if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
+                self.workspaces.note(wanted.place, changed)
+                return Unknown(clean_failure(error))
+            told = clean_text(error), names_of(error)
+            failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error)
+            self.workspaces.note(wanted.place, changed)
+            raise failed from error
+        changed = () if entered is None else await entered.left(wanted.operation_id)
+        used = None if call.usage is None else call.usage(result)
+        # A turn of an agent goes on at once with what comes next, whose beginning then takes the same commit.
+        self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
+        if call.noted is not None:
+            self.once.record(wanted.place, call.noted(result))
+        self.workspaces.note(wanted.place, changed)
         return result
 
     def enclosing(

@@ -54,6 +54,13 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
     return made + 1
 
 
+def attempts_made(store: EventStore, execution_id: str) -> int:
+    """Return how often an execution was resumed automatically since it last made progress."""
+    last = store.record(execution_id).last_sequence
+    made, _ = _latest_attempt(store.read(execution_id, max(0, last - TAIL))) or (0, 0)
+    return made
+
+
 def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
     """Return number and time of the latest attempt, unless the execution has made progress or a person resumed it."""
     for event in reversed(events):

@@ -50,6 +50,10 @@ class Register:
         driver.read()
         return driver
 
+    def present(self, execution_id: str) -> Driver | None:
+        """Return an execution that somebody in this process holds on to, by its whole id; None if nobody does."""
+        return self._known.get(execution_id)
+
     def look_up(self, execution_id: str) -> Driver:
         """Return an execution as `find` does; of one that is not known yet no more than the first event is read."""
         ENGINE.refuse_waiting(self.store)

@@ -62,6 +62,7 @@ class Relatives:
         def cancel(name: str) -> None:
             child = self._find(name)
             if child.state.parent == parent.id:  # a copy of its parent only waits for it
+                child.serve_with(parent)
                 stopped.append(self._cancel(name, orphaned(parent.id, status)))
 
         for name in running_children(parent.state):

@@ -114,7 +114,9 @@ class AtRest:
         Of other steps few are replayed. `beyond` answers in place of the world.
         """
         self._made_of = _made_of(workflow, given)
-        may_stay = RESTING.most > 0 and any(part is not None for part in self._made_of)
+        may_stay = (
+            RESTING.most > 0 and journal.state.rolling_back is None and any(part is not None for part in self._made_of)
+        )
         services = given.services
         once, waits = Once(journal, beyond), Waits(journal)
         above = services.texts, services.policy, services.lender, services.surrounded

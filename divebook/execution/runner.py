@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.engine.decide import decide_cancellation, decide_end, decide_joins, decide_return, decide_start
+from divebook.engine.decide import (
+    decide_cancellation,
+    decide_end,
+    decide_joins,
+    decide_leaving,
+    decide_return,
+    decide_settled,
+    decide_start,
+)
 from divebook.engine.inbox import facts_of
 from divebook.engine.instructions import CancelPaths, RecordFacts
 from divebook.events import catalog
@@ -76,6 +84,10 @@ class Runner(Following):
         if self._pause_reason is None and self._cancel_reason is None:
             self._pause_reason, self._gives_back = reason, gives_back
             self._recorder.pause(self._stop)
+
+    def break_off(self) -> None:
+        """See no call through to its end from now on: the execution is left as if the process had ended."""
+        self._recorder.is_broken_off = True
 
     async def leave_workspaces(self) -> None:
         """Leave the workspaces that calls have worked in; the next call that does finds them again."""
@@ -214,7 +226,7 @@ class Runner(Following):
         if self.journal.state.is_over:
             return
         if self._cancel_reason is not None:
-            self.journal.cancel_paths(self._cancel_reason)
+            self.journal.record_all(decide_leaving(self.journal.state, self._cancel_reason).facts)
             self.journal.record_all(decide_cancellation(self.journal.state, self._cancel_reason).facts)
             return
         end = decide_end(self.workflow, self.journal.state)
@@ -224,8 +236,8 @@ class Runner(Following):
                 self.journal.record_all(decide_return(self.journal.state))
             return
         if isinstance(end, CancelPaths):
-            self.journal.cancel_paths(end.reason)
-            end = decide_end(self.workflow, self.journal.state)
+            self.journal.record_all(decide_leaving(self.journal.state, end.reason).facts)
+            end = decide_end(self.workflow, self.journal.state, is_left=True)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
 
@@ -245,6 +257,9 @@ class Runner(Following):
             self._driven.discard(path_id)
         if has_arrived:
             self._release_joins()
+        if self._cancel_reason is None and self._pause_reason is None:
+            settled = decide_settled(self.journal.present, path_id)
+            self.journal.record_all(() if settled is None else settled.facts)
         self._end_where_nothing_is_left()
 
     def _end_where_nothing_is_left(self) -> None:

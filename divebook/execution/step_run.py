@@ -86,8 +86,8 @@ class StepRun:
         self.step = workflow.step(instruction.step)
         state = recorder.journal.present
         if (number := state.paths[instruction.path].undoes) is not None:
-            _, action, parameters, kind = state.rollbacks[number]
-            self.step = self.step.undoing(kind, action, parameters)
+            undoing = state.rollbacks[number]
+            self.step = self.step.undoing(undoing.kind, undoing.called, undoing.parameters)
         self._recorder, self._services, self._workflow = recorder, services, workflow
         self._path, self._visit = instruction.path, instruction.visit
         self._handler: Handler | None = None

@@ -11,6 +11,7 @@ run ends of it (``tests/execution/test_held_up.py``). Pauses grow only to a seco
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -21,10 +22,14 @@ from anyio.lowlevel import RunVar
 from divebook.errors import StoreBusyError
 from divebook.execution.threads import ThreadCall, begun_aside
 from divebook.store.base import EventStore
+from divebook.text.logs import logger
 
+_log = logger(__name__)
 T = TypeVar("T")
 SHORTEST, LONGEST = 0.05, 1.0
 """Seconds between two attempts: the first pause, and the longest that it grows to."""
+PATIENCE_SECONDS = 10.0
+"""After which it is said that a call waits: so long a pool without a free session is waited for, say."""
 CALLS, WORKS = 16, 64
 """Threads at a time for single calls, and for work. Work asks the loop, which makes calls: calls never wait for it."""
 
@@ -78,11 +83,14 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    pause = SHORTEST
+    pause, since, is_said = SHORTEST, time.monotonic(), False
     while True:
         try:
             return await call()
-        except StoreBusyError:
+        except StoreBusyError as error:
+            if not is_said and time.monotonic() - since >= PATIENCE_SECONDS:
+                is_said = True
+                _log.warning("%s. An execution waits for it, and goes on by itself", error)
             await asyncio.sleep(pause)
             pause = longer(pause)
 

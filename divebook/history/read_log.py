@@ -10,6 +10,7 @@ from divebook.events import Event
 from divebook.history.course import Course, course_of
 from divebook.history.span import Span
 from divebook.history.spans import spans_of
+from divebook.history.spread import Spreads
 
 
 class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off it
@@ -33,3 +34,11 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
     def course(self) -> Course:
         """How it went on, for reading only."""
         return course_of(self)
+
+    @cached_property
+    def spreads(self) -> Spreads:
+        """What the rows and items of its steps gave, for reading only."""
+        spreads = Spreads()
+        for event in self:
+            spreads.take(event)
+        return spreads

@@ -29,6 +29,7 @@ from divebook.notebook.facts import (
     facts_of,
     questions_of,
     signals_of,
+    spreads_of,
 )
 from divebook.notebook.failed import WhatFailed, card, failed_of, text_lines
 from divebook.notebook.record_tables import MOST_ROWS, as_table, records_of
@@ -71,6 +72,8 @@ class Report:
     """The same of more steps, if there are many; shown folded."""
     turns: tuple[tuple[str, ...], ...] = ()
     """Cells under `TURN_COLUMNS`: what agents asked and called."""
+    spreads: tuple[str, ...] = ()
+    """What the rows and items of its steps gave, a line for each column."""
     values_title: str = ""
     values: tuple[tuple[str, str], ...] = ()
     questions: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -107,6 +110,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
         more_title=more_title(len(steps)),
         more_rows=rows_of(steps, MAX_ROWS) if len(steps) > FIRST_ROWS else (),
         turns=turn_rows(spans, redactor),
+        spreads=tuple(map(redactor.text, spreads_of(read))),
         values_title=values_title,
         values=values,
         questions=tuple((redactor.text(question), ways) for question, ways in questions_of(execution)),
@@ -179,9 +183,7 @@ def _value(name: str, value: Any, redactor: Redactor) -> str:
 def as_text(report: Report) -> str:
     """Return a run as text for a terminal."""
     lines = [f"{report.name}: {SIGNS.get(report.status, '')} {report.status}", f"  {report.id}"]
-    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows)]
-    if report.turns:
-        lines += ["", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns)]
+    lines += [f"  {', '.join(report.facts)}", "", *_text_table(COLUMNS, report.rows), *_text_of_items(report)]
     if report.values:
         limit = MAX_VALUE if report.status == COMPLETED else MAX_ASIDE
         lines += ["", f"{report.values_title}:", *_text_values(report.values, limit)]
@@ -201,6 +203,14 @@ def as_text(report: Report) -> str:
     if report.next:
         lines += ["", f"{_purpose(report)}: {report.next}"]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _text_of_items(report: Report) -> Iterable[str]:
+    """Yield what agents asked and called, and what rows and items gave."""
+    if report.turns:
+        yield from ("", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns))
+    if report.spreads:
+        yield from ("", *(f"  {words}" for words in report.spreads))
 
 
 def _turns_title(report: Report) -> str:
@@ -252,7 +262,8 @@ _PRE = f"{_WRAPPED};margin:2px 0 8px 0;padding:0;background:none;color:inherit"
 def as_html(report: Report) -> str:
     """Return a run as HTML with inline styles only."""
     parts = [card(report.failed, _hint(report) if report.failed.failure else "", report.clean)]
-    parts += [_table(report.rows, caption=_caption(report)), _more(report), _turns(report), _picture(report)]
+    parts += [_table(report.rows, caption=_caption(report)), _more(report), _turns(report)]
+    parts += [*(f'<p style="margin:6px 0">{_breakable(words)}</p>' for words in report.spreads), _picture(report)]
     parts += [_details(report), _files(report)]
     parts += [_asked(report), *([] if report.failed.failure else [_error(report), _hint(report)])]
     return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'

@@ -38,6 +38,15 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
     yield from _budget(execution)
 
 
+def spreads_of(log: ReadLog) -> Iterable[str]:
+    """Yield what the rows and items of the latest steps gave, column by column: ``label: praise 812, blame 164``."""
+    log.spreads.count()
+    latest = log.spreads.latest(log.course.progress)
+    for step, spreads in latest.items():
+        of_step = f"{one_line(step, MAX_CELL)}: " if len(latest) > 1 else ""
+        yield from (f"{of_step}{spread.words}" for spread in spreads)
+
+
 def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
     """Return what has changed in each of its workspaces, within bounds; nothing of those where nothing has."""
     held = sorted(execution.state.workspaces.items())

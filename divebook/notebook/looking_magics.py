@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from IPython.core.error import UsageError
 
 from divebook.notebook.commands import command
-from divebook.notebook.run_magics import RunMagics, changed
+from divebook.notebook.queue_magics import QueueMagics
+from divebook.notebook.run_magics import changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from divebook.what_ifs import WhatIfOptions
 
 
-class LookingMagics(RunMagics):
+class LookingMagics(QueueMagics):
     """Sub-commands that look into a run; their docstrings are their help, and name their options."""
 
     @command("why NAME [RUN]")

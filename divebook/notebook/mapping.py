@@ -8,6 +8,8 @@ from typing import Any
 from divebook.agents import Agent
 from divebook.bounds import Bounds
 from divebook.mapping import PARALLEL, MappedRows, mapped
+from divebook.notebook.finishing import show_live
+from divebook.notebook.frontend import present_front_end
 from divebook.notebook.run import Run
 from divebook.notebook.session import current_session
 from divebook.workflow.definition import Workflow
@@ -23,9 +25,15 @@ class MappedRun(MappedRows):
         return Run(self.execution, self.environment)
 
     def _ipython_display_(self) -> None:
+        """Show the run, live while it makes calls."""
+        from IPython.core.getipython import get_ipython
         from IPython.display import display
 
-        display(self.run)  # type: ignore[no-untyped-call]
+        front_end = present_front_end(get_ipython())
+        if front_end.shows_widgets and self.execution.is_live:
+            show_live(self.run, front_end).leave()
+        else:
+            display(self.run)  # type: ignore[no-untyped-call]
 
 
 def map(  # noqa: A001 - it is `divebook.map`
@@ -37,7 +45,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     idempotent: bool = True,
     retry: Retry | int | None = None,
     timeout: float | None = None,
-    executor: str | None = None,
+    executor: object = None,
     parameters: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     output: Any = None,
@@ -68,7 +76,7 @@ def map(  # noqa: A001 - it is `divebook.map`
         Whether a call may be made twice where a process died during it; else a person is asked about the rows that were
         under way, a hundred at most. Of an ``@action`` what it says itself holds.
     retry, timeout, executor
-        For each call, as for ``@step``; an executor may also be the address of a Dask cluster.
+        For each call, as for ``@step``; an executor may be all that an environment takes.
     parameters
         What all calls are given besides.
     prompt, output

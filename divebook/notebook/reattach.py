@@ -24,7 +24,7 @@ from divebook.events.catalog import CANCELLED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.execution.definitions import recorded_opening
 from divebook.notebook.frontend import FrontEnd
-from divebook.starting import CELL
+from divebook.starting import CELL, StartOptions
 from divebook.store import ExecutionRecord
 from divebook.workflow.definition import Workflow
 from divebook.workflow.inputs import bind_inputs
@@ -55,6 +55,11 @@ class CellPlace:
     def name(self) -> str:
         """The cell, by its id or else by its text, and which of its runs this is."""
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
+
+    @property
+    def said(self) -> StartOptions:
+        """What a run that begins here says of that, as options of `Environment.start`."""
+        return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def is_that_of(self, kept: Mapping[str, Any]) -> bool:
         """Return whether an earlier run was begun here; what a front end does not name is not compared."""

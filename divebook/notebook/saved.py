@@ -20,6 +20,7 @@ from divebook.events.readable import readable
 from divebook.history.course import times_told
 from divebook.history.framed import FramedLog
 from divebook.history.spans import Span, spans_of
+from divebook.history.spread import MOST_COLUMNS
 from divebook.notebook.frontend import shows_widgets
 from divebook.notebook.listing import settled_text
 from divebook.store.carried import LOG, RUN, TEXTS, carried_by, is_carrier
@@ -163,6 +164,7 @@ class SavedRun(FramedLog):
                 (one_line(name, 60), readable(value, indent=2)) for name, value in list(values.items())[:MAX_VALUES]
             ),
             answers=tuple(self._answers()),
+            spreads=tuple(self._spreads()),
             error=cut(visible(self._last["error"]), MAX_VALUE),
             spans=tuple(span for span in spans if _is_drawable(span)),
         )
@@ -172,6 +174,10 @@ class SavedRun(FramedLog):
             if asked["became"]:
                 told = settled_text(asked["became"], asked["answered_by"], asked["answered_us"])
                 yield one_line(asked["question"], 120), told
+
+    def _spreads(self) -> Iterator[str]:
+        for told in self._recording["header"]["progress"]:
+            yield from (one_line(spread["words"], MAX_VALUE) for spread in told["spread"][:MOST_COLUMNS])
 
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"

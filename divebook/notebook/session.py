@@ -38,7 +38,7 @@ from divebook.notebook.reattach import (
 )
 from divebook.notebook.redefined import redefined
 from divebook.notebook.run import Run
-from divebook.starting import CELL, StartOptions
+from divebook.starting import StartOptions
 from divebook.store import MemoryStore
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
@@ -217,7 +217,7 @@ class Session:
         """
         environment = self.over(store)
         earlier = None if anew else earlier_run(environment, workflow, inputs, place)
-        options |= {"identity": {CELL: place.to_dict()}, "cell": place.name, "notebook": place.cell["notebook"] or None}
+        options.update(place.said)
         options["key"] = None if anew else start_key(environment, workflow, inputs, place, earlier)
         renewed = redefined(environment, workflow, earlier)
 

@@ -12,7 +12,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from divebook.engine.forked import snapped
 from divebook.engine.operations import (
     ACTION_EXECUTION,
     CHILD_WORKFLOW,
@@ -26,11 +25,13 @@ from divebook.engine.operations import (
     operation_name,
 )
 from divebook.engine.state import RUNNING, ExecutionState
+from divebook.engine.undone import undone_in
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.control import Control
 from divebook.execution.execution import Execution
+from divebook.execution.fork_points import point_before
 from divebook.execution.forks import made_again
 from divebook.replay.planned_calls import (
     Planned,
@@ -98,6 +99,8 @@ class ResumePlan:
     """How many items would begin later, by step of `Each`: more than run at once."""
     children: tuple[str, ...] = ()
     """Executions of other workflows that failed in it: those begin anew, and use what these have done."""
+    undone: tuple[str, ...] = ()
+    """Steps whose results do not count, since what they have done is undone, or will be."""
 
     @property
     def saves(self) -> bool:
@@ -130,6 +133,7 @@ class ResumePlan:
             ]
         told += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
         told += [f"used again: what {child} has done" for child in self.children]
+        told += [f"done again, since it is undone in {self.source}: {_listed(self.undone)}"] if self.undone else []
         told += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
         return tuple(told)
 
@@ -150,17 +154,11 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
         raise SetupError(f"execution {execution.id} cannot go on with another definition: {found.unchecked[0]}")
     events = execution.history()
     end = len(events) if found.divergence is None else found.divergence.sequence - 1
+    undone = undone_in(events, is_left=True)
+    end = end if undone is None else min(end, undone.before)
     at = point_before(events, max(1, min(end, len(events))))
     _require_unchanged_behind(events, at)
     return Kept(at, found.divergence)
-
-
-def point_before(events: Sequence[Event], end: int) -> int:
-    """Return the last event, up to one of them, after which an execution can be forked."""
-    at = end
-    while (point := snapped(events, at)) > end and at > 1:
-        at -= 1
-    return point
 
 
 def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
@@ -207,6 +205,7 @@ def planned_to_go_on(
         edited,
         items,
         tuple(_children(came)),
+        () if (undone := undone_in(events, is_left=True)) is None else undone.steps,
     )
 
 

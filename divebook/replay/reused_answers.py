@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from divebook.engine.operations import RANDOM_GENERATION, TIME_ACCESS, TIMER
+from divebook.engine.undone import undone_in
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.execution.beyond import Beside, Likeness, Served, Unserved
@@ -54,7 +55,8 @@ class ReusedAnswers(RecordedAnswers):
         rests: bool = False,
     ) -> None:
         super().__init__(source, own, forked, reads_only, clock, rests=rests)
-        refused = made_again(source) | set(left_out)
+        undone = undone_in(source, is_left=True)
+        refused = made_again(source).union(left_out, () if undone is None else undone.operations)
         for end in self.pool.left():
             if end.place in refused or isinstance(end.data, catalog.InterruptExpired):
                 self.pool.use(end.sequence)

@@ -22,14 +22,15 @@ from divebook.text.secret_values import HIDDEN
 
 _SPENT = frozenset({"duration", "usage", "held", "served", "trace", "raised"})
 FREE: Mapping[str, frozenset[str]] = {
-    "operation_started": frozenset({"reserved"}),
+    "operation_started": frozenset({"reserved", "undone"}),
     "operation_completed": _SPENT,
-    "operation_failed": _SPENT,
+    "operation_failed": _SPENT | {"final"},
     "interrupt_raised": frozenset({"expires_at"}),
     "step_retried": frozenset({"delay"}),
     "step_failed": frozenset({"trace", "place"}),
     "iteration_failed": frozenset({"trace", "place"}),
     "iteration_started": frozenset({"total"}),
+    "rollback_added": frozenset({"function"}),
 }
 """Fields that come from a clock, a price list or chance outside any operation, or say where code stands and who began.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from divebook.errors import TemplateError
 from divebook.scripting.conditions import LITERALS, unwrapped
 from divebook.scripting.program import Program, compile_expression, compile_script
 from divebook.scripting.template import expressions_of
@@ -26,3 +27,16 @@ def check_expression(text: str) -> list[Program]:
 def check_template(text: str) -> list[Program]:
     """Return the expressions of a text; raises `TemplateError` or `ScriptSyntaxError` unless all can be parsed."""
     return [compile_expression(expression) for expression in expressions_of(text)]
+
+
+def check_text(text: str) -> list[Program]:
+    """Return the expressions of a text that may be one as a whole; raises as `check_template`, also if it has no end.
+
+    >>> check_text("$(state.a")
+    Traceback (most recent call last):
+    ...
+    divebook.errors.TemplateError: unclosed expression: $(state.a
+    """
+    if text.lstrip().startswith("$(") and ")" not in text:
+        raise TemplateError(f"unclosed expression: {text}")
+    return check_template(text)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from divebook.errors import Place
-from divebook.scripting.checks import check_condition, check_expression, check_script, check_template
+from divebook.scripting.checks import check_condition, check_expression, check_script, check_template, check_text
 from divebook.scripting.contexts import ACTIVITY_NAMES, SAFE_NAMES
 from divebook.scripting.program import Program
 from divebook.workflow.rules import is_expression
@@ -15,6 +15,8 @@ from divebook.workflow.step import CONTINUE, WORKFLOW, Step
 Check = Callable[[str], list[Program]]
 ABOUT = frozenset({"workflow", "step", "agent"})
 """Names that scripts of content have besides."""
+OF_RESULT = frozenset({"result"})
+"""The name that what undoes a step has besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class CodeText:
     """Whether it is looked at before the step has begun: it knows no item."""
     is_after: bool = False
     """Whether it is looked at when the step has ended: it knows its result, and no item."""
+    is_of_item: bool = False
+    """Whether it is looked at for each item all the same."""
     about: frozenset[str] = frozenset()
     """Names that it has besides those of all code."""
 
@@ -58,6 +62,9 @@ def code_texts(step: Step) -> Iterator[CodeText]:
             yield CodeText(("Next", number, "Condition"), edge.condition, check_condition, is_after=True)
     if step.type in _OWN:
         yield from _OWN[step.type](step)
+    if step.rollback is not None:
+        for code in _filled(("Rollback", "Parameters"), step.rollback.parameters):
+            yield replace(code, is_after=True, is_of_item=True, about=OF_RESULT)
 
 
 def _of_prompt(step: Step) -> Iterator[CodeText]:
@@ -100,7 +107,7 @@ def _templates(place: Place, **given: object) -> Iterator[CodeText]:
 def _filled(place: Place, given: Mapping[str, object]) -> Iterator[CodeText]:
     for key, text in given.items():
         if isinstance(text, str):
-            yield CodeText((*place, key), text, check_expression if is_expression(text) else check_template)
+            yield CodeText((*place, key), text, check_expression if is_expression(text) else check_text)
 
 
 _OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {

@@ -209,7 +209,7 @@ class BatchedRows:
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Write what the rows of a batch gave; None while the provider cannot be reached."""
-        from divebook.events.arrow.rows import frame_of, positions_of
+        from divebook.events.arrow.rows import frame_of, standing_of
 
         unsaid, rows = batch["unsaid"], range(first, batch["last"] + 1)
         names = {at: self._name(first, at) for at in rows if str(at) not in unsaid}
@@ -220,7 +220,8 @@ class BatchedRows:
         if answers is None:
             return None
         ended = [_ended(at, unsaid.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        if not positions_of(list(self._context.items.values())) & set(rows):  # else a process died after it wrote them
+        written = standing_of(list(self._context.items.values()))
+        if not written.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
             number, operation_id = len(self._context.items), self._context.place(key).operation_id
             result = storable(frame_of(ended), "rows")

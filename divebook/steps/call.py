@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
+from divebook.engine.rolling_back import BY_CALL, BY_STEP
 from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
@@ -22,6 +23,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.approval import approved
 from divebook.workflow.functions import CURRENT, StepFunction
+from divebook.workflow.undoing import place_of, require_itself
 from divebook.workflow.user_functions import CONTEXT, IDEMPOTENCY_KEY, UserFunction
 
 
@@ -81,10 +83,16 @@ async def call(
     workspace = workspace_of(context, function)
     undone = function if isinstance(function, StepFunction) and function.rollback is not None else None
     noted = None if undone is None else functools.partial(_undoing, undone, arguments)
+    is_of_step = context.step.rollback is not None and context.step.type == "action"
+    by = BY_CALL if undone is not None else BY_STEP if is_of_step else None
+
+    is_limited = function.timeout is not None or context.is_limited
 
     def attempt(failures: int) -> Awaitable[Any]:
         invoked = functools.partial(invoke, context, function, arguments, name, compute, failures=failures)
-        slot = compute.slot(repeatable=function.is_repeatable)
+        if undone is not None:
+            invoked = functools.partial(_undone_by_its_own, undone, invoked)
+        slot = compute.slot(repeatable=function.is_repeatable, limited=is_limited)
         return context.operation(
             operation_type,
             parameters,
@@ -96,16 +104,24 @@ async def call(
             noted=noted,
             slot=slot,
             workspace=workspace,
+            undone=by,
         )
 
     policy = function.retry if context.step.retry is None else None
     return await context.retried(name, policy, attempt)
 
 
+async def _undone_by_its_own(function: StepFunction, invoked: Callable[[], Awaitable[Any]]) -> Any:
+    """Make a call, unless another function than its own would undo it."""
+    assert function.rollback is not None  # noqa: S101 - who asks has looked
+    require_itself(function.rollback)
+    return await invoked()
+
+
 def _undoing(function: StepFunction, arguments: Mapping[str, Any], result: Any) -> catalog.RollbackAdded:
     assert function.rollback is not None  # noqa: S101 - who asks has looked
     given = storable(function.undoing(arguments, result), "parameters")
-    return catalog.RollbackAdded(function.rollback.name, given, "step")
+    return catalog.RollbackAdded(function.rollback.name, given, "step", place_of(function.rollback))
 
 
 def workspace_of(context: StepContext, function: UserFunction) -> str | None:

@@ -80,6 +80,7 @@ class WorkflowContext:
         self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
         self._begin_successor = begin_successor
         self._calls: dict[str, int] = {}
+        self._failing: set[str] = set()  # gatherings that fail once it is known what is to be undone
         self.tasks = Tasks(context.strands())
 
     @property
@@ -213,11 +214,13 @@ class WorkflowContext:
         """Await several calls side by side; return their results in order.
 
         The first failure cancels the others and is raised, unless with `return_exceptions` the errors stand among the
-        results. A call that has to wait for an answer does not hold up the others.
+        results. A call that has to wait for an answer does not hold up the others. What is to be undone then comes to
+        its end before that.
         """
         self.tasks.require_place("ctx.gather()")
         results: list[Any] = [None] * len(calls)
         suspended: list[Suspended] = []
+        failed: list[Exception] = []
         gathering = self._next_key("gather")
 
         async def keep(strand: Callable[[], AbstractContextManager[None]], index: int, call: Awaitable[Any]) -> None:
@@ -229,7 +232,10 @@ class WorkflowContext:
                     suspended.append(stopped)
                 except Exception as error:
                     if not return_exceptions or isinstance(error, THROUGH):
-                        raise
+                        if not self._context.has_unknown():
+                            raise
+                        failed.append(error)
+                        self._failing.add(gathering)
                     results[index] = error
 
         group = Group()
@@ -237,6 +243,8 @@ class WorkflowContext:
             async with group.running():
                 for index, call in enumerate(calls):
                     group.start(keep(strand, index, call))
+        if failed and not self._context.has_unknown():
+            raise failed[0]
         if suspended:
             raise suspended[0]
         return results
@@ -314,7 +322,7 @@ class WorkflowContext:
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
         self.tasks.require_place("a call in a workspace")
         key, there = self._next_key(), replace(WORKSPACE_ACTIONS[name], workspace=workspace)
-        return await self._made(name, lambda: call(self._context, there, parameters, key))
+        return await self._made(name, lambda: call(self._context, there, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
         """Record an event of the workflow's own, once; `Execution.subscribe`, frames and timelines have it."""
@@ -337,9 +345,11 @@ class WorkflowContext:
             arguments = step.named(args, kwargs)
         except TypeError as error:
             raise StepError(f"step {step.name}: {error}") from error
-        return await self._made(step.name, lambda: call(self._context, step, arguments, key))
+        return await self._made(step.name, lambda: call(self._context, step, arguments, key), key)
 
-    async def _made(self, called: str, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def _made(self, called: str, make: Callable[[], Awaitable[Any]], key: str) -> Any:
+        if any(key.startswith(f"{failing}.") and self._context.record_of(key) is None for failing in self._failing):
+            raise Suspended
         try:
             with self.tasks as is_in_another:
                 if is_in_another:

@@ -15,11 +15,12 @@ from divebook.steps.function import FunctionStep
 from divebook.steps.interrupt import interrupt_step
 from divebook.steps.offers import Offers
 from divebook.steps.prompt import PromptStep
-from divebook.steps.rollback import RollbackStep, find_rollback
+from divebook.steps.rollback import RollbackStep
 from divebook.steps.script import ScriptStep
 from divebook.steps.wait import wait_step
 from divebook.steps.workflow import WorkflowStep
 from divebook.workflow.step import CONTINUE, ROLLBACK
+from divebook.workflow.undoing import find_rollback
 
 
 def built_in_handlers(

@@ -74,7 +74,7 @@ class Naming:
 
     def _unknown(self, step: Step, code: CodeText, program: Program) -> Iterator[Mistake]:
         names: Mapping[str, Any] = {"inputs": dict.fromkeys(self._inputs), "state": dict.fromkeys(self._setters)}
-        if step.each is not None and step.each.as_ and not (code.is_before or code.is_after):
+        if step.each is not None and step.each.as_ and (code.is_of_item or not (code.is_before or code.is_after)):
             names = {**names, step.each.as_: None}
         try:
             program.require(names, code.offered)
@@ -94,16 +94,20 @@ class Naming:
         if not setters:
             known = f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
             return f"no step sets state.{name}", did_you_mean(name, self._setters) or known
-        if name in (self._scripts[step.name] or ()) or any(self._may_precede(setter, step, code) for setter in setters):
+        if name in (self._scripts[step.name] or ()) or any(
+            self._may_precede(setter, step, code, name) for setter in setters
+        ):
             return None
         if setters == [step.name]:
             return f"state.{name} is not there yet: it is the result of this step", "take it in a later step"
         return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
 
-    def _may_precede(self, setter: str, step: Step, code: CodeText) -> bool:
+    def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
         """Whether what a step sets can be there when a text of another one, or of its own, is looked at."""
         if setter == step.name:
-            return code.is_after or step.each is not None or step.name in reachable_from(self._steps, step.name)
+            is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
+            is_there = not is_of_all and (code.is_after or step.each is not None)
+            return is_there or step.name in reachable_from(self._steps, step.name)
         if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
             return True
         without = {name: found for name, found in self._steps.items() if name != step.name}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from divebook.errors import ApprovalDeniedError, NotFoundError, StepError
+from divebook.errors import ApprovalDeniedError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_failure
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.call import call
-from divebook.workflow.functions import ROLLBACK_FUNCTIONS, StepFunction
 from divebook.workflow.user_functions import UserFunction
 
 
@@ -22,27 +21,11 @@ class RollbackStep:
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Make the call; its result is shown and kept nowhere else."""
-        name = context.step.action or ""
-        function = self._find(name)
+        function = self._find(context.step.action or "")
         try:
             result = await call(context, function, context.step.parameters)
         except ApprovalDeniedError:
             raise
         except Exception as error:
-            raise StepError(f"{name} failed: {clean_failure(error)}") from error
+            raise StepError(f"{function.name} failed: {clean_failure(error)}") from error
         return Outcome(value_text(result), result)
-
-
-def find_rollback(name: str) -> StepFunction:
-    """Return the function of this process that was given to ``@step(rollback=...)`` last under a name.
-
-    Raises
-    ------
-    NotFoundError
-        There is none.
-    """
-    found = ROLLBACK_FUNCTIONS.get(name)
-    if found is None:
-        told = f"function {name} is not defined here; run the cell that gives it to @step(rollback={name})"
-        raise NotFoundError("function", name, ROLLBACK_FUNCTIONS, told)
-    return found

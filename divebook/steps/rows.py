@@ -22,11 +22,11 @@ from zlib import crc32
 
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import retry_delay
-from divebook.errors import StepError, UnstorableValueError
+from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.execution.compute import Compute, Task
+from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
 from divebook.execution.iterations import Outcome
@@ -41,6 +41,10 @@ MOST_ROWS, MOST_SECONDS = 1_000, 1.0
 """How many rows have ended, and how long ago the first of them, before they are written."""
 RANGE, ASKED_RANGE, CHUNK = 10_000, 100, 100
 """Rows that are handed out at a time, the same where a person would be asked about them, and in one task elsewhere."""
+MOMENT_SECONDS = 0.005
+"""How long calls on the loop go on before others there have their turn."""
+OURS = {"rows", "failed"}
+"""What a range comes to has these names; what a person says of one is something else."""
 ENDING = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What a row raises to end a process, or what nobody catches: here it ends the row. No signal raises it in a call."""
 UNKNOWN = "OutcomeUnknownError: its call began, and a person said that it is not to be made again"
@@ -128,14 +132,17 @@ class RowCalls:
         self._loop = asyncio.get_running_loop()
         self._left: deque[Row] = deque()
         self._ended: list[Ended] = []
-        self._failed = 0
-        """Of the range that is under way."""
+        self._known: dict[int, bool] = {}
+        """The rows that the log has, by position: whether each has failed."""
         self._enough = asyncio.Event()
         self._stopped = False
 
     async def run(self) -> int:
         """Make the calls, range by range; return how many rows failed."""
+        from divebook.events.arrow.rows import standing_of
+
         size = RANGE if self._action.is_repeatable else ASKED_RANGE
+        self._known = standing_of(list(self._context.items.values()))
         failed = 0
         for first in range(0, len(self._rows), size):
             last = min(first + size, len(self._rows)) - 1
@@ -145,34 +152,23 @@ class RowCalls:
             told = await self._context.operation(
                 ACTION_EXECUTION, parameters, made, key=key, repeatable=self._action.is_repeatable
             )
-            failed += told["failed"] if isinstance(told, dict) and "failed" in told else self._give_up(key, first, last)
+            is_ours = isinstance(told, dict) and told.keys() == OURS and told["rows"] == last + 1 - first
+            failed += told["failed"] if is_ours else self._give_up(key, first, last)
         return failed
-
-    def _done(self) -> set[int]:
-        from divebook.events.arrow.rows import positions_of
-
-        return positions_of(list(self._context.items.values()))
 
     def _give_up(self, key: str, first: int, last: int) -> int:
         """Note the rows of a range that nobody knows anything of, since a person said that it has gone through."""
-        done = self._done()
-        self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in done]
-        self._failed = 0
+        self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._known]
         self._write(key)
-        return self._failed
+        return self._failures(first, last)
 
-    def _known_failures(self, first: int, last: int) -> int:
-        """Return how many rows of a range the log has as failed."""
-        from divebook.events.arrow.rows import failed_in
-
-        parts = [part.open() for part in self._context.items.values()]
-        return sum(first <= at <= last for part in parts for at in failed_in(part))
+    def _failures(self, first: int, last: int) -> int:
+        """Return how many rows of a range have failed, as far as the log has them."""
+        return sum(self._known.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
         """Call the action for the rows of a range that the log does not have; return how many of them failed."""
-        done = self._done() if self._context.items else set()
-        self._left = deque(row for row in self._rows[first : last + 1] if row[0] not in done)
-        self._failed = self._known_failures(first, last) if done else 0
+        self._left = deque(row for row in self._rows[first : last + 1] if row[0] not in self._known)
         token = CURRENT.set(None)  # steps inside are ordinary calls
         try:
             workers = [asyncio.ensure_future(self._worker()) for _ in range(min(self._parallel, len(self._left)))]
@@ -195,7 +191,7 @@ class RowCalls:
             self._stopped = False
             if not isinstance(sys.exception(), asyncio.CancelledError):  # else it was written before it was left
                 write()
-        return {"rows": last + 1 - first, "failed": self._failed}
+        return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
         """Wait until enough rows have ended, or for a second; return the workers that have ended, and the others."""
@@ -211,21 +207,32 @@ class RowCalls:
 
     def _write(self, key: str) -> None:
         """Record what has ended."""
+        ended, self._ended = self._ended, []
+        if ended:
+            self._note(key, ended)
+
+    def _note(self, key: str, ended: list[Ended]) -> None:
+        """Record rows together; where one of them cannot be kept that is its error, and the others are."""
         from divebook.events.arrow.rows import frame_of
 
-        ended, self._ended = self._ended, []
-        if not ended:
-            return
         try:
             result = storable(frame_of(ended), "rows")
-        except UnstorableValueError:
-            ended = [stored(row) for row in ended]
-            result = storable(frame_of(ended), "rows")
+        except Exception as error:
+            if len(ended) > 1:
+                half = len(ended) // 2
+                self._note(key, ended[:half])
+                self._note(key, ended[half:])
+                return
+            ((at, _, why),) = ended
+            if why is not None:
+                raise
+            self._note(key, [(at, None, told(error))])
+            return
         failed = sum(error is not None for *_, error in ended)
         number, operation_id = len(self._context.items), self._context.place(key).operation_id
-        told = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
-        self._context.note(told)
-        self._failed += failed
+        fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
+        self._context.note(fact)
+        self._known.update((at, error is not None) for at, _, error in ended)
 
     def _end(self, row: Ended) -> None:
         """Keep what a row gave, from any thread."""
@@ -238,13 +245,17 @@ class RowCalls:
     def _worker(self) -> Coroutine[Any, Any, None]:
         if self._action.takes.is_async:
             return self._call_on_loop()
-        if self._compute.shares_memory and self._action.timeout is None:
+        if self._compute is THREADS and self._action.timeout is None:
             return in_thread(self._call_in_thread)
         return self._call_elsewhere(self._compute)
 
     async def _call_on_loop(self) -> None:
         function, policy, seconds = self._action.function, self._policy, self._action.timeout
+        yielded = time.monotonic()
         while self._left and not self._stopped:
+            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
+                await asyncio.sleep(0)
+                yielded = time.monotonic()
             at, arguments = self._left.popleft()
             failures = 0
             while True:
@@ -276,7 +287,7 @@ class RowCalls:
         size = 1 if self._action.timeout is not None else CHUNK
         while self._left and not self._stopped:
             rows = [self._left.popleft() for _ in range(min(size, len(self._left)))]
-            slot = compute.slot(repeatable=self._action.is_repeatable)
+            slot = compute.slot(repeatable=self._action.is_repeatable, limited=self._action.timeout is not None)
             task = Task(
                 self._task_key([at for at, _ in rows]),
                 self._action.label,
@@ -304,15 +315,6 @@ class RowCalls:
     @property
     def _policy(self) -> Retry | None:
         return self._context.step.retry or self._action.retry
-
-
-def stored(row: Ended) -> Ended:
-    """Return a row; one whose value the log cannot hold has failed."""
-    try:
-        storable(row[1], "result")
-    except UnstorableValueError as error:
-        return row[0], None, told(error)
-    return row
 
 
 def told(error: BaseException) -> str:

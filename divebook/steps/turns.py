@@ -47,9 +47,10 @@ def as_asked(context: StepContext, agent: Agent, offers: Offers) -> Agent:
     return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
 
 
-def _slot(tool: ToolFunction, compute: Compute) -> Slot | None:
+def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
     """Return what a call of a tool must hold, if only so many of them or of its executor's run at once."""
-    slots = [] if (own := compute.slot(repeatable=tool.is_repeatable)) is None else [own]
+    own = compute.slot(repeatable=tool.is_repeatable, limited=limited)
+    slots = [] if own is None else [own]
     if tool.concurrency is not None:
         place = tool.name, tool.concurrency
         places = _PLACES.get(place) or _PLACES.setdefault(place, anyio.CapacityLimiter(tool.concurrency))
@@ -187,9 +188,10 @@ class StepTurn:
         """Make a call of a tool once."""
         name, compute = self.prefix + key, self._compute(tool, arguments)
         workspace = workspace_of(self._context, tool)
+        is_limited = tool.timeout is not None or self._context.is_limited
 
         def attempt(failures: int) -> Awaitable[Any]:
-            slot, self._failures[name] = _slot(tool, compute), failures
+            slot, self._failures[name] = _slot(tool, compute, limited=is_limited), failures
             return self._context.operation(
                 TOOL_CALL,
                 parameters,

@@ -1,11 +1,13 @@
 """One store into another one, of whatever kind: all executions as they stand, and the messages that wait for them.
 
 What has been copied is read again, and compared by a hash over every event, file and status. A copy that broke off is
-taken up by the same call: what is there already, and the same, stays.
+taken up by the same call: what is there already, and the same, stays, and a log of which the beginning is there goes on
+from its end. Until all of such a log is there it waits under a lease, so that nobody takes it for one to go on with.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -14,6 +16,7 @@ from typing import Any
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.state import WAITING
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, StoreError
 from divebook.events.catalog import ExecutionForked
 from divebook.events.event import to_microseconds
@@ -23,11 +26,20 @@ from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.contents import file_content
 from divebook.store.jsonl import export
+from divebook.store.leases import Lease
+from divebook.store.owner import Owner
 from divebook.store.records import ExecutionRecord
 from divebook.text.shown import plural
 
 PAGE = 500
 """Events that are written together."""
+UNFINISHED = "an unfinished copy, which the same `divebook copy` ends"
+UNFINISHED_SECONDS = 366 * 86400.0
+"""Who holds an execution of which only the beginning is there, in place of a machine, and for how long.
+
+A lease of this very process would end with it, and have the half taken for an execution whose driver has died
+(test_a_copy_that_broke_off_amid_a_log_goes_on_there_and_nobody_takes_it_up_before).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +76,12 @@ def copy(source: EventStore, target: EventStore, tell: Callable[[str], object] =
     copied, already, events = 0, 0, 0
     records = [source.record(name) for name in reversed(source.ids())]  # a fork comes after what it forks
     for record in records:
-        if _has(target, record.execution_id):
+        reached = _reached(source, target, record)
+        if reached == record.last_sequence:
             already += 1
         else:
-            _copy(source, target, record)
-            copied, events = copied + 1, events + record.last_sequence
+            _copy(source, target, record, reached)
+            copied, events = copied + 1, events + record.last_sequence - reached
         _compare(source, target, record)
         tell(record.execution_id)
     messages = _copy_messages(source, target)
@@ -93,12 +106,44 @@ def _has(store: EventStore, execution_id: str) -> bool:
     return True
 
 
-def _copy(source: EventStore, target: EventStore, record: ExecutionRecord) -> None:
-    shared = _shared_in(source, target, record)
-    for batch in _batches(source, record, shared):
-        (refusal,) = target.append_all([batch])
+def _reached(source: EventStore, target: EventStore, record: ExecutionRecord) -> int:
+    """Return how many events of a log the target has; all of them where it has another one, which is compared then."""
+    name = record.execution_id
+    last = target.record(name).last_sequence if _has(target, name) else 0
+    at = 0
+    while at < min(last, record.last_sequence):
+        page = min(at + PAGE, last)
+        known, there = (
+            [(found.id, found.last_sequence) for found in store.read_records(name, at, page)]
+            for store in (source, target)
+        )
+        if known != there or known[-1][1] > last:
+            return record.last_sequence
+        at = known[-1][1]
+    return at
+
+
+def _copy(source: EventStore, target: EventStore, record: ExecutionRecord, reached: int) -> None:
+    """Write what a log has beyond `reached`; nobody drives it before all of it is there."""
+    name = record.execution_id
+    lease = _hold(target, name) if reached else None
+    shared = None if reached else _shared_in(source, target, record)
+    for batch in _batches(source, record, shared, reached):
+        (refusal,) = target.append_all([batch if lease is None else replace(batch, token=lease.token)])
         if refusal is not None:
             raise refusal
+        if batch.last_sequence < record.last_sequence:  # anew, since an event that ended it for a while gives it back
+            lease = _hold(target, name)
+    if lease is not None:
+        target.release(lease)
+
+
+def _hold(target: EventStore, execution_id: str) -> Lease:
+    """Take the lease of what is not whole yet, also from a copy that broke off, which does so no more."""
+    held = target.lease_of(execution_id)
+    is_copys = held is not None and held.owner.host == UNFINISHED
+    owner = Owner(UNFINISHED, os.getpid(), 0, "divebook copy")
+    return target.acquire(execution_id, owner, UNFINISHED_SECONDS, instead_of=held if is_copys else None)
 
 
 def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> str | None:
@@ -115,15 +160,17 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
     return opening.source if same else None
 
 
-def _batches(source: EventStore, record: ExecutionRecord, shared: str | None) -> Iterator[Batch]:
-    reached = 0 if shared is None else record.opened - 1
+def _batches(source: EventStore, record: ExecutionRecord, shared: str | None, reached: int) -> Iterator[Batch]:
+    reached = reached if shared is None else record.opened - 1
     while reached < record.last_sequence:
         records = source.read_records(record.execution_id, reached, min(reached + PAGE, record.last_sequence))
         for found in records:
             _fill(source, found)
         is_last = records[-1].last_sequence >= record.last_sequence
         settings: dict[str, Any] = {"durability": record.durability, "taken": record.taken if is_last else 0}
-        if is_last and record.status not in TERMINAL:
+        if not is_last:
+            settings["status"] = WAITING  # for nothing: none of its questions has an answer here, nor a time come
+        elif record.status not in TERMINAL:
             wake_at = record.wake_at
             settings |= {"status": record.status, "wake_at": None if wake_at is None else to_microseconds(wake_at)}
         yield Batch(record.execution_id, reached, records, source=shared, **settings)

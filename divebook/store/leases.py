@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from divebook.errors import LeaseHeldError
@@ -32,6 +32,8 @@ class Lease:
     """Microseconds since 1970."""
     expires_uptime: int | None = None
     """The same by the monotonic clock of the owner's machine; None if the time was given from outside."""
+    was_left: bool = field(default=False, compare=False)
+    """Of one that was claimed: whether who had the execution before never gave it back."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
         """Return whether the lease is live at a moment: it has not expired, and its owner is not known to be dead.
@@ -146,9 +148,9 @@ class LeaseBook(ABC):
         return self._lease_of(execution_id)
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
-        """Return that of the `live_leases` which is an execution's, or None."""
-        lease = self.lease_of(execution_id)
-        return lease if lease is not None and lease.keeps_out(self._moment(now)) else None
+        """Return an execution's lease if it keeps others out, or None; ExecutionNotFoundError if it does not exist."""
+        held = self.lease_of(execution_id)
+        return held if held is not None and held.keeps_out(self._moment(now)) else None
 
     def live_leases(self, now: int | None = None) -> list[Lease]:
         """Return the leases that keep others out, by execution id: the store's clock decides, not the caller's."""

@@ -219,7 +219,7 @@ class MemoryStore(MemoryQueues):
         if log.lease is not None and log.lease.keeps_out(moment, instead_of):
             raise log.lease.held_error()
         log.token += 1
-        log.lease = until.lease(execution_id, log.token, owner)
+        log.lease = replace(until.lease(execution_id, log.token, owner), was_left=log.lease is not None)
         return log.lease
 
     def _renew(self, leases: Sequence[Lease], until: Moment) -> list[bool]:

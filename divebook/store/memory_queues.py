@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.events.catalog import ENQUEUED, RUNNING
+from divebook.events.catalog import ENQUEUED, FORK, RUNNING
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease, Moment
 from divebook.store.memory_log import MemoryLog
@@ -23,6 +23,7 @@ class MemoryQueues(EventStore):
         super().__init__()
         self._logs: dict[str, MemoryLog] = {}
         self._announced: dict[str, WorkerRecord] = {}
+        self._schedules: dict[str, int] = {}
 
     @abstractmethod
     def _has_untaken(self, execution_id: str) -> bool: ...
@@ -37,23 +38,31 @@ class MemoryQueues(EventStore):
         log = self._logs[execution_id]
         if log.lease is not None and log.lease.keeps_out(moment):
             return False
-        if log.turn.status == RUNNING or log.lease is not None or (log.wake_at or moment.wall + 1) <= moment.wall:
-            return True
-        return (log.turn.status == ENQUEUED and log.wake_at is None) or self._has_untaken(execution_id)
+        is_due = log.wake_at is not None and log.wake_at <= moment.wall
+        if log.turn.status == ENQUEUED:
+            return log.wake_at is None or is_due
+        return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
-    def _waiting(self) -> Iterator[QueuedExecution]:
-        """Yield what the queues have, in its order."""
+    def _waiting(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
+        """Yield what the queues have, in its order; or what workers leave alone of it."""
         with self._lock:
             kept = [
                 (-log.enqueued.priority, log.number, name, log.enqueued.queue, log.beginning)
                 for name, log in self._logs.items()
-                if log.enqueued is not None and not log.withheld and log.turn.status not in TERMINAL
+                if log.enqueued is not None and log.withheld is withheld and log.turn.status not in TERMINAL
+                if log.beginning.origin != FORK
             ]
         for less, _, name, queue, beginning in sorted(kept, key=lambda entry: (entry[3], *entry[:2])):
             yield QueuedExecution(name, queue, -less, beginning.workflow_name, beginning.fingerprint)
 
-    def _queued(self) -> list[QueuedExecution]:
-        return list(self._waiting())
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
+        return list(self._waiting(withheld=withheld))
+
+    def _seen_to(self, schedule: str, moment: int) -> int:
+        return self._schedules.setdefault(schedule, moment)
+
+    def _see_to(self, schedule: str, moment: int) -> None:
+        self._schedules[schedule] = max(moment, self._schedules.get(schedule, moment))
 
     def _withhold(self, execution_id: str) -> None:
         if execution_id in self._logs:

@@ -2,7 +2,8 @@
 
 An execution is in a queue from its event ``execution_enqueued`` on: workers begin it when it is due, take it up again
 when its driver has died, and go on with it when something has come that it waited for. A claim is the acquisition of
-its lease; from then on it is driven like any other. Of two workers that claim at once each gets others.
+its lease; from then on it is driven like any other. Of two workers that claim at once each gets others. What an
+execution of a queue starts, or goes on as, is in that queue as well (`divebook.execution.belonging`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment
@@ -23,7 +24,7 @@ WORKER_SECONDS = LEASE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class QueuedExecution:
-    """An execution that a queue has, and that has not ended; one that a person has paused is none."""
+    """An execution that a queue has, and that has not ended."""
 
     execution_id: str
     queue: str
@@ -59,17 +60,30 @@ class WorkerRecord:
     """How many it drives, as it said last."""
     expires_at: int = 0
     """Microseconds since 1970, by the store's clock."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Executions that it could not take up, and why."""
 
     def can_run(self, queued: QueuedExecution) -> bool:
-        """Return whether it takes such executions."""
-        return queued.queue in self.queues and self.workflows.get(queued.workflow) == queued.fingerprint
+        """Return whether it takes such executions, and has not refused this one."""
+        return self.why_not(queued) is None
+
+    def why_not(self, queued: QueuedExecution) -> str | None:
+        """Return why it does not take an execution; None if it does."""
+        if queued.queue not in self.queues:
+            return f"takes from {', '.join(self.queues)}"
+        if queued.workflow not in self.workflows:
+            return f"has no workflow {queued.workflow!r}"
+        if self.workflows[queued.workflow] != queued.fingerprint:
+            return f"has another definition of {queued.workflow!r}"
+        return self.refused.get(queued.execution_id)
 
 
 def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
     """Return what a worker says of itself as plain data; its id and its time are apart."""
     data = asdict(worker)
     del data["id"], data["expires_at"]
-    return {**data, "queues": list(worker.queues), "workflows": dict(worker.workflows)}
+    mappings = {"workflows": dict(worker.workflows), "refused": dict(worker.refused)}
+    return {**data, "queues": list(worker.queues), **mappings}
 
 
 def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
@@ -116,10 +130,25 @@ class Queues(ABC):
             wanted = Claim(tuple(queues), dict(workflows), limit, frozenset(without))
             return self._claim(wanted, owner, moment, moment.plus(ttl_seconds))
 
-    def queued(self) -> list[QueuedExecution]:
-        """Return what the queues have, in the order in which it is taken."""
+    def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
+        """Return what the queues have, in the order in which it is taken; or what workers are to leave alone of it."""
         self._check_open()
-        return self._queued()
+        return self._queued(withheld=withheld)
+
+    def seen_to(self, schedule: str, moment: int) -> int:
+        """Return up to when the due times of a schedule are seen to: up to `moment` if it is a new one.
+
+        Both are microseconds since 1970. Of two who ask at once about a new one, both get what the first one said.
+        """
+        self._check_open()
+        with self._lock:
+            return self._seen_to(schedule, moment)
+
+    def see_to(self, schedule: str, moment: int) -> None:
+        """Note that all due times of a schedule up to a moment are seen to; it never goes back."""
+        self._check_open()
+        with self._lock:
+            self._see_to(schedule, moment)
 
     def withhold(self, execution_id: str) -> None:
         """Let workers leave an execution alone until somebody resumes it; does nothing if it is in no queue."""
@@ -142,6 +171,7 @@ class Queues(ABC):
 
     def workers(self, now: int | None = None) -> list[WorkerRecord]:
         """Return the workers that are there, by id: those that have said so in time, and are not known to be dead."""
+        self._check_open()
         moment = self._moment(now)
         return [
             worker
@@ -161,7 +191,13 @@ class Queues(ABC):
     def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]: ...
 
     @abstractmethod
-    def _queued(self) -> list[QueuedExecution]: ...
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]: ...
+
+    @abstractmethod
+    def _seen_to(self, schedule: str, moment: int) -> int: ...
+
+    @abstractmethod
+    def _see_to(self, schedule: str, moment: int) -> None: ...
 
     @abstractmethod
     def _withhold(self, execution_id: str) -> None: ...

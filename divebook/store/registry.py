@@ -14,8 +14,8 @@ from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
 from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
-from divebook.store.passwords import without_password
 from divebook.store.sqlite import SqliteStore
+from divebook.text.passwords import names_database, without_password
 
 VARIABLE = "DIVEBOOK_STORE"
 DEFAULT = Path(".divebook", "executions.db")
@@ -92,7 +92,18 @@ def open_store(location: str | Path | None = None) -> EventStore:
 
 
 def path_of(location: str) -> Path | None:
-    """Return the path that names a store in a file, as it is written; None where a URL names a store on a server."""
+    """Return the path that names a store in a file, as it is written; None where a URL names a store on a server.
+
+    Raises
+    ------
+    SetupError
+        It means a database in another form, which would become the name of a file, with the password in it.
+    """
+    if names_database(location):
+        raise SetupError(
+            "a database is named by a URL, and not by ``host=... user=...``: write "
+            "postgresql://user@host:port/database, and leave the password to PGPASSWORD or ~/.pgpass"
+        )
     scheme, mark, rest = location.partition("://")
     if mark and scheme != SQLITE:
         return None

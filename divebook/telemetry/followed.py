@@ -64,6 +64,9 @@ class TracedLog:
             self.workflow, self.came_from = data.workflow_name or self.workflow, data.source
         if ROOT not in self._began or (ROOT in self._over and isinstance(data, catalog.ExecutionResumed)):
             self._begin(ROOT, event.recorded_at)
+        if isinstance(data, catalog.ExecutionForked):  # what it has of its source is told of that, and took its time
+            self._over.discard(ROOT)
+            self._began |= {number: event.recorded_at for number in self._began if number not in self._over}
         self._spans.take(event)
         served = isinstance(data, catalog.OperationCompleted | catalog.OperationFailed) and data.served is not None
         changed = sorted(self._spans.changed.values(), key=lambda span: span.index)

@@ -7,8 +7,10 @@ nothing is told twice; and what another process tells of the same execution belo
 from __future__ import annotations
 
 import atexit
+import functools
+import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from divebook._version import __version__
@@ -18,6 +20,7 @@ from divebook.execution.leases import HANDS
 from divebook.store import EventStore
 from divebook.telemetry.attributes import attributes_of, error_of, name_of
 from divebook.telemetry.followed import ROOT, EndedSpan, TracedLog, place_of, place_of_call, span_id, trace_id
+from divebook.telemetry.leaving import TellingThread, done_in_time
 from divebook.text.logs import logger
 from divebook.text.redaction import shared
 
@@ -62,12 +65,15 @@ class Telemetry:
     Parameters
     ----------
     processors
-        Processors of spans, which who gives them closes; by default one that sends batches by OTLP over HTTP to where
-        ``OTEL_EXPORTER_OTLP_ENDPOINT`` says.
+        Processors of spans, which who gives them closes; by default one that sends batches by OTLP over HTTP. Nothing
+        is sent where ``OTEL_SDK_DISABLED`` says so, or for spans ``OTEL_TRACES_EXPORTER`` and for metrics
+        ``OTEL_METRICS_EXPORTER`` is ``none``.
     meter_provider
         Where metrics go; by default by OTLP as well, or nowhere where `processors` are given.
     resource
         What the spans are of; by default what ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` say.
+    address
+        Of the collector, ``http://HOST:4318``; by default ``OTEL_EXPORTER_OTLP_ENDPOINT`` says it.
 
     Examples
     --------
@@ -82,33 +88,47 @@ class Telemetry:
         *,
         meter_provider: MeterProvider | None = None,
         resource: Resource | None = None,
+        address: str | None = None,
     ) -> None:
         self.resource = Resource.create() if resource is None else resource
         self._closers: list[Callable[[], object]] = []
         if processors is None:
-            processors, meter_provider = self._by_otlp(meter_provider)
+            processors, meter_provider = self._by_otlp(meter_provider, address)
         self._processors = tuple(processors)
-        atexit.register(self.close)  # processes of notebooks end without closing anything
+        self._failing: set[int] = set()
+        """Numbers of the processors that have raised."""
+        self._tellers: weakref.WeakSet[TellingThread] = weakref.WeakSet()
+        atexit.register(self._leave)  # processes of notebooks end without closing anything
         self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
 
-    def _by_otlp(self, meter_provider: MeterProvider | None) -> tuple[list[SpanProcessor], MeterProvider]:
+    def _by_otlp(
+        self, meter_provider: MeterProvider | None, address: str | None
+    ) -> tuple[list[SpanProcessor], MeterProvider | None]:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk import metrics
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        batches = BatchSpanProcessor(OTLPSpanExporter())
-        self._closers.append(batches.shutdown)
-        if meter_provider is None:
-            readers = [PeriodicExportingMetricReader(OTLPMetricExporter())]
-            own = metrics.MeterProvider(readers, resource=self.resource)
+        is_off = _said("OTEL_SDK_DISABLED") == "true"
+        at = None if address is None else address.rstrip("/") + "/v1/"
+        processors: list[SpanProcessor] = []
+        if not is_off and _said("OTEL_TRACES_EXPORTER") != "none":
+            batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
+            processors.append(batches)
+            self._closers.append(batches.shutdown)
+        if meter_provider is None and not is_off and _said("OTEL_METRICS_EXPORTER") != "none":
+            readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
+            own = metrics.MeterProvider(readers, resource=self.resource, shutdown_on_exit=False)  # which waits for long
             self._closers.append(own.shutdown)
             meter_provider = own
-        return [batches], meter_provider
+        return processors, meter_provider
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
         """Tell of what this process does with the executions of a store; return what ends that, from the last on."""
+        if not self._processors and self._measures is None:
+            _log.info("telemetry is off, as the variables of OpenTelemetry say")
+            return []
         listener = _Listener(self, store)
         return [listener.close, store.subscribe(listener)]
 
@@ -123,16 +143,24 @@ class Telemetry:
             context.detach(token)
 
     def flush(self) -> None:
-        """Send what was told so far."""
-        for processor in self._processors:
-            processor.force_flush()
+        """Send what was told so far; waits a few seconds at most."""
+        done_in_time("to send what was told", [processor.force_flush for processor in self._processors])
 
     def close(self) -> None:
-        """Send what was told, and end what was made here; calling it twice is the same as once."""
-        atexit.unregister(self.close)
+        """Send what was told, and end what was made here; waits a few seconds at most, and the second time none."""
+        atexit.unregister(self._leave)
         closers, self._closers = self._closers, []
-        for close in closers:
-            close()
+        done_in_time("to send what was told", closers)
+
+    def runs(self, teller: TellingThread) -> None:
+        """Know of what tells of executions, for the end of the process."""
+        self._tellers.add(teller)
+
+    def _leave(self) -> None:
+        """Have all told and sent that the process has done; it ends."""
+        for teller in list(self._tellers):
+            teller.close()
+        self.close()
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
         """Tell of one span that has ended."""
@@ -160,8 +188,13 @@ class Telemetry:
             end_time=ended.ended_us * 1000,
             instrumentation_scope=_SCOPE,
         )
-        for processor in self._processors:
-            processor.on_end(told)
+        for number, processor in enumerate(self._processors):
+            try:
+                processor.on_end(told)
+            except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
+                if number not in self._failing:
+                    self._failing.add(number)
+                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
         if self._measures is not None and not ended.served:
             self._measures.take(ended, followed.workflow, status)
 
@@ -171,7 +204,8 @@ class _Listener:
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
         self._telemetry, self._store = telemetry, store
-        self._executor = ThreadPoolExecutor(1, "divebook-telemetry")
+        self._teller = TellingThread("divebook-telemetry")
+        telemetry.runs(self._teller)
         self._heard: set[str] = set()
         self._followed: dict[str, TracedLog] = {}
 
@@ -179,11 +213,11 @@ class _Listener:
         """Hear of events that were written; what is copied or imported is of another time."""
         if execution_id in self._heard or HANDS.drives(execution_id):
             self._heard.add(execution_id)
-            self._executor.submit(self._take, execution_id, events)
+            self._teller.do(functools.partial(self._take, execution_id, events))
 
     def close(self) -> None:
-        """Return when all was told."""
-        self._executor.shutdown()
+        """Return when all was told, or a little later."""
+        self._teller.close()
 
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:
         try:
@@ -200,8 +234,13 @@ class _Listener:
                     elif ended.span.kind != "step":
                         ended.span.parameters = ended.span.result = None  # what is told need not be held
         except Exception:  # noqa: BLE001 - the run must not depend on who is told of it
-            _log.exception("telemetry of %s ends here", execution_id)
+            last = events[-1].sequence if events else 0
+            _log.exception("telemetry of %s lacks what it would tell of its events up to %d", execution_id, last)
             self._followed.pop(execution_id, None)
+
+
+def _said(variable: str) -> str:
+    return os.environ.get(variable, "").strip().lower()
 
 
 def _execution_told(

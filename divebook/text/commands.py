@@ -1,9 +1,14 @@
-"""Commands as they are printed for people to copy: each works as it stands, its words quoted as its face reads them."""
+"""Commands as they are printed for people to copy: each works as it stands, its words quoted as its face reads them.
+
+The address of a database comes without its password, which is looked for where it is kept; hidden, it would be wrong.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+
+from divebook.text.passwords import for_command
 
 _NEEDS_QUOTES = ("'", '"', "-", "{", "[")
 
@@ -15,7 +20,10 @@ def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> st
     'divebook signal exec_1 \'it\'"\'"\'s on\' --store \'my runs.db\''
     >>> in_shell("answer", ["ask_1", "-1"])
     'divebook answer -- ask_1 -1'
+    >>> in_shell("show", ["exec_1"], ["--store", "postgresql://ann:***@host/db"])
+    'divebook show exec_1 --store postgresql://ann@host/db'
     """
+    options = [for_command(option) for option in options]
     if any(word.startswith("-") for word in words):
         return shlex.join(["divebook", verb, *options, "--", *words])
     return shlex.join(["divebook", verb, *words, *options])
@@ -27,7 +35,8 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
     >>> in_notebook("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     "%dive signal exec_1 'it''s on' --store 'my runs.db'"
     """
-    parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in options)]
+    named = map(for_command, options)
+    parts = [*map(quoted, words), *(word if word.startswith("--") else quoted(word) for word in named)]
     return " ".join(["%dive", verb, *parts])
 
 

@@ -46,11 +46,12 @@ def size(count: int) -> str:
 def branch_name(path_id: str) -> str:
     """Return what people call a path: nothing for the one that a run begins with.
 
-    >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2")
-    ('', 'branch 1', 'branch 1.2')
+    >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2"), branch_name("rollback-3")
+    ('', 'branch 1', 'branch 1.2', 'rollback 3')
     """
-    _, _, numbers = path_id.partition("-")
-    return f"branch {numbers.replace('-', '.')}" if numbers else ""
+    kind, _, numbers = path_id.partition("-")
+    named = "rollback" if kind == "rollback" else "branch"
+    return f"{named} {numbers.replace('-', '.')}" if numbers else ""
 
 
 def price(dollars: float) -> str:

@@ -16,6 +16,7 @@ from divebook.execution.streaming import TextDelta
 from divebook.history.course import Course
 from divebook.history.requests import requests_in
 from divebook.history.spans import Span, Spans, spans_of
+from divebook.history.spread import Spreads
 from divebook.widgets.budget import Budget
 from divebook.widgets.conversations import CONVERSATIONS, conversation_of, no_conversation, sent_with
 from divebook.widgets.failing import Failing
@@ -38,6 +39,8 @@ from divebook.widgets.variables import Setters
 
 EVENTS_PER_FRAME = 2000
 """So that a long history neither holds up the first frame nor makes a large one."""
+ROWS_PER_FRAME = 5_000
+"""Of which is counted what they gave; the others are with the next frame."""
 FIRST_SPANS = 1500
 """The newest spans of a welcome; a view asks for older ones."""
 SPANS_PER_PAGE = 5000
@@ -65,6 +68,7 @@ class Feed:
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
         self._spending, self._course, self._failing = Spending(), Course(), Failing(source.names)
+        self._spreads = Spreads()
         self._ways: list[Way] = []
         self._asks_ways = True
         self._setters = Setters()
@@ -115,7 +119,7 @@ class Feed:
     @property
     def has_news(self) -> bool:
         """Whether the next frame is likely to tell something."""
-        return bool(self._inbox) or self._behind or self._streams.has_news
+        return bool(self._inbox) or self._behind or self._streams.has_news or self._spreads.is_behind
 
     def frame(self) -> Delta | None:
         """Return what changed since the last frame, or None."""
@@ -156,6 +160,7 @@ class Feed:
             for event in events:
                 self._take(event)
             self._behind = len(events) == EVENTS_PER_FRAME
+        self._spreads.count(ROWS_PER_FRAME)
 
     def _take(self, event: Event) -> None:
         self._last = event.sequence
@@ -163,6 +168,7 @@ class Feed:
             self._origin = event.recorded_at
         self._reader.take(event)
         self._course.take(event)
+        self._spreads.take(event)
         self._setters.take(event)
         self._spending.hear(event)
 
@@ -185,7 +191,7 @@ class Feed:
         return self._failing.report([span for span, _ in self._told], self.source.read)
 
     def _present_header(self) -> Header:
-        header = paced(self._failing.of(self._spending.of(self.source.header())), self._course)
+        header = paced(self._failing.of(self._spending.of(self.source.header())), self._course, self._spreads)
         if self._asks_ways:
             self._asks_ways, self._ways = False, self.source.ways(header, self._failing.kept)
         return {**header, "ways": self._ways}

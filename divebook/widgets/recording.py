@@ -118,8 +118,11 @@ class CleanRun:
             spending.take(span)
             failing.take(span)
         self._failures: FailureReport = redactor.value(failing.report(spans))
-        header = paced(failing.of(spending.of(header_of(execution))), read.course)
-        self._header = Header(**{**header, "live": False, "commands": [], "error": redactor.text(header["error"])})
+        read.spreads.count()
+        header = paced(failing.of(spending.of(header_of(execution))), read.course, read.spreads)
+        error, progress = redactor.text(header["error"]), redactor.value(header["progress"])
+        self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}
+        self._header |= {"error": error, "progress": progress}
         asked = execution.state.interrupts.values()
         self._questions = [redactor.value(shown(question_of(question))) for question in asked]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))

@@ -160,8 +160,8 @@ _UNTIMED: dict[str, Any] = {
 def _in_present_words(data: Any) -> Any:
     """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
 
-    They did not say either which signals a run waits for, or when questions were settled, and knew of no agents with
-    tools.
+    They did not say either which signals a run waits for, or when questions were settled, what the rows of steps gave,
+    and knew of no agents with tools.
     """
     if isinstance(data, dict) and isinstance(data.get("header"), dict):
         data["header"] = {
@@ -171,9 +171,11 @@ def _in_present_words(data: Any) -> Any:
             "spenders": [],
             "failed": 0,
             "ways": [],
+            "dashboards": [],
             **_UNTIMED,
             **data["header"],
         }
+        _spread_nothing(data["header"]["progress"])
     if isinstance(data, dict):
         data.setdefault("conversations", [])
         data.setdefault("variables", [])
@@ -195,6 +197,13 @@ def _in_present_words(data: Any) -> Any:
         if isinstance(asked, dict):
             _put_into_words(asked)
     return data
+
+
+def _spread_nothing(progress: Any) -> None:
+    """Let steps of older recordings say nothing of what their rows gave."""
+    for told in progress if isinstance(progress, list) else ():
+        if isinstance(told, dict):
+            told.setdefault("spread", [])
 
 
 def _explain(failures: Any) -> None:

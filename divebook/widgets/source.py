@@ -20,6 +20,7 @@ from divebook.events import Event
 from divebook.events.catalog import ENQUEUED
 from divebook.events.codec import encode_shown
 from divebook.events.event import to_datetime, to_microseconds
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.execution import Execution
 from divebook.execution.streaming import TextListener
 from divebook.history.failures import ItemNames
@@ -158,6 +159,7 @@ def header_of(execution: Execution) -> Header:
         ways=[],
         workspaces=len(state.workspaces),
         waits=waits_of(execution, driven_by),
+        dashboards=DASHBOARDS.of(execution.id) if execution.is_live else [],
     )
 
 

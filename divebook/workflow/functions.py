@@ -22,6 +22,7 @@ from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.determinism import warn_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
+from divebook.workflow.undoing import ROLLBACK_FUNCTIONS, place_of, require_nameable
 from divebook.workflow.user_functions import IDEMPOTENCY_KEY, UserFunction, signature_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -45,8 +46,6 @@ class WorkflowFunction:
     workflow: Workflow
 
 
-ROLLBACK_FUNCTIONS: dict[str, StepFunction] = {}
-"""Functions of this process that undo what others have done, by name; a later one replaces an earlier."""
 ROLLED_BACK = "result"
 """Parameter of such a function that receives what the call has given that it undoes."""
 
@@ -274,11 +273,17 @@ def step(
 
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
-    """Return a function that undoes calls, known by its name from now on."""
+    """Return a function that undoes calls, known by its place from now on."""
     known: StepFunction | None = getattr(function, _MADE, None)
+    require_nameable(known.function if known is not None else function)
     made = known or StepFunction(function.__name__, function, inspect.getdoc(function) or "")
-    ROLLBACK_FUNCTIONS[made.name] = made
+    ROLLBACK_FUNCTIONS[place_of(made)] = made
     return made
+
+
+def step_of(function: Any) -> StepFunction | None:
+    """Return what ``@step`` made, of what it returned."""
+    return getattr(function, _MADE, None)
 
 
 U = TypeVar("U", bound=UserFunction)

@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
+from divebook import Environment, Step, Worker, Workflow
 from divebook.store import open_store
+from tests.cli.conftest import write
 from tests.execution.worlds import becomes
 
 
@@ -28,10 +30,45 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
 
 
 def test_what_cannot_be_enqueued_is_told(divebook, hello):
+    for odd in ("0001-01-01", "9999-12-31T23:59-12:00"):
+        far = divebook("enqueue", hello, "-v", "who=Ada", "--at", odd)
+        assert (far.exit_code, "at is a time that clocks can show" in far.stderr) == (2, True)
+    for patience in ("nan", "-5"):
+        told = divebook("worker", hello, "--patience", patience, "--until-idle")
+        assert (told.exit_code, "patience is a number of seconds from 0 on" in told.stderr) == (2, True)
     late = divebook("enqueue", hello, "-v", "who=Ada", "--at", "soon")
     assert (late.exit_code, "--at 'soon' is no time; write --at 2026-05-01T08:00" in late.stderr) == (2, True)
     assert divebook("enqueue", hello).exit_code == 2
     assert divebook("worker", hello, "--parallel", 0).exit_code == 2
+
+
+def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone(divebook, hello, folder):
+    name = divebook("enqueue", hello, "-v", "who=Ada", "--at", "2150-05-01T08:00", "--key", "k").stdout.strip()
+    with Environment() as made:
+        made.add_workflow(Workflow("other", [Step("add", script="1")]))
+        with Worker(made, ["labels"], name="w1"):
+            shown = divebook("queue").stdout
+        assert f"{name}: worker w1 cannot run it: takes from labels" in shown
+        assert "2150-05-01 08:00" in shown
+        made.execution(name).pause("lunch")
+    shown = divebook("queue").stdout
+    assert "workers leave alone" in shown
+    assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)
+    assert "to go on with one: divebook resume ID FILE" in shown
+    (told,) = json.loads(divebook("queue", "--json").stdout)["left_alone"]
+    assert (told["execution_id"], told["key"], told["attempts"], told["why"]) == (name, "k", 0, "lunch")
+
+
+def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
+    python = write(folder / "jobs.py", "")
+    told = divebook("worker", python, "--schedules")
+    assert (told.exit_code, "jobs.py is Python; leave it out" in told.stderr) == (2, True)
+    text = """
+    Workflows: [{Name: tidy, Steps: [{Name: a, Script: '1'}]}]
+    Schedules: [{Name: often, Cron: '* * * *', Workflow: tidy}]
+    """
+    told = divebook("worker", write(folder / "often.yaml", text), "--schedules")
+    assert (told.exit_code, "often.yaml:3:" in told.stderr) == (2, True), told.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

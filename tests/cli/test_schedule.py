@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from divebook.store import open_store
 from tests.cli.conftest import write
 
 NIGHTLY = """
@@ -30,7 +31,10 @@ def test_what_is_due_is_started_once(divebook, nightly):
     assert (first.exit_code, "completed" in first.stdout) == (0, True), first.stderr
     again = divebook("schedule", "run", nightly)
     assert (again.exit_code, again.stdout) == (0, "")
-    assert len(json.loads(divebook("runs", "--json").stdout)) == 1
+    (run,) = json.loads(divebook("runs", "--json").stdout)
+    with open_store() as store:
+        store.delete(run["id"])
+    assert divebook("schedule", "run", nightly).stdout == ""  # nor again when it was deleted
 
 
 def test_other_words_are_refused(divebook, nightly):

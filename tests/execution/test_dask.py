@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 
 import cloudpickle
 import pandas as pd
@@ -16,10 +15,11 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
 from divebook.execution import dask_cluster
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.execution.dask_cluster import DaskCluster
-from divebook.execution.dask_workers import Claims
 from divebook.mapping import mapped
 from divebook.steps.actions import Action
+from divebook.widgets.source import header_of
 from divebook.workflow import step, workflow
 from tests.execution.dask_driver import calling, wait
 from tests.execution.dask_kills import one_round
@@ -130,6 +130,9 @@ def test_steps_and_functions_name_a_cluster_and_definitions_no_address(cluster, 
         found = world.start("w").wait(30).variables
         assert found["there"] != os.getpid() == found["here"]
         assert cloud.dashboard == client.dashboard_link
+        run = world.start("w").wait(30)
+        assert DASHBOARDS.of(run.id) == [cloud.dashboard]
+        assert header_of(run)["dashboards"] == []  # nothing goes there any more
         cloud._connection.client.close()  # as one does that finds its scheduler no more
         assert world.start("w").wait(30).status == "completed"
         with pytest.raises(NotFoundError, match="executor not found: tcp://"):
@@ -141,12 +144,15 @@ def test_rows_are_handed_over_in_chunks(cluster, client):
     def label(text):
         return {"length": len(text), "pid": os.getpid()}
 
-    frame = pd.DataFrame({"text": ["a" * n for n in range(450)]})
+    frame, own = pd.DataFrame({"text": ["a" * n for n in range(450)]}), DaskCluster(cluster)
     with environment() as world:
-        for _ in range(2):
-            found = mapped(world, frame, label, executor=cluster.scheduler_address).wait().frame
-        assert list(found["length"]) == list(range(450))
-        assert os.getpid() not in set(found["pid"])
+        given = [cluster.scheduler_address, cluster.scheduler_address, client, cluster, own]
+        for number, executor in enumerate(given):
+            function = step(idempotent=True)(label) if number else label
+            found = mapped(world, frame, function, executor=executor, again=number > 1).wait().frame
+            assert list(found["length"]) == list(range(450))
+            assert os.getpid() not in set(found["pid"])
+    own.close()
     assert client.list_datasets() == ()
 
 
@@ -171,8 +177,10 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
 
 
 def test_a_cluster_that_cannot_be_used_is_refused(cluster, monkeypatch):
-    with pytest.raises(SetupError, match=r"a Dask cluster is a distributed.Client or an address"):
+    with pytest.raises(SetupError, match=r"a Dask cluster is a distributed.Client, a cluster or an address"):
         DaskCluster(3)
+    with pytest.raises(SetupError, match=r"an address, tcp://HOST:PORT, not 'tcp://'"):
+        Environment(store="memory:", executor="tcp://")
     closed = distributed.Client(cluster, set_as_default=False)
     closed.close()
     with environment(actions=[Action("where", where)], executor=closed) as world:
@@ -226,6 +234,61 @@ def test_a_connection_that_is_lost_leaves_the_outcome_unknown(cluster, meeting):
     assert "FutureCancelledError" in question.message
 
 
+def test_a_connection_that_is_lost_in_a_call_that_may_be_made_twice_is_made_anew(cluster, client, meeting):
+    """The call is found again where it goes on."""
+    made, cloud = step(idempotent=True)(wait), DaskCluster(cluster.scheduler_address)
+
+    @workflow
+    async def waiting(ctx):
+        return await made(str(meeting), "twice")
+
+    with environment(executor=cloud) as world:
+        execution = world.start("waiting")
+        arrived(meeting, "twice")
+        assert becomes(client.list_datasets)
+        first = cloud._connection
+        first.client.close()
+        assert becomes(lambda: cloud._connection is not first)
+        let_go(meeting, "twice")
+        assert execution.wait(30).outputs["result"] == "made twice"
+    cloud.close()
+    assert (meeting / "calls").read_text().split() == ["twice"]
+
+
+def test_what_another_process_left_later_is_found_and_let_go(cluster, client, meeting, monkeypatch):
+    """Who resumes was connected before: it looks when it takes the execution up."""
+    monkeypatch.setattr(dask_cluster, "KEPT_SECONDS", 0)
+    with Environment(
+        store=meeting / "log.db",
+        workflows=[calling()],
+        actions=[Action("where", where, idempotent=True)],
+        executor=client,
+    ) as world:
+        assert world.start(Workflow("w", [Step("s", action="where")])).wait(30).status == "completed"
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "tests.execution.dask_driver", cluster.scheduler_address, str(meeting)],
+            cwd=Path(__file__).parents[2],
+        )
+        arrived(meeting)
+        assert becomes(client.list_datasets)
+        driver.kill()
+        driver.wait()
+        let_go(meeting)
+        (left,) = client.list_datasets()
+        assert becomes(client.get_dataset(left).done)
+        (found,) = [each.execution_id for each in world.executions() if each.workflow_name != "w"]
+        assert question_of(world.resume(found).wait(30)).kind == "outcome_unknown"
+        assert becomes(lambda: not client.list_datasets())
+    assert sorted((meeting / "calls").read_text().split()) == ["once", "twice"]
+
+
+def test_large_arguments_go_without_advice(client, recwarn):
+    with environment(executor=client, actions=[Action("size", lambda data: len(data) + 0)]) as world:
+        steps = [Step("s", action="size", parameters={"data": "x" * 12_000_000}, store="a")]
+        assert world.start(Workflow("w", steps)).wait(30).variables["a"] == 12_000_000
+    assert not [warning for warning in recwarn if "large graph" in str(warning.message)]
+
+
 def test_a_call_that_is_given_up_before_it_began_is_taken_back(client, meeting):
     hold = step(name="hold")(wait)
     later = step(name="later", idempotent=True)(lambda: (meeting / "began").write_text("began"))
@@ -271,8 +334,10 @@ def test_a_result_is_let_go_a_little_after_it_came(client, meeting, monkeypatch)
         assert becomes(lambda: not client.list_datasets())
 
 
-def test_a_call_that_may_not_be_made_twice_begins_only_where_a_thread_is_free(client, meeting):
-    hold, look = step(name="hold")(wait), step(name="look")(where)
+@pytest.mark.parametrize("options", [{}, {"idempotent": True, "timeout": 600}])
+def test_a_call_that_is_to_run_once_it_has_begun_begins_only_where_a_thread_is_free(options, client, meeting):
+    """One that may not be made twice, or has a time limit."""
+    hold, look = step(name="hold")(wait), step(name="look", **options)(where)
 
     @workflow
     async def waiting(ctx):
@@ -285,16 +350,6 @@ def test_a_call_that_may_not_be_made_twice_begins_only_where_a_thread_is_free(cl
         let_go(meeting)
         assert execution.wait(30).status == "completed"
     assert begun == 2
-
-
-def test_a_key_is_given_away_once_and_only_while_its_call_is_wanted(monkeypatch):
-    tasks = {"a", "b", "c"}
-    claims = Claims(SimpleNamespace(tasks=tasks))
-    assert [claims.claim(key) for key in ("a", "a", "gone")] == [True, False, False]
-    monkeypatch.setattr("divebook.execution.dask_workers.MOST_TAKEN", 1)
-    tasks.discard("a")
-    assert [claims.claim(key) for key in ("b", "b", "a")] == [True, False, False]
-    assert claims._taken == {"b"}
 
 
 # --- last, as Dask takes a second to replace a worker ----------------------------------------------------------------

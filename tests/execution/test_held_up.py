@@ -1,6 +1,7 @@
 """A store that cannot be written to for a while: executions stand still, say so, and go on by themselves."""
 
 import asyncio
+import contextlib
 import random
 import re
 import sqlite3
@@ -11,10 +12,12 @@ from contextlib import closing
 import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
-from divebook.errors import FencedError
+from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, StoreError
 from divebook.execution import group_commit
 from divebook.execution.group_commit import Standstill
 from divebook.steps.actions import Action
+from divebook.store import MemoryStore
 from tests.execution.worlds import Busy, Calls, Gate, becomes, environment
 
 PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", script="1", store="n")])
@@ -65,6 +68,20 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
     assert len(said) == 2
 
 
+def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
+    monkeypatch.setattr("divebook.execution.store_calls.PATIENCE_SECONDS", 0.0)
+    world = environment(store=Busy())
+    execution = world.create(Workflow("w", [Step("a", "wait", signal="go")]))
+
+    def hold_up(_, events):
+        if any(event.event_type == "operation_started" for event in events):
+            world.store.refusals = 3
+
+    world.store.subscribe(hold_up)
+    assert execution.start().wait(20).status == "waiting"
+    assert logs() == ["the disk is full. Free some space. An execution waits for it, and goes on by itself"]
+
+
 def test_a_standstill_tells_how_long_it_lasts():
     since = time.monotonic() - 12
     assert str(Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
@@ -106,6 +123,95 @@ def test_who_lost_its_lease_while_the_store_was_busy_does_not_go_on():
         world.store.refusals = 3
     with pytest.raises(FencedError):
         execution.wait(20)
+
+
+class Refusing(MemoryStore):
+    """Refuses what it is told to, and says what that was."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.refused = kind, ()
+
+    def _refuse(self, what):
+        if what in self.refused:
+            raise self.kind(f"no {what}")
+
+    def _write(self, batches):
+        self._refuse("writing")
+        return super()._write(batches)
+
+    def _release(self, lease):
+        self._refuse("release")
+        return super()._release(lease)
+
+    def _inbox(self, execution_id, after):
+        self._refuse("look")
+        return super()._inbox(execution_id, after)
+
+
+@pytest.mark.parametrize("kind", [ReadOnlyStoreError, CorruptStoreError, StoreError])
+@pytest.mark.parametrize("refused", [("writing",), ("writing", "release"), ("writing", "release", "look")])
+def test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays(kind, refused):
+    gate = Gate()
+    world = environment(PAYING, store=Refusing(kind), actions=[gate.action()])
+    execution = world.start("w")
+    assert gate.reached.wait(20)
+    world.store.refused = refused
+    gate.opened.set()
+    with pytest.raises(kind, match="no writing"):
+        execution.wait(20)
+    world.store.refused = ()
+    assert world.resume(execution.id).wait(20).is_live is False
+    assert execution.store.leases() == []
+
+
+@pytest.mark.parametrize("refused", [("release",), ("look",)])
+def test_a_run_that_rests_while_its_store_refuses_can_be_taken_up_again(refused):
+    gate = Gate()
+    work = Workflow("w", [Step("pay", action="gate"), Step("wait", signal="go")])
+    world = environment(work, store=Refusing(StoreError), actions=[gate.action()])
+    execution = world.start("w")
+    assert gate.reached.wait(20)
+    world.store.refused = refused
+    gate.opened.set()
+    if "look" in refused:
+        with pytest.raises(StoreError, match="no look"):
+            execution.wait(20)
+    else:
+        execution.wait(20)
+    world.store.refused = ()
+    assert world.execution(execution.id).signal("go", 1).wait(20).status == "completed"
+
+
+def test_a_lease_that_was_taken_for_news_is_given_back_where_these_cannot_be_read():
+    looks = []
+
+    class Failing(MemoryStore):
+        def _inbox(self, execution_id, after):
+            looks.append(execution_id)
+            if len(looks) == fails_at:
+                raise StoreError("no look")
+            return super()._inbox(execution_id, after)
+
+    work, ended = Workflow("w", [Step("wait", signal="go")]), []
+    for nth in range(1, 12):
+        fails_at = nth
+        looks.clear()
+        world = environment(work, store=Failing())
+        execution = world.create(work)
+
+        def send(_, events, world=world, execution=execution):
+            if any(event.event_type == "operation_started" for event in events):
+                world.store.post(Message(execution.id, SIGNAL, "go", signal_payload("go", 1), "test", 1))
+
+        world.store.subscribe(send)
+        with contextlib.suppress(StoreError):
+            execution.start().wait(20)
+        fails_at = 0
+        if execution.status != "completed":
+            world.resume(execution.id).wait(20)
+        ended.append(execution.status)
+    assert ended == ["completed"] * 11
 
 
 def locked(path):

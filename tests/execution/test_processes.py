@@ -1,10 +1,9 @@
 """Functions in processes: what comes back is as if it had been made here, and a process may die or be killed."""
 
-import asyncio
 import functools
+import importlib
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -16,8 +15,6 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import UnpicklableError
-from divebook.execution.clock import SystemClock
-from divebook.execution.engine_thread import ENGINE
 from divebook.execution.processes import Processes
 from divebook.execution.shipping import ship
 from divebook.steps.actions import Action
@@ -35,49 +32,6 @@ def _pool():
     POOL.close()
 
 
-class Meeting:
-    """A place where a process tells that it is there and waits to be let go on: two pipes in the file system."""
-
-    def __init__(self, folder):
-        self.there, self.go_on = str(folder / "there"), str(folder / "go on")
-        os.mkfifo(self.there)
-        os.mkfifo(self.go_on)
-
-    def wait_in_process(self, value=None):
-        Path(self.there).write_text(str(os.getpid()))
-        return Path(self.go_on).read_text() or value
-
-    def arrived(self):
-        return int(Path(self.there).read_text())
-
-    def let_go(self, word=""):
-        Path(self.go_on).write_text(word)
-
-
-class Alarm(SystemClock):
-    """A clock whose alarms ring when the test says so."""
-
-    def __init__(self):
-        self.rings = threading.Event()
-
-    async def sleep(self, seconds):
-        while not self.rings.is_set():  # noqa: ASYNC110 - the test sets it in another thread
-            await asyncio.sleep(0.005)
-
-
-@pytest.fixture
-def meeting(tmp_path):
-    return Meeting(tmp_path)
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def called(function, *args, resumed=False, **options):
     """Return the end of an execution whose workflow function makes one call."""
     made = step(**options)(function)
@@ -89,6 +43,13 @@ def called(function, *args, resumed=False, **options):
     world = environment()
     execution = world.start("once").wait(30)
     return world.resume(execution.id).wait(30) if resumed else execution
+
+
+def called_in_a_new_process(function):
+    """Return what a call comes to in a process that has no other."""
+    with closing(Processes(1)) as pool:
+        world = worlds.environment(actions=[Action("call", function)], executor=pool)
+        return world.start(Workflow("w", [Step("s", action="call", store="result")])).wait(30).variables["result"]
 
 
 def failed_of(execution):
@@ -192,111 +153,92 @@ def test_what_is_printed_and_logged_there_is_printed_and_logged_here(capsys, cap
     assert [record.getMessage() for record in caplog.records if record.name == "mine"] == ["about this"]
 
 
-# --- the ends of processes -------------------------------------------------------------------------------------------
+def test_what_is_printed_there_is_no_matter_of_the_call(monkeypatch):
+    class Broken:
+        def write(self, text):
+            raise BrokenPipeError(text)
 
-
-def test_a_process_that_dies_leaves_the_outcome_of_its_call_unknown_and_no_other(meeting):
-    def die_once(name):
-        if name == "waits":
-            return meeting.wait_in_process(name)
-        return os.kill(os.getpid(), signal.SIGKILL)
-
-    made = step()(die_once)
-
-    @workflow
-    async def pair(ctx):
-        return await ctx.gather(made("waits"), made("dies"))
-
-    execution = environment().start("pair")
-    meeting.arrived()
-    for _ in range(3000):
-        if execution.refresh().interrupts:
-            break
-        ENGINE.submit(asyncio.sleep(0.01)).result()
-    meeting.let_go("alive")
-    (question,) = execution.wait(30).interrupts
-    assert question.kind == "outcome_unknown"
-    assert 'step "die_once" may or may not have taken effect: its process' in question.message
-    assert "was ended by SIGKILL, as when memory runs out" in question.message
-    assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["alive"]
-
-
-def test_a_call_that_may_be_made_twice_is_made_once_more_where_its_process_died(tmp_path):
-    def die_first(limit):
-        with (tmp_path / "calls").open("a") as calls:
-            calls.write("x")
-        if (tmp_path / "calls").stat().st_size < limit:
-            os._exit(3)
+    def tell():
+        print("charged \ud800")  # noqa: T201 - that is what is tried
+        logging.getLogger("mine").warning("charged")
         return "made"
 
-    assert called(die_first, 2, idempotent=True).outputs["result"] == "made"
-    (tmp_path / "calls").unlink()
-    execution = called(die_first, 9, idempotent=True)
-    assert "ended by itself, with exit code 3; it was made twice" in execution.error
-    assert (tmp_path / "calls").read_text() == "xx"
+    for stream in (Broken(), None):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", stream)
+            assert called(tell).outputs["result"] == "made"
 
 
-def test_a_call_that_takes_too_long_loses_its_process_and_no_other(meeting):
-    clock = Alarm()
-    made = step(timeout=60, idempotent=True)(meeting.wait_in_process)
-    other = step()(where)
+def test_streams_there_are_those_that_programs_know(capfd):
+    def tell():
+        print("before ", end="")  # noqa: T201 - that is what is tried
+        sys.stdout.flush()
+        sys.stdout.buffer.write("gr\u00fcn \n".encode())
+        print("odd \ud800")  # noqa: T201 - same
+        subprocess.run(["echo", "from a program"], stdout=sys.stdout, check=True)
+        return [sys.stdout.encoding, sys.stdout.isatty(), sys.stderr.fileno()]
 
-    @workflow
-    async def hasty(ctx):
-        before = await other()
-        try:
-            await made()
-        except TimeoutError:
-            return [before, await other()]
-
-    execution = environment(clock=clock).start("hasty")
-    pid = meeting.arrived()
-    clock.rings.set()
-    before, after = execution.wait(30).outputs["result"]
-    assert not is_alive(pid)
-    assert is_alive(after)
-    assert before in {pid, after}
+    assert called_in_a_new_process(tell) == ["utf-8", False, 2]
+    out, err = capfd.readouterr()
+    assert out == "before gr\u00fcn \nodd \\ud800\n"
+    assert "from a program" in err
 
 
-def test_a_cancelled_execution_waits_for_no_process(meeting):
-    world = environment(actions=[Action("wait", meeting.wait_in_process)])
-    execution = world.start(Workflow("w", [Step("s", action="wait")]))
-    pid = meeting.arrived()
-    execution.cancel()
-    assert execution.wait(30).status == "cancelled"
-    assert not is_alive(pid)
+def test_a_call_that_closes_or_replaces_its_streams_has_a_result():
+    def close():
+        sys.stdout.close()
+        sys.stderr = None
+        return "made"
+
+    assert called_in_a_new_process(close) == "made"
 
 
-def test_a_failure_beside_it_lets_a_call_come_to_its_end(meeting):
-    def refuse():
-        meeting.arrived()
-        raise ValueError("no")
-
-    slow, bad = step()(meeting.wait_in_process), step(executor="thread")(refuse)
-
-    @workflow
-    async def pair(ctx):
-        await ctx.gather(slow("done"), bad())
-
-    execution = environment().start("pair")
-    meeting.let_go()  # waits until it is there
-    execution.wait(30)
-    assert [e.data.result for e in execution.history() if e.event_type == "operation_completed"] == ["done"]
-    assert execution.status == "failed"
+# --- what is around a call -------------------------------------------------------------------------------------------
 
 
-def test_a_call_has_not_begun_before_there_is_a_process_for_it():
+def test_a_call_finds_the_folder_and_variables_that_are_here_when_it_begins(tmp_path, monkeypatch):
+    def look():
+        found = [str(Path.cwd()), os.environ.get("MODE"), "OTHER" in os.environ, sys.path[0]]
+        os.chdir("/")
+        os.environ["OTHER"] = "left behind"
+        return found
+
     with closing(Processes(1)) as pool:
-        made = step()(where)
+        world = worlds.environment(actions=[Action("look", look)], executor=pool)
+        for mode in ("a", "b"):
+            monkeypatch.setenv("MODE", mode)
+            (tmp_path / mode).mkdir()
+            monkeypatch.chdir(tmp_path / mode)
+            monkeypatch.syspath_prepend(str(tmp_path / mode))
+            execution = world.start(Workflow("w", [Step("s", action="look", store="a")])).wait(30)
+            assert execution.variables["a"] == [str(tmp_path / mode), mode, False, str(tmp_path / mode)]
 
-        @workflow
-        async def three(ctx):
-            return await ctx.gather(made(), made(), made())
 
-        execution = worlds.environment(executor=pool).start("three").wait(30)
-    ends = [name for name in worlds.event_types(execution) if name.startswith("operation_")]
-    assert ends == ["operation_started", "operation_completed"] * 3
-    assert len(set(execution.outputs["result"])) == 1
+def test_a_module_that_has_changed_since_a_process_imported_it_is_imported_anew(tmp_path, monkeypatch):
+    """Others keep their process, and with it what they hold."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def price(name):
+        return [importlib.import_module(name).price, os.getpid()]
+
+    def written(factor):
+        (tmp_path / "prices_of_a_test.py").write_text(f"price = {factor}")
+
+    with closing(Processes(1)) as pool:
+        world = worlds.environment(actions=[Action("price", price)], executor=pool)
+
+        def asked():
+            steps = [Step("s", action="price", parameters={"name": "prices_of_a_test"}, store="a")]
+            return world.start(Workflow("w", steps)).wait(30).variables["a"]
+
+        written(1)
+        (first, pid), (same, again) = asked(), asked()
+        written(20)
+        second, other = asked()
+        (tmp_path / "prices_of_a_test.py").unlink()
+        third, kept = asked()
+    assert (first, same, second, third) == (1, 1, 20, 20)
+    assert pid == again != other == kept
 
 
 # --- whole programs --------------------------------------------------------------------------------------------------

@@ -7,9 +7,10 @@ import pytest
 from divebook import Retry, Step, Workflow
 from divebook.errors import DefinitionError
 from divebook.steps.actions import Action
-from divebook.workflow.functions import ROLLBACK_FUNCTIONS, step, workflow
+from divebook.workflow.functions import step, workflow
 from divebook.workflow.policies import Rollback
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.undoing import ROLLBACK_FUNCTIONS
 from tests.execution.travelling import ALL, Travel, functions, trip, undone
 from tests.execution.worlds import Failing, environment, event_types
 
@@ -160,11 +161,12 @@ def test_a_function_that_is_not_defined_here_is_named_and_what_is_left_resumed()
     told = []
     world = environment(functions(told, fails=False))
     execution = world.start("journey").wait(20)
-    known = ROLLBACK_FUNCTIONS.pop("unbook")
+    place = "tests.execution.travelling:functions.<locals>.unbook"
+    known = ROLLBACK_FUNCTIONS.pop(place)
     execution.cancel("enough")
     execution.wait(20)
     assert "run the cell that gives it to @step(rollback=unbook)" in execution.state.error
-    ROLLBACK_FUNCTIONS["unbook"] = known
+    ROLLBACK_FUNCTIONS[place] = known
     assert world.resume(execution.id).wait(20).status == "cancelled"
     assert (len(told), execution.refresh().state.is_rolled_back) == (6, True)
 

@@ -1,5 +1,6 @@
 """What may come while an execution is rolled back: the end of its process, failures, people, questions; and copies."""
 
+import contextlib
 import threading
 
 import pytest
@@ -95,8 +96,8 @@ def test_one_that_is_cancelled_where_nothing_can_undo_it_is_undone_by_who_resume
     assert travel.told == ALL
 
 
-def test_a_second_cancellation_ends_it_and_a_resumption_undoes_the_rest():
-    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+def holding(travel, reached, let_go):
+    """Return actions of which one, that undoes, is held up in the middle."""
 
     def cancel(booking):
         if booking == "oslo-1" and not let_go.is_set():
@@ -105,16 +106,52 @@ def test_a_second_cancellation_ends_it_and_a_resumption_undoes_the_rest():
         travel.told.append(f"cancel {booking}")
 
     book, _, fly = travel.actions()
-    world = environment(trip(), actions=[book, Action("cancel", cancel, idempotent=True), fly])
+    return [book, Action("cancel", cancel, idempotent=True), fly]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_to_cancel_it_while_it_is_undone_changes_nothing(times):
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
     execution = world.start("trip")
     assert reached.wait(20)
-    execution.cancel("stop it")
+    for _ in range(times):
+        execution.cancel("stop it")
     let_go.set()
     execution.wait(20)
-    assert (execution.status, execution.state.error, execution.state.is_rolled_back) == ("cancelled", "stop it", False)
-    ended = world.resume(execution.id).wait(20)
-    assert (ended.status, ended.state.is_rolled_back) == ("failed", True)
-    assert travel.told[-1] == "cancel train-1"
+    assert (execution.status, travel.told, execution.state.is_rolled_back) == ("failed", ALL, True)
+    assert "no room" in execution.state.error
+
+
+def test_an_impatient_person_who_cancels_it_at_any_moment_has_it_undone_once():
+    for pause in (0, 0.001, 0.01):
+        travel = Travel()
+        world = environment(trip(Step("ask", ask="Go on?")), actions=travel.actions())
+        execution = world.start("trip").wait(20)
+        for reason in ("first", "second", "third"):
+            with contextlib.suppress(ExecutionError):  # it has ended meanwhile
+                world.execution(execution.id).cancel(reason)
+            threading.Event().wait(pause)
+        ended = world.execution(execution.id).wait(20)
+        assert (ended.status, ended.state.error, travel.told) == ("cancelled", "first", ALL)
+
+
+def test_one_that_is_paused_while_it_is_undone_can_be_abandoned_and_its_end_says_so():
+    travel, reached, let_go = Travel(), threading.Event(), threading.Event()
+    world = environment(trip(), actions=holding(travel, reached, let_go))
+    execution = world.start("trip")
+    assert reached.wait(20)
+    execution.pause("for lunch")
+    let_go.set()
+    execution.wait(20)
+    assert execution.refresh().state.shown_status == "paused"
+    ended = world.execution(execution.id).cancel("stop it").wait(20)
+    assert (ended.status, ended.state.is_rolled_back) == ("cancelled", False)
+    assert ended.state.error.startswith("stop it; not rolled back: ")
+    assert "train. Resume it, to have that undone" in ended.state.error
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, execution.state.is_rolled_back) == ("failed", True)
+    assert sorted({*travel.told}) == sorted(ALL)
 
 
 def test_a_call_whose_outcome_is_unknown_is_asked_about_and_the_next_waits():
@@ -198,23 +235,15 @@ def test_an_execution_that_it_waits_for_is_undone_first(ends):
 
 def test_a_fork_undoes_what_it_has_done_itself():
     travel = Travel()
+    travel.broken = False
     world = environment(trip(), actions=travel.actions())
     execution = world.start("trip").wait(20)
     log = world.store.read(execution.id)
     trained = next(e.sequence for e in log if isinstance(e.data, catalog.StepCompleted))
     travel.told.clear()
+    travel.broken = True
     fork = world.fork(execution.id, at=trained).wait(20)
     assert (fork.status, travel.told) == ("failed", ALL[1:5])
-
-
-def test_a_fork_begins_before_anything_was_undone():
-    travel = Travel()
-    world = environment(trip(), actions=travel.actions())
-    execution = world.start("trip").wait(20)
-    travel.told.clear()
-    travel.broken = False
-    fork = world.fork(execution.id).wait(20)
-    assert (fork.status, travel.told) == ("completed", [])
 
 
 def test_a_what_if_undoes_nothing():
@@ -245,3 +274,78 @@ def test_a_checkpoint_holds_what_is_to_be_undone():
     log = {event.sequence: event.data for event in world.store.read(execution.id)}
     state = world.execution(execution.id).state
     assert load_state(dump_state(state), lambda wanted: {number: log[number] for number in wanted}) == state
+
+
+@pytest.mark.parametrize("again", ["resumed", "tried again by itself"])
+def test_an_execution_that_was_undone_begins_anew_where_the_one_that_started_it_goes_on(again):
+    travel = Travel()
+    inner = Workflow(
+        "inner",
+        [
+            Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+            Step("flight", action="fly"),
+        ],
+    )
+    policy = Retry(2, seconds=0) if again == "tried again by itself" else None
+    outer = Workflow("outer", [Step("call", workflow="inner", retry=policy), Step("after", action="fly")])
+    world = environment(inner, outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    times = 1 if policy is None else 2
+    assert (execution.status, travel.told) == ("failed", ["book bus", "cancel bus-1"] * times)
+    travel.broken = False
+    travel.told.clear()
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("completed", ["book bus"])
+    assert len(world.executions(workflow="inner")) == times + 1
+    assert world.verify(execution.id).equal
+    log = world.store.read(execution.id)
+    state = world.execution(execution.id).state
+    facts = {event.sequence: event.data for event in log}
+    assert load_state(dump_state(state), lambda wanted: {number: facts[number] for number in wanted}) == state
+
+
+def test_one_that_is_not_undone_as_a_whole_is_resumed_with_the_one_that_started_it():
+    travel = Travel()
+    travel.refusing = {"bus-1"}
+    steps = [
+        Step("bus", action="book", parameters={"what": "bus"}, rollback=undone()),
+        Step("flight", action="fly"),
+    ]
+    outer = Workflow("outer", [Step("call", workflow="inner")])
+    world = environment(Workflow("inner", steps), outer, actions=travel.actions())
+    execution = world.start("outer").wait(20)
+    travel.refusing.clear()
+    travel.broken = False
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", ["book bus", "cancel bus-1"])
+    world.resume(execution.id).wait(20)
+    assert (execution.refresh().status, travel.told[2:]) == ("completed", ["book bus"])
+
+
+def test_what_is_undone_is_called_so_where_its_run_is_looked_at_or_compared():
+    travel = Travel()
+    world = environment(trip(), actions=travel.actions())
+    first, second = world.start("trip").wait(20), world.start("trip").wait(20)
+    for shown in (str(first.inspect()), str(world.compare(first.id, second.id))):
+        assert "branch" not in shown
+    assert "rollback 1" in str(first.inspect())
+
+
+def test_what_a_person_did_not_want_undone_is_asked_again_as_it_is_resumed():
+    travel = Travel()
+    book, cancel, fly = travel.actions()
+    world = environment(trip(), actions=[book, Action("cancel", cancel.function, approval=True), fly])
+    execution = world.start("trip").wait(20)
+    answers = iter(["approve", "no", "approve"])
+    while execution.interrupts:
+        execution.answer(execution.interrupts[0].id, next(answers), "ann").wait(20)
+    assert (execution.refresh().status, travel.told) == ("failed", [*ALL[:3], "cancel rome-1", "cancel train-1"])
+    assert "not rolled back: hotels: not approved" in execution.state.error
+    for answer in ("no", "approve"):
+        world.resume(execution.id).wait(20)
+        (asked,) = execution.interrupts
+        assert asked.step == "hotels"
+        execution.answer(asked.id, answer, "ann").wait(20)
+        assert execution.refresh().status == "failed"
+    assert (travel.told[-1], execution.state.is_rolled_back) == ("cancel oslo-1", True)
+    assert world.verify(execution.id).equal

@@ -2,7 +2,11 @@
 
 from types import SimpleNamespace
 
-from divebook.notebook import magics, verdict
+import pytest
+
+from divebook import Worker
+from divebook.errors import InputError
+from divebook.notebook import magics, queue_magics, verdict
 from divebook.notebook.frontend import FrontEnd
 
 
@@ -21,3 +25,48 @@ def test_a_run_that_goes_on_is_shown_live_also_where_a_worker_is_to_drive_it(cel
     shown.clear()
     assert cell(f"%dive show {sleeps.id}")[0].status == "cancelled"
     assert shown == []
+
+
+ADD = "%%dive workflow add\nInputs: [{Name: n, Type: int}]\nSteps: [{Name: s, Script: inputs.n + 1, Store: out}]\n"
+
+
+def test_a_cell_leaves_a_run_to_a_worker_and_enqueues_it_once(cell, session, monkeypatch):
+    place = {"cell": "c1", "notebook": "n.ipynb", "source": "s", "kernel": "k"}
+    monkeypatch.setattr(queue_magics, "present_front_end", lambda _: FrontEnd(cell=place, count=7))
+    cell(ADD)
+    run, _ = cell("%dive enqueue add n=2 --queue sums --priority 4 --tag mine --note 'for later'")
+    assert (run.status, run.state.queue, run.state.priority) == ("enqueued", "sums", 4)
+    record = session.environment.store.record(run.id)
+    assert (record.tags, record.note, record.notebook) == (("mine",), "for later", "n.ipynb")
+    monkeypatch.setattr(queue_magics, "present_front_end", lambda _: FrontEnd(cell=place, count=8))
+    assert cell("%dive enqueue add n=2 --queue sums")[0].id == run.id
+    assert cell("%dive enqueue add n=2 --queue sums --new")[0].id != run.id
+    with Worker(session.environment, ["sums"]):
+        assert run.wait(20).variables == {"out": 3}
+
+
+def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
+    cell(ADD)
+    assert cell("%dive queue")[1].startswith("no worker is there; begin one in a shell: divebook worker FILE\n")
+    run, _ = cell("%dive enqueue add n=2 --at 2099-01-01T08:00 --key once")
+    assert cell("%dive enqueue add n=3 --key once")[0].id == run.id
+    (row,) = cell("%dive queue")[0].to_dict("records")
+    assert (row["queue"], row["execution_id"], row["key"], row["due"].year) == ("default", run.id, "once", 2099)
+    assert row["why"] == "nobody there can run it"
+    with Worker(session.environment):
+        frame, told = cell("%dive queue")
+        assert "default; drives 0 of 8" in told
+        assert frame["why"].isna().all()
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--priority high", "--priority 'high' is no whole number; write --priority 5"),
+        ("--at tomorrow", "--at 'tomorrow' is no time; write --at 2026-05-01T08:00"),
+    ],
+)
+def test_what_makes_no_sense_of_a_queue_is_said(cell, option, told):
+    cell(ADD)
+    with pytest.raises(InputError, match=told):
+        cell(f"%dive enqueue add n=2 {option}")

@@ -1,4 +1,4 @@
-"""A PgBouncer before a server, as it is usually set up: each transaction gets any session that is free."""
+"""A PgBouncer before a server, mostly as it is usually set up: each transaction gets any session that is free."""
 
 import os
 import pwd
@@ -16,8 +16,8 @@ _SETTINGS = """
 [databases]
 postgres = host={server} user=postgres
 [pgbouncer]
-pool_mode = transaction
-default_pool_size = 3
+pool_mode = {mode}
+default_pool_size = {sessions}
 max_client_conn = 200
 unix_socket_dir = {folder}
 listen_port = {port}
@@ -32,7 +32,7 @@ def pooler():
 
 
 @contextmanager
-def pooled(server):
+def pooled(server, mode="transaction", sessions=3):
     """Start a PgBouncer; give the function from the name of a schema to the URL of a store behind it."""
     user = NOBODY if os.getuid() == 0 else None
     with tempfile.TemporaryDirectory(prefix="divebook-pool-") as name:
@@ -40,7 +40,9 @@ def pooled(server):
         if user:
             os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
         settings = folder / "settings.ini"
-        settings.write_text(_SETTINGS.format(server=server.folder, folder=folder, port=PORT))
+        settings.write_text(
+            _SETTINGS.format(server=server.folder, folder=folder, port=PORT, mode=mode, sessions=sessions)
+        )
         settings.chmod(0o644)
         folder.chmod(0o755)
         with subprocess.Popen([pooler(), "-q", settings], user=user, extra_groups=[] if user else None) as process:

@@ -49,5 +49,5 @@ def test_commands_take_a_database_as_their_store(address, divebook, tmp_path):
     assert divebook("show", ran["id"], "--store", address).exit_code == 0
     assert divebook("gc", "--keep-last", "0", "--store", address).exit_code == 0
     refused = divebook("backup", "x.db", "--store", address.replace("postgres@", "postgres:s3cret@"))
-    assert "is no file; copy it into one: divebook copy postgresql://postgres:" in refused.stderr
+    assert "is no file; copy it into one: divebook copy 'postgresql://postgres@" in refused.stderr
     assert "s3cret" not in refused.output

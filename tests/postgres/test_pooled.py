@@ -7,6 +7,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
+from divebook.errors import ConnectionLostError, StoreError
 from divebook.store import Owner
 from divebook.store.check import check
 from divebook.store.postgres import PostgresStore, listening
@@ -58,6 +59,24 @@ def test_news_are_asked_for_where_they_are_not_told(store, address, monkeypatch)
 
 
 def test_executions_run(address):
+    run_in(address)
+
+
+def test_executions_run_where_each_connection_has_a_session(server, pool):
+    with pooled(server, "session", sessions=6) as url:
+        run_in(emptied(url()))
+
+
+def test_a_pool_that_gives_each_statement_a_session_is_refused(server, pool):
+    with (
+        pooled(server, "statement") as url,
+        pytest.raises(StoreError, match=r"for each transaction \(pool_mode = transaction\)") as caught,
+    ):
+        PostgresStore(url("statements"))
+    assert not isinstance(caught.value, ConnectionLostError)
+
+
+def run_in(address):
     environment = Environment(store=address)
     work = Workflow("w", [Step("ask", ask="Which?", store="said"), Step("b", script="state.said + '!'", store="b")])
     begun = environment.start(work).wait(20)

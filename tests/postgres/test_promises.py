@@ -29,7 +29,7 @@ class KeptConnections(Connections):
         self.kept += self._free
         if self._writer is not None:
             self.kept.append(self._writer)
-        self._free, self._writer = [], None
+        self._free, self._writer = {}, None
         super().close()
 
 

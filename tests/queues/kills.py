@@ -1,7 +1,8 @@
 """``python -m tests.queues.kills [EXECUTIONS] [WORKERS] [--postgres]``: workers are killed and drained while they work.
 
 In the end every execution has completed, each of its steps once, and no process has made a call of an execution that
-another one had taken over. Without kills the shares of the workers are within two times of each other.
+another one had taken over; so have those that it has started, and those as which it goes on. Without kills the shares
+of the workers are within two times of each other.
 """
 
 import argparse
@@ -23,6 +24,9 @@ from divebook.errors import StoreBusyError
 from divebook.events.catalog import OperationCompleted
 
 JOBS = Path(__file__).parent / "jobs.py"
+MARKS = {"s0", "s1", "s2", "mark"}
+"""The steps that make the calls."""
+DONE = {"completed", "continued_as_new"}
 
 
 class Crew:
@@ -60,13 +64,15 @@ def worked(folder, place, executions, workers, endings, random):
     trace.touch()
     with ExitStack() as stack:
         environment = stack.enter_context(Environment(store=place))
-        environment.add_workflow(import_actions(str(JOBS)).job)
+        jobs = import_actions(str(JOBS))
+        for name in jobs.FAMILIES:
+            environment.add_workflow(getattr(jobs, name))
         crew = Crew(place, trace, workers, 0.1 if endings else 0)
         stack.callback(crew.close)
         while len(environment.workers()) < workers:
             time.sleep(0.01)
         begun = time.monotonic()
-        ids = [_enqueued(environment, number) for number in range(executions)]
+        ids = [_enqueued(environment, number, jobs.FAMILIES) for number in range(executions)]
         for ending in range(endings):
             wanted = (ending + 1) * 3 * executions // (endings + 1) * 0.9
             while len(trace.read_bytes().splitlines()) < wanted:
@@ -79,8 +85,10 @@ def worked(folder, place, executions, workers, endings, random):
             time.sleep(0.1)
             assert time.monotonic() - begun < 900, environment.queued()[:3]
         took = time.monotonic() - begun
-        statuses = Counter(environment.store.record(name).status for name in ids)
-        twice = sum(_completed_twice(environment, name) for name in ids)
+        families = [_family(environment.store, name) for name in ids]
+        ends = [{environment.store.record(name).status for name in family} for family in families]
+        statuses = Counter("completed" if end <= DONE else "/".join(sorted(end)) for end in ends)
+        twice = sum(_completed_twice(environment, family) for family in families)
     lines = [line.split() for line in trace.read_text().splitlines()]
     drivers = {run: [pid for pid, _ in groupby(found[2] for found in lines if found[0] == run)] for run in _runs(lines)}
     shared = [run for run, pids in drivers.items() if len(pids) != len(set(pids))]
@@ -92,19 +100,28 @@ def _runs(lines):
     return {run for run, *_ in lines}
 
 
-def _enqueued(environment, number):
+def _enqueued(environment, number, names):
+    name = names[number % len(names)]
+    inputs = {"run": f"r{number}"} | ({"n": 0} if name == "chain" else {})
     while True:
         try:
-            return environment.enqueue("job", {"run": f"r{number}"}, key=f"r{number}").id
+            return environment.enqueue(name, inputs, key=f"r{number}").id
         except StoreBusyError:
             time.sleep(0.01)
 
 
-def _completed_twice(environment, name):
+def _family(store, name):
+    """Return an execution, those that it has started, and those as which it went on."""
+    later = [record.execution_id for record in store.records(parent=name)]
+    return [name, *(one for child in later for one in _family(store, child))]
+
+
+def _completed_twice(environment, family):
     done = Counter(
-        (event.path, event.step, event.data.operation_id)
+        (name if event.step == "mark" else "", event.step)
+        for name in family
         for event in environment.store.read(name)
-        if isinstance(event.data, OperationCompleted)
+        if isinstance(event.data, OperationCompleted) and event.step in MARKS
     )
     return sum(times > 1 for times in done.values()) + (len(done) != 3)
 

@@ -1,19 +1,21 @@
 """Executions that are put into queues, and the worker of a process that drives them."""
 
 import asyncio
+import os
 import threading
+import warnings
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
 from divebook import Environment, Rollback, Step, Worker, Workflow
-from divebook.errors import ExecutionError, LeaseHeldError, SetupError, StartKeyTakenError
+from divebook.errors import ExecutionError, ForkedStoreError, LeaseHeldError, SetupError, StartKeyTakenError
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.ids import type_id
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
-from divebook.workflow.reader import read_definitions
 from tests.execution.worlds import Gate, becomes
 
 SUM = Workflow("sum", [Step("add", script="inputs.n + 1", store="n")], inputs=["n"])
@@ -86,6 +88,11 @@ def test_nothing_begins_before_its_time():
         ({"priority": 1.5}, "a priority is a whole number from -1,000,000 to 1,000,000, not 1.5; write priority=0"),
         ({"priority": 10**9}, "a priority is a whole number"),
         ({"at": "tomorrow"}, "at is a datetime, not 'tomorrow'; write at="),
+        ({"at": datetime.min}, "at is a time that clocks can show, not 0001-01-01T00:00:00"),  # noqa: DTZ901 - local
+        (
+            {"at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=12)))},
+            "at is a time that clocks can show, not 9",
+        ),
     ],
 )
 def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
@@ -101,6 +108,8 @@ def test_what_cannot_be_enqueued_is_told_and_leaves_nothing(given, told):
     [
         ("labels", {}, "queues is a list of names, not 'labels'; write queues=['labels']"),
         ([], {}, "queues is a list of names"),
+        ([" "], {}, "queues is a list of names, not [' ']"),
+        (["q"], {"name": " "}, "the name of a worker is a text, not ' '; leave it out"),
         (["q"], {"parallel": 0}, "parallel is a whole number from 1 on, not 0; write parallel=8"),
     ],
 )
@@ -115,6 +124,54 @@ def test_a_worker_is_started_once_and_has_something_to_run():
         worker.start()
     with Environment(store="memory:") as empty, pytest.raises(SetupError, match="has no workflows"):
         Worker(empty).start()
+
+
+@pytest.mark.parametrize("workflow", [3, None, ""])
+def test_what_is_no_workflow_is_not_enqueued(workflow):
+    with environment() as made, pytest.raises(SetupError, match=r"workflow is required, not .*; name one of: sum, ask"):
+        made.enqueue(workflow)
+
+
+@pytest.mark.parametrize("patience", [float("nan"), -5, "long", None, True])
+def test_patience_is_a_number_of_seconds(patience):
+    with environment() as made, Worker(made) as worker, pytest.raises(SetupError, match="patience is a number of sec"):
+        worker.drain(patience)
+
+
+def test_no_two_workers_that_are_there_have_one_name():
+    with environment() as made, Worker(made, name="gpu-1") as worker:
+        with pytest.raises(SetupError, match="a worker 'gpu-1' is there already"):
+            Worker(made, name="gpu-1").start()
+        assert [known.id for known in made.workers()] == ["gpu-1"]
+        worker.drain()
+        with Worker(made, name="gpu-1"):
+            assert [known.id for known in made.workers()] == ["gpu-1"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_worker_of_a_forked_process_says_that_its_store_is_none(tmp_path):
+    with environment(store=open_store(tmp_path / "store.db")) as made, Worker(made) as worker:
+        assert worker.wait_until_idle(PATIENCE)
+        with warnings.catch_warnings(action="ignore"):  # Python's, of threads
+            child = os.fork()
+        if not child:
+            with suppress(BaseException):
+                worker.drain()
+                assert not worker.is_running
+                with pytest.raises(ForkedStoreError):
+                    Worker(made).start()
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert [known.id for known in made.workers()] == [worker.name]
+
+
+def test_what_a_worker_has_to_say_of_its_store_is_said_once(caplog):
+    with environment() as made:
+        worker = Worker(made)
+        for trouble in ("busy", "busy", "out of reach", "out of reach"):
+            worker._warn(trouble)
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["busy", "out of reach"]
 
 
 def test_it_can_be_cancelled_while_it_waits_for_a_worker():
@@ -198,7 +255,7 @@ def test_a_worker_that_drains_gives_back_what_it_drives():
         assert types(execution).count("operation_started") == 2
 
 
-def test_one_that_drains_without_patience_breaks_off_what_it_drives():
+def test_one_that_drains_without_patience_breaks_off_what_it_drives(caplog):
     gate = Gate()
     flow = Workflow("held", [Step("wait", action="gate", store="n")])
     with environment(flow, actions=[gate.action()]) as made:
@@ -209,6 +266,7 @@ def test_one_that_drains_without_patience_breaks_off_what_it_drives():
         gate.opened.set()
         assert becomes(lambda: worker.driving == [])
         assert made.execution(execution.id).status in ("running", "enqueued", "waiting")
+        assert f"has waited 0 s and broken off execution {execution.id} of 'held'" in caplog.text
 
 
 def test_two_workers_of_one_environment_have_executions_of_their_own():
@@ -264,7 +322,7 @@ def test_what_a_worker_cannot_run_is_left_to_others():
         with Worker(other) as worker:
             assert worker.wait_until_idle(PATIENCE)
             (queued,), (there,) = made.queued(), made.workers()
-            assert not there.can_run(queued)
+            assert there.why_not(queued) == "has another definition of 'sum'"
         with Worker(made):
             assert execution.wait(PATIENCE).variables == {"n": 2}
 
@@ -278,6 +336,7 @@ def test_what_died_again_and_again_without_progress_is_left_to_a_person(caplog):
         with Worker(made) as worker:
             assert becomes(lambda: made.queued() == [])
             assert worker.taken == 0
+            assert [one.execution_id for one in made.queued(withheld=True)] == [execution.id]
         assert "needs a person: it was resumed 3 times automatically" in caplog.text
         assert execution.refresh().resume().wait(PATIENCE).status == "completed"
 
@@ -298,6 +357,8 @@ def test_what_cannot_be_taken_up_is_given_back(caplog):
         with Worker(made) as worker:
             assert becomes(lambda: "could not be taken up" in caplog.text)
             assert worker.wait_until_idle(PATIENCE)
+            (queued,), (there,) = made.queued(), made.workers()
+            assert 'action "missing" of step "call" not found' in there.why_not(queued)
         assert (execution.refresh().status, made.store.lease_of(execution.id)) == ("enqueued", None)
 
 
@@ -306,24 +367,6 @@ def test_only_a_pending_execution_is_enqueued():
         execution = made.start(SUM, {"n": 1}).wait()
         with pytest.raises(ExecutionError, match="is completed; only a pending one can be enqueued"):
             made._control.enqueue(execution._driver, None)
-
-
-def test_due_schedules_are_enqueued_once():
-    text = """
-    Name: nightly
-    Workflows: [{Name: sum, Steps: [{Name: add, Script: "1", Store: n}]}]
-    Schedules: [{Name: often, Cron: "* * * * *", Workflow: sum}]
-    """
-    definitions = read_definitions(text, source_name="nightly.yaml")
-    with Environment(store="memory:") as made:
-        made.define(definitions)
-        with Worker(made, schedules=definitions) as one, Worker(made, schedules=definitions) as other:
-            assert becomes(lambda: any(record.status == "completed" for record in made.executions()))
-            assert one.wait_until_idle(PATIENCE)
-            assert other.wait_until_idle(PATIENCE)
-        keys = [record.key for record in made.executions()]
-        assert len(keys) == len(set(keys)) >= 1
-        assert all(key.startswith("schedule/often/") for key in keys)
 
 
 def test_what_a_worker_has_claimed_is_resumed_by_nobody_else():

@@ -284,3 +284,6 @@ def test_a_what_if_whose_source_was_deleted_says_so_and_stays_as_it_is():
         with pytest.raises(SourceGoneError, match=f"execution {source.id}, from whose log it is answered, was deleted"):
             found.answer(question.id, "that").wait(20)
         assert (environment.execution(found.id).status, CALLS) == ("waiting", Counter())
+        assert environment.store.leases() == []
+        with pytest.raises(SourceGoneError):  # and not that this process drives it
+            environment.resume(found.id).wait(20)

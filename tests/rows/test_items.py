@@ -103,3 +103,18 @@ def test_an_input_that_is_no_column_is_named(environment):
         SetupError, match=r"workflow 'inverse' takes n; the frame has the columns text: name its inputs"
     ):
         mapped(environment, FRAME[["text"]], INVERSE)
+
+
+def test_what_items_and_rows_gave_is_told_in_short(environment):
+    assert repr(mapped(environment, FRAME, measured).wait()) == "<measured of rows: 4 of 4 rows; size: 1 4>"
+
+    def rated(n):
+        if n > 2:
+            raise ValueError
+        return {"label": "good" if n else "bad", "note": f"{n} stars", "token": "plain words"}
+
+    rows = mapped(environment, pd.concat([FRAME, FRAME]), rated).wait()
+    assert [spread.words for spread in rows.spread] == ["label: good 4, bad 2", "note: 0 stars 2, 1 stars 2, 2 stars 2"]
+    assert repr(rows).startswith(
+        "<rated: 8 of 8 rows, 2 of which failed: .retry_failed() calls those again; label: good"
+    )

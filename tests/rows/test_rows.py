@@ -1,7 +1,9 @@
 """An action over the rows of a frame: what it is given, what it gives, and what the log has of it."""
 
 import asyncio
+import functools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pandas as pd
 import polars as pl
@@ -14,6 +16,7 @@ from divebook.events import catalog
 from divebook.mapping import mapped
 from divebook.steps import rows as steps_rows
 from divebook.steps.actions import REGISTERED
+from divebook.workflow import step
 from divebook.workflow.reader import read_definitions
 
 
@@ -324,3 +327,26 @@ def crunch(n):
 def test_rows_run_in_other_processes(environment):
     rows = mapped(environment, FRAME, crunch, executor="process", parallel=2).wait()
     assert rows.frame["result"].tolist() == [3, 0, 1, 0]
+
+
+def test_a_step_is_called_for_rows_wherever_functions_run(environment):
+    made = step(idempotent=True)(crunch)
+    with ThreadPoolExecutor(1) as pool:
+        for number, executor in enumerate((None, "process", pool, functools.partial(ThreadPoolExecutor, 1))):
+            rows = mapped(environment, FRAME, made, store=f"crunched {number}", executor=executor).wait()
+            assert rows.frame["result"].tolist() == [3, 0, 1, 0]
+
+
+def test_an_executor_that_is_none_is_refused(environment):
+    with pytest.raises(SetupError, match=r"an executor is a name .*, not 3"):
+        mapped(environment, FRAME, crunch, executor=3)
+    with pytest.raises(NotFoundError, match="executor not found: nope"):
+        mapped(environment, FRAME, crunch, executor="nope")
+
+
+def test_rows_run_in_the_threads_that_were_given(environment):
+    def where(n):
+        return threading.current_thread().name.rpartition("_")[0]
+
+    with ThreadPoolExecutor(1, thread_name_prefix="given") as pool:
+        assert set(mapped(environment, FRAME, where, executor=pool).wait().frame["result"]) == {"given"}

@@ -50,11 +50,42 @@ def test_a_misspelt_name_is_told_where_it_stands_with_the_one_that_was_meant():
         ("{Name: s, Prompt: a, Content: [{Dynamic: 'x'}]}", 'undefined variable "x"'),
         ("{Name: s, Script: 'item', Each: {Items: '$(item)', As: item}}", 'undefined variable "item"'),
         ("{Name: s, Script: 'topic'}", 'undefined variable "topic" (write inputs.topic)'),
+        (
+            "{Name: s, Script: '1', Rollback: {Action: Print, Parameters: {a: $(resalt.id)}}}",
+            "cell:3:72: undefined variable \"resalt\" (did you mean 'result'?)",
+        ),
+        ("{Name: s, Script: '1', Rollback: {Action: Print, Parameters: {a: $(state.x)}}}", "no step sets state.x"),
+        ("{Name: s, Script: '1', Rollback: {Action: Print, Parameters: {a: 'b ${x}'}}}", 'undefined variable "x"'),
+        ("{Name: s, Script: '1', Rollback: {Action: Print, Parameters: {a: $(item)}}}", 'undefined variable "item"'),
+        ("{Name: s, Script: '1', Rollback: {Action: Print, Parameters: {a: $(result.id}}}", "unclosed expression"),
+        ("{Name: s, Action: Print, Parameters: {a: $(inputs.x}}", "unclosed expression: $(inputs.x"),
     ],
 )
 def test_every_text_that_is_code_is_looked_at(step, message):
     (found,) = told(f"- {step}", "[{Name: topic}]" if "topic" in step else "[]")
     assert message in found
+
+
+def test_what_undoes_a_step_knows_its_result_its_variable_and_its_item():
+    steps = """
+    - Name: a
+      Script: item
+      Each: {Items: $(inputs.names), As: item}
+      Rollback: {Action: Print, Parameters: {a: $(result.id), b: "${item} ${state.item} ${inputs.names}"}}
+    - {Name: b, Script: "1", Store: total, Rollback: {Action: Print, Parameters: {a: $(state.total)}}}
+    """
+    assert told(steps, "[{Name: names}]") == []
+
+
+def test_what_undoes_an_item_knows_nothing_of_all_of_them():
+    (found,) = told("""
+    - Name: a
+      Script: item
+      Store: all
+      Each: {Items: [1], As: item}
+      Rollback: {Action: Print, Parameters: {a: $(state.all)}}
+    """)
+    assert "state.all is not there yet" in found
 
 
 def test_a_variable_that_only_a_later_step_sets_is_not_there_yet():

@@ -2,8 +2,9 @@
 
 import pytest
 
-from divebook.errors import ExecutionEndedError
+from divebook.errors import CorruptStoreError, ExecutionEndedError, StoreError
 from divebook.events.catalog import ExecutionAnnotated, ExecutionStarted
+from divebook.store import Owner
 from divebook.store.check import check
 from divebook.store.summaries import StoredSummary
 from tests.store.logs import ONE, THREE, TWO, completed, event, failed, log, resumed
@@ -19,6 +20,32 @@ def said(sequence, **what):
 
 class ListingPromises:
     """Part of the suite."""
+
+    # --- what is no text
+
+    def test_what_is_no_text_is_in_no_store_and_damages_none(self, store):
+        store.append(ONE, log(3), 0)
+        half = "exec_\ud800"
+        for look in (
+            lambda: store.records(tag=half),
+            lambda: store.records(workflow=half),
+            lambda: store.records(key=half),
+            lambda: store.asking(half),
+            lambda: store.record(half),
+            lambda: store.read(half),
+            lambda: store.inbox(half, 0),
+            lambda: store.has_untaken(half),
+            lambda: store.lease_of(half),
+            lambda: store.acquire(half, Owner.current()),
+            lambda: store.delete(half),
+            lambda: store.checkpoint(half),
+            lambda: store.last_addressee("answer", half),
+        ):
+            try:
+                assert look() in ([], None)
+            except StoreError as error:
+                assert not isinstance(error, CorruptStoreError)  # noqa: PT017 - either is right
+        assert len(store.records()) == 1
 
     # --- tags and notes
 

@@ -1,6 +1,7 @@
 """What every store promises about queues: who gets what, in which order, and when."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from divebook.events.catalog import ExecutionEnqueued, ExecutionPaused
 from divebook.store import Message, Owner
@@ -73,6 +74,22 @@ class QueuePromises:
         put(store, due=NOW + SECOND)
         assert [claimed(store), claimed(store, now=NOW + SECOND)] == [[], [ONE]]
 
+    def test_what_comes_for_it_does_not_hasten_what_is_not_due(self, store):
+        put(store, due=NOW + SECOND)
+        store.post(Message(ONE, "signal", "event_1", {"name": "go"}, "me", NOW))
+        store.acquire(ONE, Owner(HERE.host, 2**22 + 1, 1, "asked", HERE.boot), now=NOW - 60 * SECOND)
+        assert [claimed(store), claimed(store, now=NOW + SECOND)] == [[], [ONE]]
+
+    def test_a_claim_tells_whether_who_had_it_before_never_gave_it_back(self, store):
+        put(store)
+        (lease,) = store.claim(["q"], GREET, HERE, 1, now=NOW)
+        assert not lease.was_left
+        (taken,) = store.claim(["q"], GREET, THERE, 1, now=NOW + 30 * SECOND)
+        assert taken.was_left
+        store.release(taken)
+        (again,) = store.claim(["q"], GREET, THERE, 1, now=NOW + 31 * SECOND)
+        assert not again.was_left
+
     def test_what_a_worker_left_is_taken_up_once_its_lease_has_expired(self, store):
         put(store)
         (lease,) = store.claim(["q"], GREET, HERE, 1, now=NOW)
@@ -103,6 +120,7 @@ class QueuePromises:
         store.append(ONE, [resumed(3), event(4, ExecutionPaused("lunch"), ONE, path="")], 2, lease.token)
         store.release(lease)
         assert (claimed(store), store.queued()) == ([], [])
+        assert store.queued(withheld=True) == [QueuedExecution(ONE, "q", 0, "greet", PRINT)]
         lease = store.acquire(ONE, HERE, now=NOW)
         store.append(ONE, [resumed(5)], 4, lease.token)
         store.release(lease)
@@ -125,6 +143,7 @@ class QueuePromises:
         store.withhold(execution_id(9))
         store.delete(THREE)
         assert (store.queued(), claimed(store)) == ([], [])
+        assert [known.execution_id for known in store.queued(withheld=True)] == [TWO]
         assert not check(store).all_damages()
 
     def test_of_workers_that_claim_at_once_each_gets_others(self, store):
@@ -137,6 +156,12 @@ class QueuePromises:
         taken += claimed(store, 99)
         assert sorted(taken) == ids
 
+    def test_up_to_when_the_due_times_of_a_schedule_are_seen_to_is_kept(self, store):
+        assert [store.seen_to("nightly", NOW), store.seen_to("nightly", NOW + SECOND)] == [NOW, NOW]
+        store.see_to("nightly", NOW + 2 * SECOND)
+        store.see_to("nightly", NOW + SECOND)
+        assert [store.seen_to("nightly", 0), store.seen_to("hourly", 0)] == [NOW + 2 * SECOND, 0]
+
     def test_workers_say_that_they_are_there(self, store):
         worker = WorkerRecord("w1", HERE, ("q", "r"), 8, GREET, driving=3)
         store.announce(worker, NOW)
@@ -147,6 +172,10 @@ class QueuePromises:
         assert first.can_run(QueuedExecution(ONE, "r", 0, "greet", PRINT))
         assert not first.can_run(QueuedExecution(ONE, "r", 0, "greet", "e"))
         assert not second.can_run(QueuedExecution(ONE, "r", 0, "greet", PRINT))
+        refuses = replace(first, refused={ONE: "its action is not here"})
+        store.announce(refuses, NOW)
+        assert store.workers(NOW)[0].why_not(QueuedExecution(ONE, "r", 0, "greet", PRINT)) == "its action is not here"
+        assert store.workers(NOW)[0].can_run(QueuedExecution(TWO, "r", 0, "greet", PRINT))
         assert [known.id for known in store.workers(NOW + 15 * SECOND)] == ["w1"]
         store.retire("w1")
         assert [known.id for known in store.workers(NOW)] == ["w2"]

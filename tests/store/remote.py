@@ -61,7 +61,7 @@ class RemoteStore(EventStore):
         self.gates = {name: Gate() for name in FORWARDED}
         self.answers = {name: Gate() for name in FORWARDED}
 
-    def _forwarded(self, name, given):
+    def _forwarded(self, name, given, options):
         if ENGINE.is_current():
             self.on_the_loop.append(name)
             raise AssertionError(f"{name} was called on the engine's thread")
@@ -69,7 +69,7 @@ class RemoteStore(EventStore):
         self.gates[name].pass_through()
         if loss == BEFORE:
             raise ConnectionLostError("the server is out of reach")
-        answer = getattr(self.server, name)(*given)
+        answer = getattr(self.server, name)(*given, **options)
         self.answers[name].pass_through()
         if loss == AFTER:
             raise ConnectionLostError("the server is out of reach")
@@ -77,8 +77,8 @@ class RemoteStore(EventStore):
 
 
 def _forward(name):
-    def call(self, *given):
-        return self._forwarded(name, given)
+    def call(self, *given, **options):
+        return self._forwarded(name, given, options)
 
     return call
 

@@ -1,10 +1,14 @@
 """A store copied into another one: the same logs, files, messages and forks, and nothing that cannot be compared."""
 
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from divebook.errors import CorruptStoreError, StoreError
+from divebook.errors import CorruptStoreError, LeaseHeldError, StoreError
 from divebook.events.catalog import FilesChanged, StepCompleted
 from divebook.events.stored_file import StoredFile
 from divebook.store import MemoryStore, Owner, SqliteStore
@@ -13,8 +17,10 @@ from divebook.store.contents import file_content
 from divebook.store.copying import copy, digest
 from tests.store.fork_promises import fork
 from tests.store.large_promises import text
-from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, step, steps
+from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
 from tests.store.message_promises import answer
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def filled(store):
@@ -55,7 +61,8 @@ def test_everything_is_copied_and_copied_back(path):
         report = copies(there, back)
         assert (report.executions, report.already, report.messages, report.unended) == (3, 0, 4, 1)
         assert there.untaken() == back.untaken() == {ONE}
-        assert back.append_all([batch(ONE, 1203, [step(1204)])]) == [None]
+        lease = back.acquire(ONE, Owner.current())
+        assert back.append_all([batch(ONE, 1203, [step(1204)], lease.token)]) == [None]
 
 
 def test_a_copy_is_taken_up_where_it_broke_off(path):
@@ -72,6 +79,92 @@ def test_a_copy_is_taken_up_where_it_broke_off(path):
         report = copies(source, target)
         assert (report.executions, report.already) == (1, 2)
         assert copies(source, target).already == 3
+
+
+LONG = 1203
+"""Events: three pages."""
+
+
+def _ended(store):
+    store.append(ONE, [*log(LONG - 1), completed(LONG)], 0)
+
+
+def _waiting(store):
+    store.append_all([batch(ONE, 0, log(LONG), status="waiting", wake_at=9)])
+
+
+def _resumed(store):
+    store.append(ONE, [*log(499), failed(500)], 0)
+    store.append(ONE, [resumed(501), *steps(502, LONG)], 500)
+
+
+def _forked(store):
+    store.append(TWO, log(9, TWO), 0)
+    fork(store, TWO, 5, ONE, length=LONG - 5)
+
+
+@pytest.mark.parametrize("fill", [_ended, _waiting, _resumed, _forked])
+@pytest.mark.parametrize("pages", [1, 2])
+def test_a_copy_that_broke_off_amid_a_log_goes_on_there_and_nobody_takes_it_up_before(path, fill, pages):
+    with MemoryStore() as source, SqliteStore(path) as target:
+        fill(source)
+        append, written = target.append_all, []
+
+        def die(batches):
+            answers = append(batches)
+            written.append(batches[0].execution_id)
+            if written.count(ONE) == pages:
+                target.append_all = append
+                raise KeyboardInterrupt
+            return answers
+
+        target.append_all = die
+        with pytest.raises(KeyboardInterrupt):
+            copy(source, target)
+        assert 0 < target.record(ONE).last_sequence < LONG
+        hour_later = time.time_ns() // 1000 + 3600 * 1_000_000
+        assert ONE not in [record.execution_id for record in target.orphans(now=hour_later)]
+        before = target.record(ONE).last_sequence
+        report = copies(source, target)
+        assert report.events == LONG - before
+        assert target.leases() == []
+        assert copies(source, target).already == len(source.records())
+
+
+def test_a_copy_that_was_killed_is_taken_up(path):
+    killed = """
+import os, sys
+from divebook.store import SqliteStore
+from divebook.store.copying import copy
+source, target = SqliteStore(sys.argv[1]), SqliteStore(sys.argv[2])
+append, written = target.append_all, []
+def die(batches):
+    answers = append(batches)
+    written.append(1)
+    if len(written) == 2:
+        os.kill(os.getpid(), 9)
+    return answers
+target.append_all = die
+copy(source, target)
+"""
+    with SqliteStore(path) as source, SqliteStore(path.with_name("there.db")) as target:
+        source.append(ONE, [*log(LONG - 1), completed(LONG)], 0)
+        done = subprocess.run(
+            [sys.executable, "-c", killed, path, path.with_name("there.db")], check=False, cwd=ROOT, timeout=60
+        )
+        assert done.returncode == -9
+        assert (target.record(ONE).status, target.orphans()) == ("waiting", [])
+        with pytest.raises(LeaseHeldError, match=r"is driven by divebook copy .*an unfinished copy, which the same"):
+            target.acquire(ONE, Owner.current())
+        assert copies(source, target).executions == 1
+
+
+def test_what_somebody_drives_in_the_target_is_not_copied_on(path):
+    with MemoryStore() as source, SqliteStore(path) as target:
+        source.append(ONE, log(LONG), 0)
+        target.append_all([batch(ONE, 0, log(500), acquire=Owner.current())])
+        with pytest.raises(LeaseHeldError):
+            copy(source, target)
 
 
 def test_what_differs_is_found(path):

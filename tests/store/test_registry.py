@@ -6,7 +6,7 @@ import pytest
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store import MemoryStore, open_store, registry
-from divebook.store.passwords import without_password
+from divebook.text.passwords import without_password
 from tests.store.logs import ONE, log
 
 

@@ -2,7 +2,10 @@
 
 import json
 
+import pandas as pd
+
 from divebook.events import catalog
+from divebook.events.codec import storable
 from divebook.execution.streaming import TextDelta
 from divebook.widgets.feed import EVENTS_PER_FRAME, FIRST_SPANS, MAX_DETAIL, MAX_TEXT, SPANS_PER_PAGE
 from tests.engine.history import begun, step
@@ -215,3 +218,18 @@ def test_a_call_that_begins_after_its_item_was_told_is_named_after_it_all_the_sa
     call = catalog.OperationStarted("op_1", "action_execution", {"action_name": "Read"}, iteration_index=0)
     log.feed.receive(log.write((call, "main", "s")))
     assert texts(log.feed.frame()["spans"], "item") == ["certifi"]
+
+
+def test_what_rows_gave_is_counted_a_few_rows_with_each_frame():
+    log = Log()
+    frame = storable(pd.DataFrame({"label": ["praise", "blame"] * 1_500}), "rows")
+    parts = [(catalog.RowsCompleted(number, "op_1", frame, 3_000, 0, 9_000), "main", "label") for number in range(3)]
+    log.write(*begun(), (catalog.StepStarted("action"), "main", "label"), *parts)
+    told = []
+    while log.feed.has_news:
+        (step,) = log.feed.frame()["header"]["progress"]
+        told.append([spread["words"] for spread in step["spread"]])
+    assert told == [["label: blame 3,000, praise 3,000"], ["label: blame 4,500, praise 4,500"]]
+    assert log.feed.frame() is None
+    (step,) = log.feed.welcome("v", 0)["header"]["progress"]
+    assert step["done"] == 9_000

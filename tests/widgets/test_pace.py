@@ -1,10 +1,14 @@
 """What a header says of the course of a run."""
 
+import json
+
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
-from divebook.history.course import course_of
+from divebook.history.read_log import ReadLog
+from divebook.widgets.checking import checked
 from divebook.widgets.feed import Feed
 from divebook.widgets.pace import MOST_STRETCHES, paced
+from divebook.widgets.protocol.run import StepProgress
 from divebook.widgets.source import source_of
 from tests.engine.history import events, step
 from tests.execution.worlds import Gate, environment
@@ -14,7 +18,9 @@ ASKED, ANSWERED = catalog.InterruptRaised("ask_1", "question", "Well?"), catalog
 
 
 def header_after(*facts, live=True):
-    return paced({**HEADER, "live": live}, course_of(events(catalog.ExecutionStarted("w"), *facts)))
+    log = ReadLog(events(catalog.ExecutionStarted("w"), *facts))
+    log.spreads.count()
+    return paced({**HEADER, "live": live}, log.course, log.spreads)
 
 
 def test_a_header_counts_up_to_when_the_present_began():
@@ -70,3 +76,31 @@ def test_a_header_tells_how_far_the_items_of_a_step_are():
 
 def test_a_step_without_items_has_no_progress():
     assert header_after(*step("s"))["progress"] == []
+
+
+def gave(*values, to="s"):
+    """Return the facts of a step whose items gave values."""
+    begun = catalog.StepStarted("action"), "main", to
+    items = [(catalog.IterationStarted(at, total=len(values)), "main", to) for at in range(len(values))]
+    return [begun, *items, *((catalog.IterationCompleted(at, {"text": v}), "main", to) for at, v in enumerate(values))]
+
+
+def ended(to):
+    return catalog.StepCompleted("action"), "main", to
+
+
+def told(header):
+    return {step["step"]: [spread["words"] for spread in step["spread"]] for step in header["progress"]}
+
+
+def test_a_header_tells_what_the_items_of_the_latest_steps_gave():
+    steps = [fact for name in "abcd" for fact in (*gave(name, name, to=name), ended(name))]
+    assert told(header_after(*steps)) == {name: [f"result: {name} 2"] if name != "a" else [] for name in "abcd"}
+    assert told(header_after(*steps, *gave("x", "x", to="e"))) == {**{key: [] for key in "abcd"}, "e": ["result: x 2"]}
+
+
+def test_what_a_header_tells_of_items_is_of_the_protocol():
+    header = header_after(*gave("praise", "blame", "praise"))
+    assert checked(json.loads(json.dumps(header["progress"])), list[StepProgress]) == header["progress"]
+    (spread,) = header["progress"][0]["spread"]
+    assert spread["parts"] == [{"name": "praise", "count": 2}, {"name": "blame", "count": 1}]

@@ -10,6 +10,7 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel
 from divebook.errors import SavedRunError
+from divebook.execution.dashboards import DASHBOARDS
 from divebook.replay.positions import Positions
 from divebook.text import redaction
 from divebook.widgets import saved
@@ -233,3 +234,27 @@ def test_a_recording_of_the_newest_events_by_an_older_version_is_opened(executio
 def test_a_newer_format_asks_for_an_upgrade(packed):
     with pytest.raises(SavedRunError, match="upgrade divebook"):
         read_saved({**packed, "format": 3})
+
+
+def test_what_rows_gave_is_saved_without_secrets_and_without_links():
+    """A column with the name of a secret is left out, and what looks like one is hidden."""
+    script = "{'label': inputs.api_key, 'password': 'plain words', 'ok': item > 1}"
+    flow = Workflow("w", [Step("s", script=script, each=Each([1, 2, 3], "item"))], inputs=["api_key"])
+    execution = run(flow, {"api_key": SECRET})
+    DASHBOARDS.note(execution.id, "http://127.0.0.1:8787/status")
+    packed = saved_run(execution, execution.history())
+    header = read_saved(packed)[1]["header"]
+    words = [spread["words"] for step in header["progress"] for spread in step["spread"]]
+    assert words == ["label: [redacted] 3", "ok: True 2, False 1"]
+    assert header["dashboards"] == []
+
+
+def test_an_older_recording_says_nothing_of_what_rows_gave(packed):
+    def forget(recording):
+        del recording["header"]["dashboards"]
+        for step in recording["header"]["progress"]:
+            del step["spread"]
+
+    header = read_saved(repacked(packed, forget))[1]["header"]
+    assert [step["spread"] for step in header["progress"]] == [[]]
+    assert header["dashboards"] == []

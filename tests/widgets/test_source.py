@@ -6,6 +6,7 @@ from divebook import Agent, ScriptedModel
 from divebook.agents.limits import TURNSTILES, Turnstile
 from divebook.bounds import Bounds
 from divebook.execution.answering import this_person
+from divebook.execution.dashboards import DASHBOARDS, MOST, Dashboards
 from divebook.questions import Question
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
@@ -115,3 +116,24 @@ def test_the_gauges_are_the_bounds_that_there_are():
     execution = environment().start(SUM, bounds=Bounds(max_tokens=100, max_cost=Decimal("0.5"))).wait(30)
     told = [(gauge["name"], gauge["spent"], gauge["limit"], gauge["unit"]) for gauge in header_of(execution)["gauges"]]
     assert told == [("tokens", 0, 100, ""), ("cost", 0, 0.5, "$")]
+
+
+def test_the_dashboards_of_clusters_are_told_while_calls_go_there():
+    gate = Gate()
+    execution = environment(actions=[gate.action()]).start(Workflow("w", [Step("s", action="gate")]))
+    assert gate.reached.wait(20)
+    for address in ("http://one.example", "http://two.example", "http://one.example"):
+        DASHBOARDS.note(execution.id, address)
+    assert header_of(execution)["dashboards"] == ["http://one.example", "http://two.example"]
+    DASHBOARDS.forget("http://two.example")
+    assert header_of(execution)["dashboards"] == ["http://one.example"]
+    gate.opened.set()
+    execution.wait(20)
+    assert header_of(execution)["dashboards"] == []
+
+
+def test_of_many_executions_the_latest_have_dashboards():
+    known = Dashboards()
+    for number in range(MOST + 1):
+        known.note(f"exec_{number}", "http://one.example")
+    assert [known.of("exec_0"), known.of("exec_1")] == [[], ["http://one.example"]]

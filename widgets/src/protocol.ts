@@ -574,6 +574,29 @@ export interface StretchView {
   end_us: Micros | null;
 }
 
+/** A value, or a bin of numbers, and how many rows gave it. */
+export interface SpreadPart {
+  name: string;
+  count: number;
+}
+
+/** What the rows of a step gave in one column. */
+export interface SpreadView {
+  name: string;
+  kind: "values" | "numbers";
+  /** The most frequent values, the most frequent first; or all bins, ascending. */
+  parts: SpreadPart[];
+  /** Rows with other values, and how many those are in words. */
+  others: SpreadPart;
+  /** Rows that gave nothing here. */
+  empty: number;
+  least: string;
+  /** Of numbers. */
+  greatest: string;
+  /** All of it as a line of text. */
+  words: string;
+}
+
 /** How far a step with items has come. */
 export interface StepProgress {
   step: string;
@@ -587,6 +610,8 @@ export interface StepProgress {
   left_us: number | null;
   /** When that one ended. */
   at_us: Micros;
+  /** What they gave, of the first columns that can be told so; of the latest steps, those that run before others. */
+  spread: SpreadView[];
 }
 
 /** What an agent has consumed so far. */
@@ -644,6 +669,8 @@ export interface Header {
   workspaces: number;
   /** What it waits for: the disk, signals and the commands that send them; questions stand beside it. Of a live one also how many requests the providers of models take at once. */
   waits: string;
+  /** Addresses of the dashboards of the clusters that its calls go to; of a live one, and never recorded. */
+  dashboards: string[];
 }
 
 /** A step as the workflow defines it. */
@@ -935,7 +962,7 @@ export type Micros = number;
 export type Command = "pause" | "resume" | "cancel" | "plan" | "fix" | "again";
 
 /** A part of the front end that only some runs need. */
-export type BundleName = "failure" | "files" | "graph" | "stepping" | "timeline" | "turn" | "variables";
+export type BundleName = "failure" | "files" | "graph" | "spread" | "stepping" | "timeline" | "turn" | "variables";
 
 /** A view begins, or has missed something. */
 export interface Hello {

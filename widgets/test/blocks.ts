@@ -84,6 +84,7 @@ export const HEADER: Header = {
   ways: [],
   waits: "",
   workspaces: 0,
+  dashboards: [],
 };
 
 export function welcome(rows: readonly Row[], more: Partial<Welcome> = {}): Welcome {

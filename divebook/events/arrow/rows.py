@@ -11,6 +11,9 @@ from divebook.errors import StepError
 
 ERROR, RESULT = "error", "result"
 """Columns of what rows gave: why one failed, and what it gave that has no names of its own."""
+EXACT = 2**53
+"""Larger whole numbers are not all fractions of a processor."""
+_NUMBERS = {pd.Series([1]).dtype}
 Ended: TypeAlias = tuple[int, Any, str | None]
 """A row that has ended: its position, what it gave, and why it failed."""
 
@@ -24,7 +27,12 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
         It is none of them, or two columns have the same name.
     """
     if isinstance(frame, list):
-        frame = _as_pandas(frame)
+        _as_pandas(frame)  # which refuses what is no mapping
+        named = list(dict.fromkeys(str(name) for row in frame for name in row))
+        rows = [{str(name): cell for name, cell in row.items()} for row in frame]
+        return {name: [row.get(name) for row in rows] for name in named}
+    if isinstance(frame, pd.DataFrame) and frame.columns.nlevels > 1:
+        raise StepError("Rows takes a frame whose columns have one level of names; join the levels first")
     names = getattr(frame, "column_names", None) or getattr(frame, "columns", None)
     if names is None:
         names = _as_pandas(frame).columns
@@ -39,15 +47,12 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 def frame_of(ended: Sequence[Ended]) -> pd.DataFrame:
     """Return what rows that have ended gave, by position; with a column ``error`` if one of them failed."""
-    named = [value if isinstance(value, Mapping) else {RESULT: value} for _, value, error in ended if error is None]
-    columns = list(dict.fromkeys(str(name) for value in named for name in value))
+    rows = [{} if error is not None else _named(value) for _, value, error in ended]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
     if ERROR in columns:
-        ended = [row if row[2] is not None or not _has_error(row[1]) else (row[0], None, _TAKEN) for row in ended]
+        taken = [error is None and ERROR in row for row, (*_, error) in zip(rows, ended, strict=True)]
+        ended = [(row[0], None, _TAKEN) if is_taken else row for row, is_taken in zip(ended, taken, strict=True)]
         return frame_of(ended)
-    rows = [
-        {} if error is not None else value if isinstance(value, Mapping) else {RESULT: value}
-        for _, value, error in ended
-    ]
     told: dict[str, Any] = {name: _column([row.get(name) for row in rows]) for name in columns}
     if any(error is not None for *_, error in ended):
         told[ERROR] = pd.array([error for *_, error in ended], dtype="str")
@@ -57,20 +62,31 @@ def frame_of(ended: Sequence[Ended]) -> pd.DataFrame:
 _TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a row failed: give it another name"
 
 
-def _has_error(value: Any) -> bool:
-    return isinstance(value, Mapping) and ERROR in value
+def _named(value: Any) -> Mapping[str, Any]:
+    """Return what a row gave by the names of columns, which are texts."""
+    if not isinstance(value, Mapping):
+        return {RESULT: value}
+    return value if all(type(name) is str for name in value) else {str(name): cell for name, cell in value.items()}
 
 
 def _column(cells: list[Any]) -> Any:
-    """Return a column; whole numbers beside nothing stay whole numbers."""
+    """Return a column; whole numbers beside nothing, or beside fractions, lose no digit."""
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
-    return pd.Series(cells).array
+    made = pd.Series(cells)
+    if made.dtype == float and any(type(cell) is int and abs(cell) > EXACT for cell in cells):
+        made = pd.Series(cells, dtype=object)
+    return made.array
 
 
-def positions_of(parts: Sequence[Any]) -> set[int]:
-    """Return the positions of all rows that recorded parts have."""
-    return {int(at) for part in parts for at in part.open().index}
+def standing_of(parts: Sequence[Any]) -> dict[int, bool]:
+    """Return the rows that recorded parts have, by position: whether each has failed."""
+    found: dict[int, bool] = {}
+    for part in parts:
+        frame = part.open()
+        failed = frame[ERROR].notna() if ERROR in frame else [False] * len(frame)
+        found.update(zip(map(int, frame.index), map(bool, failed), strict=True))
+    return found
 
 
 def outcome_of(length: int, rounds: Sequence[Sequence[Any]]) -> pd.DataFrame:
@@ -88,11 +104,38 @@ def outcome_of(length: int, rounds: Sequence[Sequence[Any]]) -> pd.DataFrame:
         opened = [part.open() for part in parts]
         for frame in opened:
             frame.index = pd.Index([positions[int(at)] for at in frame.index])
-        named_alike = [frame.assign(**{ERROR: frame.get(ERROR)}) for frame in opened]
+        named_alike = _whole([frame.assign(**{ERROR: frame.get(ERROR)}) for frame in opened])
         together = pd.concat([*([found] if len(found) else []), *named_alike]) if named_alike else found
         found = together[~together.index.duplicated(keep="last")]
     named = [name for name in found.columns if name != ERROR]
-    return found[[*named, ERROR]].sort_index().infer_objects().astype({ERROR: "str"})
+    ordered = found[[*named, ERROR]].sort_index()
+    return ordered.assign(**{name: _inferred(ordered[name]) for name in named}).astype({ERROR: "str"})
+
+
+def _whole(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return frames that can be put together without whole numbers becoming fractions where some lack a column."""
+    types: dict[str, set[Any]] = {}
+    for frame in frames:
+        for name in frame.columns:
+            types.setdefault(name, set()).add(frame[name].dtype)
+    count = {name: sum(name in frame for frame in frames) for name in types}
+    mixed = {
+        name for name, kinds in types.items() if len(kinds) > 1 or (count[name] < len(frames) and {*kinds} & _NUMBERS)
+    }
+    return [frame.astype({name: object for name in frame.columns if name in mixed}) for frame in frames]
+
+
+def _inferred(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return a column of the type of its values; whole numbers beside nothing stay whole numbers."""
+    if column.dtype != object:
+        return column
+    known = column.dropna()
+    if len(known) < len(column) and len(known) and all(type(value) is int for value in known):
+        return column.astype("Int64") if known.abs().max() < 2**63 else column
+    kinds = {type(value) for value in known}
+    if kinds == {int, float} and any(type(value) is int and abs(value) > EXACT for value in known):
+        return column
+    return column.infer_objects()
 
 
 def failed_in(outcome: pd.DataFrame) -> list[int]:

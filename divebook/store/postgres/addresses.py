@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import unquote
 
 from divebook.errors import SetupError
-from divebook.store.passwords import HIDDEN, without_password
 from divebook.store.postgres.schema import SCHEMA
+from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
 _SETTINGS = {
     "connect_timeout": "10",
     "keepalives_idle": "20",
@@ -20,8 +20,10 @@ _SETTINGS = {
     "tcp_user_timeout": "30000",
 }
 """Where the URL does not say: a server that is gone is to be noticed."""
+_ALWAYS = {"client_encoding": "UTF8"}
+"""What the URL does not change: arrays are written in it."""
 _known: dict[str, DatabaseAddress] = {}
-"""By their location: those of this process, with their passwords."""
+"""By their location without a password: those that this process has opened, with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class DatabaseAddress:
     location: str
     """The URL without its password."""
     schema: str
-    conninfo: str
+    conninfo: str = field(repr=False)
     """What libpq is given, with the password."""
 
     @classmethod
@@ -46,37 +48,48 @@ class DatabaseAddress:
             It is none that libpq understands.
         """
         shown = without_password(url)
-        if shown == url and HIDDEN in url and url in _known:
-            return _known[url]
+        bare = for_command(url)
+        if is_hidden(url) or url == bare:  # as a suggested command names it
+            if bare in _known:
+                return _known[bare]
+            url = bare
         from psycopg.conninfo import make_conninfo
 
         base, _, query = url.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True)
-        schema = dict(pairs).get("schema", SCHEMA)
+        settings = [piece for piece in query.split("&") if piece]
+        schemas = [unquote(piece[7:]) for piece in settings if piece.startswith("schema=")]
+        rest = "&".join(piece for piece in settings if not piece.startswith("schema="))
+        given = _understood(url, f"{base}?{rest}" if rest else base)
+        schema = schemas[-1] if schemas else SCHEMA
         if not _NAME.fullmatch(schema):
             raise SetupError(
-                f"schema {schema!r} of {shown} cannot be used; write a name of small letters, digits and _"
+                f"schema {schema!r} of {shown} cannot be used; write a name of small letters, digits and _ that does "
+                "not begin with pg_"
             )
-        rest = urlencode([pair for pair in pairs if pair[0] != "schema"])
-        base = base.replace(f":{HIDDEN}@", "@")
-        given = _understood(f"{base}?{rest}" if rest else base, shown)
-        found = cls(shown, schema, make_conninfo("", **{**_SETTINGS, "application_name": "divebook", **given}))
-        _known[shown] = found
-        return found
+        named = {**_SETTINGS, "application_name": "divebook", **given, **_ALWAYS}
+        return cls(shown, schema, make_conninfo("", **named))
+
+    def remember(self) -> None:
+        """Have its location open it again in this process: its password is the right one.
+
+        (test_a_password_that_was_mistyped_does_not_take_the_place_of_the_right_one)
+        """
+        _known[for_command(self.location)] = self
 
 
-def _understood(url: str, shown: str) -> dict[str, Any]:
-    """Return what libpq takes a URL for."""
+def _understood(url: str, rest: str) -> dict[str, Any]:
+    """Return what libpq takes a URL for, without what is ours."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
     try:
         # An @ in a password would make its end the name of a host, which errors show.
-        if urlsplit(url).netloc.count("@") <= 1:
-            return conninfo_to_dict(url)
+        if is_plain(url):
+            return conninfo_to_dict(rest)
     except (psycopg.Error, ValueError):  # which may hold a part of the password
         pass
     raise SetupError(
-        f"{shown} is no URL of a database; write postgresql://user:password@host:port/database, and other "
-        "characters than letters and digits in a password as %XX"
+        f"{cut_short(url)} is no URL of a database; write postgresql://user:password@host:port/database?setting=value, "
+        "and in a password, or a value, each character but letters and digits as %XX: / as %2F, @ as %40, # as %23, "
+        "? as %3F, a space as %20. Or leave the password to PGPASSWORD or ~/.pgpass"
     )

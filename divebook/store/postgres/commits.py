@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
+PATIENCE: Final = """set_config('lock_timeout', '2s', true)"""
+"""For how long a row is waited for that somebody has locked, and does not let go: a person with an SQL shell, say.
+
+Until then nothing else that this process writes goes on; after that its executions say what holds them up, and try
+again (test_who_locks_a_row_holds_executions_up_and_these_say_so).
+"""
 KEEPING: Final = 0x64697666
 """Key of the lock that who refers to large values shares, and who deletes unused ones has alone."""
 
@@ -27,6 +33,7 @@ DECLARE
   keys bigint[] := '{{}}';
   skew bigint := 0;
 BEGIN
+  PERFORM {PATIENCE};
   IF _relaxed THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   END IF;
@@ -127,7 +134,7 @@ $$
 
 # The same for batches that only carry logs on, which nearly all do: no end, question, queue or large value. One
 # statement and no JSON take two thirds of the time (``python -m benchmarks.servers``).
-CARRY_ON: Final = """
+CARRY_ON: Final = f"""
 CREATE FUNCTION divebook.commit_batches_carrying_on(
   _relaxed boolean, _keys bigint[], _known_seals bigint[], _known_tokens bigint[], _befores bigint[],
   _statuses text[], _lasts bigint[], _sizes bigint[], _taken bigint[], _seals bigint[], _afters bigint[],
@@ -138,6 +145,7 @@ CREATE FUNCTION divebook.commit_batches_carrying_on(
 DECLARE
   entered bigint[];
 BEGIN
+  PERFORM {PATIENCE};
   IF _relaxed THEN
     PERFORM set_config('synchronous_commit', 'off', true);
   END IF;
@@ -165,12 +173,12 @@ BEGIN
   RETURN entered;
 END
 $$
-"""
+"""  # noqa: S608 - our own text
 
 # Messages are numbered by one row, which who posts has until the commit: of two numbers from a sequence the later may
 # be seen first, and whoever has read it would never look for the earlier one.
-POST: Final = """
-CREATE FUNCTION divebook.post_message(
+POST: Final = f"""
+CREATE OR REPLACE FUNCTION divebook.post_message(
   _id text, _place bytea, _kind text, _name text, _payload bytea, _source text, _posted_at bigint, _checksum bigint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -178,6 +186,7 @@ DECLARE
   found_key bigint;
   found_number bigint;
 BEGIN
+  PERFORM {PATIENCE};
   SELECT key INTO found_key FROM divebook.executions WHERE id = _id FOR KEY SHARE;
   IF found_key IS NULL THEN
     RETURN NULL;
@@ -196,7 +205,7 @@ BEGIN
   RETURN found_number;
 END
 $$
-"""
+"""  # noqa: S608 - our own text
 
 # Stable: all of it is of one moment. The first row is about the log: its number of events, its checksum, its key, and
 # where in it the own events begin. Then come the records that hold the wanted events, and one or two before them.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import select
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from divebook.errors import ConnectionLostError
+from divebook.errors import ConnectionLostError, ReadOnlyStoreError
 from divebook.store.postgres.addresses import DatabaseAddress
 from divebook.store.postgres.arrays import BinaryArray
-from divebook.store.postgres.faults import translated
+from divebook.store.postgres.faults import outage, refusal, translated
 from divebook.store.postgres.schema import named
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 READERS = 4
 """Connections that read at a time: a server has about a hundred for all of its processes."""
+IDLE_SECONDS = 60.0
+"""After so long one that reads is closed, where this process does anything at all, and another made when needed."""
+_poll = getattr(select, "poll", None)
+"""Not `select`, which refuses the descriptors of a process with a thousand open files; on Windows it takes any."""
 
 
 class SendStatement(Protocol):
@@ -44,7 +50,11 @@ class Connections:
     def __init__(self, address: DatabaseAddress) -> None:
         self.address = address
         self._places = threading.Semaphore(READERS)
-        self._free: list[Link] = []
+        self._free: dict[Link, float] = {}
+        """Those that read, and since when they have not."""
+        self._was_open = False
+        self.may_write = False
+        """Whether the server is known to be one that this user can write to: what it refuses then is an outage."""
         self._writer: Link | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -54,7 +64,13 @@ class Connections:
         import psycopg
 
         with translated(self.address.location):
-            link = psycopg.connect(self.address.conninfo, autocommit=True)
+            try:
+                link = psycopg.connect(self.address.conninfo, autocommit=True)
+            except psycopg.Error as error:
+                if self._was_open:  # it is refused only now, as in the middle of a failover
+                    raise
+                raise refusal(error, self.address.location) from error
+            self._was_open = True
             link.prepare_threshold = None
             link.adapters.register_dumper(BinaryArray, _array_dumper())
             return link
@@ -85,7 +101,7 @@ class Connections:
     def _reader(self) -> Iterator[Link]:
         with self._places:
             with self._lock:
-                link = self._free.pop() if self._free else None
+                link = self._free.popitem()[0] if self._free else None
             if link is not None and not _is_idle(link):
                 link.close()
                 link = None
@@ -97,14 +113,26 @@ class Connections:
 
     def _put_back(self, link: Link) -> None:
         with self._lock:
-            if not self._closed and _is_idle(link):
-                self._free.append(link)
-                return
-        link.close()
+            is_kept = not self._closed and _is_idle(link)
+            if is_kept:
+                self._free[link] = time.monotonic()
+        if not is_kept:
+            link.close()
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close what has not been read with for a while: others may be short of sessions."""
+        with self._lock:
+            until = time.monotonic() - IDLE_SECONDS
+            idle = [link for link, since in self._free.items() if since < until]
+            for link in idle:
+                del self._free[link]
+        for link in idle:
+            link.close()
 
     def _drop_free(self) -> None:
         with self._lock:
-            free, self._free = self._free, []
+            free, self._free = self._free, {}
         for link in free:
             link.close()
 
@@ -131,6 +159,13 @@ class Connections:
         except ConnectionLostError:
             self._end_writer()
             raise
+        except ReadOnlyStoreError as error:
+            self._end_writer()  # another server may have taken its place
+            self._drop_free()
+            if self.may_write and (passing := outage(error, self.address.location)) is not None:
+                raise passing from error
+            raise
+        self.may_write = True
 
     def _end_writer(self) -> None:
         if self._writer is not None:
@@ -165,6 +200,17 @@ def _array_dumper() -> type[Dumper]:
     return ArrayDumper
 
 
+def ready(sources: Sequence[socket.socket | Link], seconds: float) -> list[socket.socket | Link]:
+    """Return of which something can be read, once it can be of one, or after so many seconds."""
+    if _poll is None:
+        return select.select(sources, [], [], seconds)[0]
+    poller = _poll()
+    for source in sources:
+        poller.register(source, select.POLLIN)
+    found = {number for number, _ in poller.poll(seconds * 1000)}
+    return [source for source in sources if source.fileno() in found]
+
+
 def _is_idle(link: Link) -> bool:
     """Return whether a statement can be sent; to one that does not wait for an answer, a server sends its end only."""
-    return not (link.closed or link.info.transaction_status or select.select([link], [], [], 0)[0])
+    return not (link.closed or link.info.transaction_status or ready([link], 0))

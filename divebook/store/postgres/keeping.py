@@ -24,7 +24,10 @@ from divebook.store.postgres.schema import TABLES
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.upkeep import StoredLog
 
-_FIND = "SELECT key, source_key, forked_at FROM divebook.executions WHERE id = %s FOR UPDATE"
+_FIND = f"""
+{leases.WITH_PATIENCE}
+SELECT key, source_key, forked_at FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions
+"""  # noqa: S608 - our own text
 _ENDED = "SELECT id FROM divebook.executions WHERE ended_at < %s"  # resuming clears it
 _HEIRS = """
 SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER BY forked_at DESC, key FOR UPDATE

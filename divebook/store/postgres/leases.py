@@ -10,13 +10,16 @@ from typing import Any
 
 from divebook.store.leases import Lease, Moment
 from divebook.store.owner import Owner
+from divebook.store.postgres.commits import PATIENCE
 from divebook.store.postgres.connections import SendStatement
 from divebook.store.postgres.texts import escaped, unescaped
 
 COLUMNS = "token, host, pid, started, name, boot, expires_at"
 _ALL = f"SELECT id, {COLUMNS} FROM divebook.leases JOIN divebook.executions USING (key)"  # noqa: S608 - our own text
 _OF_ONE = f"SELECT id, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key) WHERE id = %s"  # noqa: S608
-_LOCK = "SELECT FROM divebook.executions WHERE id = %s FOR UPDATE"
+WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
+"""Before a statement that locks rows of what it joins with ``patience``, and for the rest of its transaction."""
+_LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
 _NEXT = """
 WITH advanced AS (
   UPDATE divebook.executions SET token = token + 1 WHERE id = %s RETURNING key, token
@@ -26,7 +29,7 @@ WITH advanced AS (
   ON CONFLICT (key) DO UPDATE SET host = excluded.host, pid = excluded.pid, started = excluded.started,
     name = excluded.name, boot = excluded.boot, expires_at = excluded.expires_at
 )
-SELECT token FROM advanced
+SELECT token, EXISTS (SELECT FROM divebook.leases WHERE leases.key = advanced.key) FROM advanced
 """
 _RENEW = """
 UPDATE divebook.leases SET expires_at = %s
@@ -68,8 +71,8 @@ def lock(ask: SendStatement, execution_id: str) -> None:
 def put_next(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
     """Write a lease with the next token, in place of an older one."""
     named = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
-    ((token,),) = ask(_NEXT, (escaped(execution_id), *named))
-    return Lease(execution_id, token, owner, until.wall)
+    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *named))
+    return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
 def renew(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:

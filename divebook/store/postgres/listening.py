@@ -7,8 +7,8 @@ nothing is ever heard; there the server is asked instead, ever more rarely while
 
 from __future__ import annotations
 
+import math
 import secrets
-import select
 import socket
 import threading
 import time
@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from divebook.errors import StoreError
+from divebook.errors import ReadOnlyStoreError, StoreError
 from divebook.store.messages import Arrivals
-from divebook.store.postgres.connections import Connections, Link
+from divebook.store.postgres.connections import Connections, Link, ready
 from divebook.store.postgres.faults import translated
 from divebook.store.postgres.texts import escaped
 from divebook.text.logs import logger
@@ -98,17 +98,22 @@ class ServerNews:
                 self._wait(None, PAUSE)
 
     def _hear(self) -> None:
-        link = self._connections.open()
+        link, location = self._connections.open(), self._connections.address.location
         try:
-            with translated(self._connections.address.location):
+            with translated(location):
                 link.execute(f"LISTEN {CHANNEL}".encode())
                 self._arrivals.add()  # what came before that was not heard
                 if self._is_heard(link):
                     self._listen(link)
                 else:
                     self._ask(link)
+        except ReadOnlyStoreError:
+            # A standby tells nobody anything, and who may only read cannot say what is followed
+            # (test_who_may_only_read_asks_for_news).
+            with translated(location):
+                self._ask(link, time.monotonic() + LASTS)
         finally:
-            with suppress(StoreError), translated(self._connections.address.location):
+            with suppress(StoreError), translated(location):
                 link.execute(self._connections.statement(_LEAVE).encode(), (self._follower,))
             link.close()
 
@@ -126,6 +131,7 @@ class ServerNews:
         said: frozenset[str] = frozenset()
         until = 0.0
         while not self._ends:
+            self._connections.close_idle()
             said, until = self._say(link, said, until)
             if self._heard(link):
                 self._arrivals.add()
@@ -144,9 +150,10 @@ class ServerNews:
         self._arrivals.add()  # what was appended before that was not told
         return followed, time.monotonic() + RENEW
 
-    def _ask(self, link: Link) -> None:
+    def _ask(self, link: Link, until: float = math.inf) -> None:
         seen, pause = "", SOONEST
-        while not self._ends:
+        while not self._ends and time.monotonic() < until:
+            self._connections.close_idle()
             ((written,),) = link.execute(_WRITTEN).fetchall()
             if written != seen:
                 seen, pause = written, SOONEST
@@ -160,7 +167,6 @@ class ServerNews:
 
     def _wait(self, link: Link | None, seconds: float) -> None:
         sources: list[socket.socket | Link] = [self._ear] if link is None else [self._ear, link]
-        ready, _, _ = select.select(sources, [], [], seconds)
-        if self._ear in ready:
+        if self._ear in ready(sources, seconds):
             with suppress(OSError):
                 self._ear.recv(4096)

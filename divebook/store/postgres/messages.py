@@ -49,7 +49,7 @@ SELECT id FROM divebook.messages JOIN divebook.executions USING (key) WHERE plac
 
 
 def _place(kind: str, key: str) -> bytes:
-    return sha256(f"{kind}\n{key}".encode()).digest()
+    return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
 
 
 def post(write: SendStatement, message: Message, payload: bytes) -> int | None:

@@ -26,10 +26,9 @@ WHERE left(queue, 200) = left(%(queue)s, 200) AND queue = %(queue)s AND NOT with
   )
   AND NOT executions.id = ANY(%(without)s)
   AND (leases.key IS NULL OR leases.expires_at <= %(now)s OR executions.id = ANY(%(left)s))
-  AND (
-    status = '{RUNNING}' OR status = '{ENQUEUED}' AND wake_at IS NULL OR wake_at <= %(now)s OR leases.key IS NOT NULL
-    OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
-  )
+  AND CASE status WHEN '{RUNNING}' THEN true WHEN '{ENQUEUED}' THEN wake_at IS NULL OR wake_at <= %(now)s
+    ELSE wake_at <= %(now)s OR leases.key IS NOT NULL
+    OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken) END
 ORDER BY priority DESC, queued.key LIMIT %(limit)s FOR UPDATE OF executions SKIP LOCKED
 """  # noqa: S608 - our own text
 _HELD_HERE = f"""
@@ -38,7 +37,15 @@ JOIN divebook.executions USING (key) WHERE host = %s AND expires_at > %s
 """  # noqa: S608 - our own text
 _ALL = """
 SELECT id, queue, priority, workflow_name, fingerprint FROM divebook.queued JOIN divebook.executions USING (key)
-WHERE NOT withheld AND ended_at IS NULL ORDER BY queue COLLATE "C", priority DESC, queued.key
+WHERE {} AND ended_at IS NULL AND origin <> 'fork'
+ORDER BY queue COLLATE "C", priority DESC, queued.key
+"""
+_WHICH = "NOT withheld", "withheld"
+_SEEN = "SELECT seen FROM divebook.schedules WHERE id = %s"
+_SEE_FIRST = "INSERT INTO divebook.schedules VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_SEE = """
+INSERT INTO divebook.schedules VALUES (%s, %s)
+ON CONFLICT (id) DO UPDATE SET seen = greatest(schedules.seen, excluded.seen)
 """
 _WITHHOLD = """
 UPDATE divebook.queued SET withheld = true FROM divebook.executions
@@ -71,12 +78,27 @@ def claim(ask: SendStatement, wanted: Claim, owner: Owner, moment: Moment, until
     return taken
 
 
-def load(ask: SendStatement) -> list[QueuedExecution]:
-    """Return what the queues have."""
+def load(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
+    """Return what the queues have; or what workers leave alone of it."""
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
-        for name, queue, priority, workflow, fingerprint in ask(_ALL)
+        for name, queue, priority, workflow, fingerprint in ask(_ALL.format(_WHICH[withheld]))
     ]
+
+
+def seen_to(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
+    """Return up to when the due times of a schedule are seen to; of a new one note that they are up to a moment."""
+    name = escaped(schedule)
+    rows = read(_SEEN, (name,))
+    if not rows:
+        write(_SEE_FIRST, (name, moment))
+        rows = read(_SEEN, (name,))
+    return int(rows[0][0])
+
+
+def see_to(write: SendStatement, schedule: str, moment: int) -> None:
+    """Note that they are up to a moment, if they are not beyond it."""
+    write(_SEE, (escaped(schedule), moment))
 
 
 def withhold(ask: SendStatement, execution_id: str) -> None:

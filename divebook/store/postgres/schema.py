@@ -205,10 +205,13 @@ _SECOND: Migration = (
     COMMIT,
 )
 
-# A shorter way for what most commits are.
-_THIRD: Migration = (CARRY_ON,)
+# A shorter way for what most commits are; none of them waits for ever for a row that somebody else has locked.
+_THIRD: Migration = (COMMIT, CARRY_ON, POST)
 
-MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD)
+# Up to when the due times of schedules are seen to.
+_FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, seen bigint NOT NULL)",)
+
+MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
 """What belongs to executions, beside their events."""
@@ -217,6 +220,11 @@ TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questi
 def named(statement: str, schema: str) -> str:
     """Return a statement with the names of its tables in a schema."""
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
+
+
+def may_write(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether this user can write to this server: it is no standby, nor set to be read only."""
+    return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
@@ -234,13 +242,19 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
         # Asked again: another process may have migrated while this one waited for the lock.
         present = _version(connection, schema, location)
         if not present:
-            connection.execute(named("CREATE SCHEMA IF NOT EXISTS divebook", schema).replace("divebook", schema))
+            _make_schema(connection, schema)
             connection.execute(named("CREATE TABLE divebook.format (number integer NOT NULL)", schema))
             connection.execute(named("INSERT INTO divebook.format VALUES (0)", schema))
         for migration in MIGRATIONS[present:]:
             for statement in migration:
                 connection.execute(named(statement, schema).encode())
         connection.execute(named("UPDATE divebook.format SET number = %s", schema), (len(MIGRATIONS),))
+
+
+def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Make a schema, unless an administrator has made it, for a user that may make none."""
+    if not connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
+        connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
 
 
 def _version(connection: psycopg.Connection[Any], schema: str, location: str) -> int:

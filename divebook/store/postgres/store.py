@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from divebook.engine.inbox import Message
-from divebook.errors import ConcurrentAppendError, ConnectionLostError, CorruptStoreError, StoreError
+from divebook.errors import ConcurrentAppendError, ConnectionLostError, CorruptStoreError, ForkedStoreError
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode
 from divebook.events.record import Record
@@ -28,7 +28,7 @@ from divebook.store.postgres.connections import Connections
 from divebook.store.postgres.listening import ServerNews
 from divebook.store.postgres.reading import FoundLog, LogReader
 from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
-from divebook.store.postgres.schema import migrate
+from divebook.store.postgres.schema import may_write, migrate
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.postgres.writing import LogWriter
 from divebook.store.queues import Claim, QueuedExecution, WorkerRecord
@@ -56,6 +56,8 @@ class PostgresStore(EventStore):
     ------
     ConnectionLostError
         The server is out of reach.
+    StoreError
+        The server lets nobody in like that: the password is wrong, there is no such database, it has no TLS.
     SetupError
         The URL is none.
     CorruptStoreError
@@ -84,12 +86,14 @@ class PostgresStore(EventStore):
 
     def _prepare(self, address: DatabaseAddress) -> None:
         with self._connections.opened() as link:
+            self._connections.may_write = may_write(link)
             migrate(link, address.schema, self.location)
+        address.remember()
 
     def _check_open(self) -> None:
         super()._check_open()
         if self._process != THIS_PROCESS.number:
-            raise StoreError(
+            raise ForkedStoreError(
                 f"{self.location} was opened by process {self._process}, from which this one was forked, and a "
                 "connection does not survive that; open it again here, with open_store or a new Environment"
             )
@@ -252,8 +256,14 @@ class PostgresStore(EventStore):
         self._logs.forget([lease.execution_id for lease in found])  # their tokens are others
         return found
 
-    def _queued(self) -> list[QueuedExecution]:
-        return queues.load(self._connections.read)
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
+        return queues.load(self._connections.read, withheld=withheld)
+
+    def _seen_to(self, schedule: str, moment: int) -> int:
+        return queues.seen_to(self._connections.read, self._connections.write, schedule, moment)
+
+    def _see_to(self, schedule: str, moment: int) -> None:
+        queues.see_to(self._connections.write, schedule, moment)
 
     def _withhold(self, execution_id: str) -> None:
         queues.withhold(self._connections.write, execution_id)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreBusyError, StoreError
+from divebook.store.no_texts import no_text
 
 _CORRUPT = (
     "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
@@ -51,6 +52,8 @@ def translated(location: str) -> Iterator[None]:
         raise translate(error, location) from error
     except OSError as error:
         raise StoreError(f"{location} cannot be used: {error}. Check the path and its permissions") from error
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
     # What decoding raises for bytes, texts, numbers and dates that a store never writes.
     except (ValueError, TypeError, ArithmeticError) as error:
         raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error

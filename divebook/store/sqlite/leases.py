@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from types import NoneType
 from typing import Any
 
@@ -21,6 +22,7 @@ _INSERT = """
 INSERT OR REPLACE INTO leases (key, host, pid, started, name, boot, expires_at, expires_uptime)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
+_IS_LEFT = "SELECT 1 FROM leases WHERE key = ?"
 _NEXT = "UPDATE executions SET token = token + 1 WHERE key = ? RETURNING token"
 _RENEW = """
 UPDATE leases SET expires_at = ?, expires_uptime = ?
@@ -53,7 +55,8 @@ def is_left(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool
 def put_next(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
     """Write a lease with the next token, in place of an older one."""
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
-    lease = until.lease(log.execution_id, token, owner)
+    was_left = cursor.execute(_IS_LEFT, (log.key,)).fetchone() is not None
+    lease = replace(until.lease(log.execution_id, token, owner), was_left=was_left)
     insert(cursor, log.key, lease)
     return lease
 

@@ -81,9 +81,22 @@ class SqliteListing(EventStore):
             self._logs.forget(found)  # their tokens are others
             return [leases.put_next(cursor, self._find(cursor, name), owner, until) for name in found]
 
-    def _queued(self) -> list[QueuedExecution]:
+    def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
         with translated(self.location):
-            return queues.load(self._readers.get())
+            return queues.load(self._readers.get(), withheld=withheld)
+
+    def _seen_to(self, schedule: str, moment: int) -> int:
+        with translated(self.location):
+            known = queues.seen_to(self._readers.get(), schedule)
+        if known is None:
+            with self._transaction() as cursor:
+                if (known := queues.seen_to(cursor, schedule)) is None:
+                    queues.see_to(cursor, schedule, moment)
+        return moment if known is None else known
+
+    def _see_to(self, schedule: str, moment: int) -> None:
+        with self._transaction() as cursor:
+            queues.see_to(cursor, schedule, moment)
 
     def _withhold(self, execution_id: str) -> None:
         with self._transaction() as cursor:

@@ -23,15 +23,19 @@ SELECT executions.id, token, host, pid, started, name, boot, expires_at, expires
 FROM queued CROSS JOIN executions USING (key) LEFT JOIN leases USING (key)
 WHERE queue = :queue AND NOT withheld AND ended_at IS NULL
   AND EXISTS (SELECT 1 FROM json_each(:workflows) AS known WHERE known.key = workflow_name AND value = fingerprint)
-  AND (
-    status = '{RUNNING}' OR status = '{ENQUEUED}' AND wake_at IS NULL OR wake_at <= :now OR leases.key IS NOT NULL
-    OR EXISTS (SELECT 1 FROM messages WHERE messages.key = executions.key AND untaken)
-  )
+  AND CASE status WHEN '{RUNNING}' THEN 1 WHEN '{ENQUEUED}' THEN wake_at IS NULL OR wake_at <= :now
+    ELSE wake_at <= :now OR leases.key IS NOT NULL
+    OR EXISTS (SELECT 1 FROM messages WHERE messages.key = executions.key AND untaken) END
 ORDER BY priority DESC, queued.key
 """  # noqa: S608 - our own text
 _ALL = """
 SELECT executions.id, queue, priority, workflow_name, fingerprint FROM queued CROSS JOIN executions USING (key)
-WHERE NOT withheld AND ended_at IS NULL ORDER BY queue, priority DESC, queued.key
+WHERE {} AND ended_at IS NULL AND origin <> 'fork' ORDER BY queue, priority DESC, queued.key
+"""
+_WHICH = "NOT withheld", "withheld"
+_SEEN = "SELECT seen FROM schedules WHERE id = ?"
+_SEE = """
+INSERT INTO schedules (id, seen) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET seen = max(seen, excluded.seen)
 """
 _ANNOUNCE = "INSERT OR REPLACE INTO workers (id, expires_at, data) VALUES (?, ?, ?)"
 _FORGET = "DELETE FROM workers WHERE expires_at < ?"
@@ -63,9 +67,20 @@ def to_do(connection: sqlite3.Connection | sqlite3.Cursor, wanted: Claim, moment
                 yield execution_id
 
 
-def load(connection: sqlite3.Connection) -> list[QueuedExecution]:
-    """Return what the queues have."""
-    return [QueuedExecution(*row) for row in connection.execute(_ALL).fetchall()]
+def load(connection: sqlite3.Connection, *, withheld: bool) -> list[QueuedExecution]:
+    """Return what the queues have; or what workers leave alone of it."""
+    return [QueuedExecution(*row) for row in connection.execute(_ALL.format(_WHICH[withheld])).fetchall()]
+
+
+def seen_to(connection: sqlite3.Connection | sqlite3.Cursor, schedule: str) -> int | None:
+    """Return up to when the due times of a schedule are seen to; None for a new one."""
+    row = connection.execute(_SEEN, (schedule,)).fetchone()
+    return None if row is None else typed("schedule", row, (int,))[0]
+
+
+def see_to(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None:
+    """Note that they are up to a moment, if they are not beyond it."""
+    cursor.execute(_SEE, (schedule, moment))
 
 
 def announce(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, forgotten: int) -> None:

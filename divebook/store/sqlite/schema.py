@@ -320,9 +320,12 @@ _TENTH: Migration = (
     """,
 )
 
+# Up to when the due times of schedules are seen to.
+_ELEVENTH: Migration = ("CREATE TABLE schedules (id TEXT PRIMARY KEY, seen INTEGER NOT NULL) WITHOUT ROWID",)
+
 MIGRATIONS: tuple[Migration, ...] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH),
-    *(_SIXTH, _SEVENTH, _EIGHTH, _NINTH, _TENTH),
+    *(_SIXTH, _SEVENTH, _EIGHTH, _NINTH, _TENTH, _ELEVENTH),
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from divebook.engine.inbox import Message
-from divebook.errors import ReadOnlyStoreError, StoreError
+from divebook.errors import ForkedStoreError, ReadOnlyStoreError
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
 from divebook.store.batches import Batch, PreparedBatch
@@ -139,7 +139,7 @@ class SqliteStore(SqliteListing):
     def _check_open(self) -> None:
         super()._check_open()
         if self._process != THIS_PROCESS.number:
-            raise StoreError(
+            raise ForkedStoreError(
                 f"{self.location} was opened by process {self._process}, from which this one was forked, and SQLite "
                 "does not survive that; open it again here, with open_store or a new Environment"
             )

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from divebook.errors import StoreError
 from divebook.store.durability import Durability
+from divebook.store.no_texts import no_text
 from divebook.store.sqlite import connections
 from divebook.store.sqlite.faults import translate
 
@@ -54,6 +55,8 @@ class Transaction:
                 turn.connection.execute("ROLLBACK")
         if isinstance(error, sqlite3.Error):
             raise translate(error, str(self._file.path)) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise no_text(error) from error
 
 
 @contextmanager

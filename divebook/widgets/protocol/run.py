@@ -32,6 +32,31 @@ class StretchView(TypedDict):
     """Null while it lasts."""
 
 
+class SpreadPart(TypedDict):
+    """A value, or a bin of numbers, and how many rows gave it."""
+
+    name: str
+    count: int
+
+
+class SpreadView(TypedDict):
+    """What the rows of a step gave in one column."""
+
+    name: str
+    kind: Literal["values", "numbers"]
+    parts: list[SpreadPart]
+    """The most frequent values, the most frequent first; or all bins, ascending."""
+    others: SpreadPart
+    """Rows with other values, and how many those are in words."""
+    empty: int
+    """Rows that gave nothing here."""
+    least: str
+    greatest: str
+    """Of numbers."""
+    words: str
+    """All of it as a line of text."""
+
+
 class StepProgress(TypedDict):
     """How far a step with items has come."""
 
@@ -46,6 +71,8 @@ class StepProgress(TypedDict):
     """How long the others will take, counted from the end of the latest one; null where nothing can be said."""
     at_us: Micros
     """When that one ended."""
+    spread: list[SpreadView]
+    """What they gave, of the first columns that can be told so; of the latest steps, those that run before others."""
 
 
 class Spender(TypedDict):
@@ -108,6 +135,8 @@ class Header(TypedDict):
 
     Of a live one also how many requests the providers of models take at once.
     """
+    dashboards: list[str]
+    """Addresses of the dashboards of the clusters that its calls go to; of a live one, and never recorded."""
 
 
 class GraphStep(TypedDict):

@@ -8,7 +8,7 @@ Micros: TypeAlias = int
 """Microseconds since 1970."""
 Command: TypeAlias = Literal["pause", "resume", "cancel", "plan", "fix", "again"]
 """``plan`` does nothing: its acknowledgement says what ``fix`` would do, or nothing where that needs no consent."""
-BundleName: TypeAlias = Literal["failure", "files", "graph", "stepping", "timeline", "turn", "variables"]
+BundleName: TypeAlias = Literal["failure", "files", "graph", "spread", "stepping", "timeline", "turn", "variables"]
 """A part of the front end that only some runs need."""
 
 

@@ -23,13 +23,14 @@ const DURABILITY = {
 } as const;
 const [TICK, SETTLED] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
 
-/** Makes the head; `root` is the view whose keys it lists. */
-export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">): View {
+/** Makes the head; `root` is the view whose keys it lists, and `spread` what stands under the bars. */
+export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">, spread: View): View {
   const name = h("h2", { class: "db-name" });
   const status = h("span", { class: "db-status" });
   const asked = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
+  const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
   const waits = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
@@ -41,6 +42,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   let said = "";
   let hasFailed = false; // and with it the cell of this view
   let tickedAt = 0;
+  let linked = "";
 
   function say(text: string): void {
     said = text;
@@ -65,6 +67,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     durability.title = meaning;
     durability.setAttribute("aria-label", `${word}: ${meaning}`);
     durability.dataset["durability"] = shown.durability;
+    link(shown);
     setText(waits, shown.waits);
     waits.hidden = shown.waits === "";
     setText(error, shown.error);
@@ -73,6 +76,14 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     say(said);
     ask();
     if (!shown.live || Date.now() - tickedAt > SETTLED) tick();
+  }
+
+  function link({ dashboards: addresses, live }: Header): void {
+    const links = live ? addresses.filter(isOfWeb) : [];
+    if (links.join(" ") === linked) return;
+    linked = links.join(" ");
+    dashboards.replaceChildren(...links.map((href) => h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer" }, "Dask dashboard ↗")));
+    dashboards.hidden = links.length === 0;
   }
 
   function ask(): void {
@@ -95,14 +106,20 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   });
   say("");
   const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, acting.element, copy, keys.button);
-  const line = h("div", { class: "db-top" }, name, status, asked, when, durability, end);
-  const element = h("div", { class: "db-header" }, line, acting.question, keys.element, going.element, told.element, error, notice, waits);
+  const line = h("div", { class: "db-top" }, name, status, asked, when, durability, dashboards, end);
+  const element = h("div", { class: "db-header" }, line, acting.question, keys.element, going.element, spread.element, told.element, error, notice, waits);
   const destroy = (): void => {
     clearInterval(timer);
     undo();
     acting.destroy();
+    spread.destroy();
   };
   return { element, destroy };
+}
+
+/** Tells whether an address is one of pages, and no script. */
+function isOfWeb(address: string): boolean {
+  return /^https?:\/\//i.test(address);
 }
 
 function pythonOf(header: Header | null): string {

@@ -1,4 +1,5 @@
-// How far the steps with items are: a bar and words for each that runs, or for the one that failed.
+// How far the steps with items are: a bar and words for each that runs, or is not whole. Where it is told what the rows
+// gave (src/spread), the bar stays when the run has ended.
 
 import type { Header, StepProgress } from "../protocol";
 import { h } from "../shared/dom";
@@ -27,17 +28,22 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
   return { element, update };
 }
 
-/** Returns the steps that are worth a bar: those that run, or the last that is not whole. */
-function rowsOf(header: Header | null): StepProgress[] {
-  const steps = (header?.progress ?? []).filter((step) => step.total > 0);
+/** Returns the steps that are worth a bar: those that run, or the last that is not whole and those of which is told what they gave. */
+export function rowsOf(header: Header | null): StepProgress[] {
+  const current = currentOf(header);
+  const steps = known(header);
   const running = steps.filter((step) => step.running);
   if (running.length > 0) return running.slice(-MOST);
-  return steps.filter((step) => step.done < step.total).slice(-1);
+  return steps.filter((step) => step === current || step.spread.length > 0).slice(-MOST);
 }
 
 /** Returns the step of which people want to know how far it is. */
 export function currentOf(header: Header | null): StepProgress | undefined {
-  return rowsOf(header).at(-1);
+  return known(header).findLast((step) => step.running) ?? known(header).findLast((step) => step.done < step.total);
+}
+
+function known(header: Header | null): StepProgress[] {
+  return (header?.progress ?? []).filter((step) => step.total > 0);
 }
 
 /** Says what is safe whatever happens. */

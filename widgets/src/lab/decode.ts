@@ -21,7 +21,9 @@ const SAVED = having({ format: number(1), execution_id: text, workflow: text, st
 const GAUGE = having({ name: text, spent: number(0, 1e15, false), limit: number(0, 1e15, false), unit: text });
 const SPENDER = having({ agent: text, requests: count, tokens: count, cost: orNull(number(0, 1e15, false)) });
 const STRETCH = having({ doing: text, begin_us: count, end_us: orNull(count) });
-const PROGRESS = having({ step: text, done: count, total: count, failed: count, running: truth, left_us: orNull(count), at_us: count });
+const PART = having({ name: text, count });
+const SPREAD = having({ name: text, kind: text, parts: listOf(PART), others: PART, empty: count, least: text, greatest: text, words: text });
+const PROGRESS = having({ step: text, done: count, total: count, failed: count, running: truth, left_us: orNull(count), at_us: count, spread: listOf(SPREAD) });
 const UNTIMED = { doing: "stopped", since_us: null, worked_us: 0, waited_us: 0, paused_us: 0, stretches: [], progress: [] };
 const HEADER = having({
   execution_id: text, workflow: text, status: text, live: truth, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
@@ -92,7 +94,7 @@ export function checkRecording(unchecked: unknown): Recording {
   return recording;
 }
 
-/** Adds what older recordings did not hold: what agents' tools do, when questions were settled, which events were kept. */
+/** Adds what older recordings did not hold: what agents' tools do, when questions were settled, which events were kept. Links to clusters none holds. */
 function inPresentWords(data: unknown): unknown {
   if (!isObject(data)) return data;
   const { header, spans, questions, events } = data;
@@ -106,7 +108,7 @@ function inPresentWords(data: unknown): unknown {
     failures: explained(data["failures"]),
     ...numbered(events),
     questions: Array.isArray(questions) ? questions.map((asked: unknown) => (isObject(asked) ? { answered_us: null, became: valueText(asked["response"], 400), fallback: "", ...asked } : asked)) : questions,
-    header: isObject(header) ? { tool_calls: 0, spenders: [], failed: 0, ways: [], workspaces: 0, ...UNTIMED, ...header } : header,
+    header: isObject(header) ? { tool_calls: 0, spenders: [], failed: 0, ways: [], workspaces: 0, ...UNTIMED, ...header, progress: each(header["progress"] ?? [], { spread: [] }), dashboards: [] } : header,
     spans: isObject(spans) ? { within: ids.map(() => -1), item: ids.map(() => 0), given: ids.map(() => 0), came: ids.map(() => 0), ...spans } : spans,
   };
 }

@@ -13,6 +13,7 @@ import { closedSign, closedText } from "../prompt/answers";
 import { stepping } from "../replay/stepping";
 import "../replay/replay.css";
 import { header } from "../head/header";
+import { rowsOf } from "../head/progress";
 import { decode, checkSaved } from "./decode";
 import { RecordedHost } from "./states";
 import "../live/live.css";
@@ -66,13 +67,14 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
     replay: (sequence) => { step.go(sequence); },
   };
   const picture = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+  const spread = later(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
   const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
   const values = later(model, () => recording.variables.length > 0, () => load("variables"), host);
   const files = later(model, () => recording.workspaces.length > 0, () => load("files"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(root, model, connection), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, files, values, step]; // as in the live view
+  const views: View[] = [header(root, model, connection, spread), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, files, values, step]; // as in the live view
   const [top, ...rest] = views.map((view) => view.element);
   root.append(top ?? "", h("p", { class: "db-origin", hidden: recording.sample === "" && saved.next === "" && recording.header.ended_us !== null }, origin(saved, recording), ...goingOn(saved)), ...rest);
   model.setConnected("connected");

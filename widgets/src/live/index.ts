@@ -10,6 +10,7 @@ import { Model } from "../shared/model";
 import { type Host, later, moduleOf } from "../shared/later";
 import { onThemeChange } from "../shared/theme";
 import { header } from "../head/header";
+import { rowsOf } from "../head/progress";
 import { questions } from "./questions";
 import { tabs } from "./tabs";
 import "./live.css";
@@ -43,6 +44,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
     wire,
   };
   const picture = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+  const spread = later(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
   const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
   const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
   const chat = later(model, () => model.view === "chat", () => load("turn"), host);
@@ -50,7 +52,7 @@ function render({ model: wire, el }: RenderProps<State>): () => void {
   const files = later(model, () => (model.header?.workspaces ?? 0) > 0, () => load("files"), host);
   const steps = later(model, () => model.isOver, () => load("stepping"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
-  const views: View[] = [header(root, model, connection), failure, asked, choice, chat, workflow, picture, files, values, steps];
+  const views: View[] = [header(root, model, connection, spread), failure, asked, choice, chat, workflow, picture, files, values, steps];
   const undo = model.on((change) => { if (change === "view" && model.view !== "chat") host.gatherCards(); });
   root.append(...views.map((view) => view.element));
   for (const asked of wire.get("snapshot").pending ?? []) model.questions.set(asked.interrupt_id, asked);

@@ -6,6 +6,7 @@ import graph from "../graph";
 import { checkRecording, checkSaved } from "../lab/decode";
 import { recordedRun } from "../lab/view";
 import type { Load, Part } from "../shared/later";
+import spread from "../spread";
 import timeline from "../timeline";
 import turn from "../turn";
 import variables from "../variables";
@@ -15,7 +16,7 @@ import "./page.css";
 /** Returns the view of what the part "run" holds. */
 export type Show = (run: unknown) => HTMLElement;
 
-const PARTS: Record<string, Part> = { failure, files, graph, timeline, turn, variables };
+const PARTS: Record<string, Part> = { failure, files, graph, spread, timeline, turn, variables };
 
 /** The styles of all parts stand in the one of this script. */
 const load: Load = (name) => Promise.resolve({ default: { ...PARTS[name], style: "" } });

@@ -1,7 +1,7 @@
 // Runs out of saved notebooks: Python's recording comes back state by state, and what strangers made is refused or harmless.
 
 import { expect, test, vi } from "vitest";
-import type { ConversationCall, ConversationPart, ConversationRequest, FailureView, Recording, PackedRun, StateView } from "../../src/protocol";
+import type { ConversationCall, ConversationPart, ConversationRequest, FailureView, Recording, PackedRun, SpreadView, StateView, StepProgress } from "../../src/protocol";
 import { checkSaved, decode } from "../../src/lab/decode";
 import { RecordedHost } from "../../src/lab/states";
 import { savedRun } from "../../src/lab/view";
@@ -56,6 +56,15 @@ test("what the model had been told by then is put together of its conversation",
   expect((await told(6)).at(-1)).toBe("assistant It rains.");
   recording.conversations = [];
   await expect(host.saidAt(2)).rejects.toThrow("What was said here is not in this file.");
+});
+
+test("what rows gave is there as it was saved, also by who did not say it, and nobody's links are", async () => {
+  const step = { step: "s", done: 2, total: 2, failed: 0, running: false, left_us: null, at_us: 0 };
+  const older = await repacked(({ header }) => { header.progress = [step as unknown as StepProgress]; header.dashboards = ["http://elsewhere.example"]; });
+  const { header } = await decode(older);
+  expect([header.progress, header.dashboards]).toEqual([[{ ...step, spread: [] }], []]);
+  const hostile = await repacked((recording) => { recording.header.progress = [{ ...step, spread: [{ name: "x", parts: "all" } as unknown as SpreadView] }]; });
+  await expect(decode(hostile)).rejects.toThrow("spread[0].kind");
 });
 
 test("changed files are there as they were saved, also by who did not say what is not kept", async () => {

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import live from "../../src/live";
-import type { ToBrowser, ToKernel } from "../../src/protocol";
+import type { SpreadView, ToBrowser, ToKernel } from "../../src/protocol";
 import { delta, HEADER, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
 
@@ -63,7 +63,7 @@ test("the head tells status, facts in their order, bounds and durability", () =>
 });
 
 test("how far the items are stands in the head, with what is left and what failed", () => {
-  const step = { step: "classify", done: 58, total: 60, failed: 1, running: true, left_us: 4_000_000, at_us: 5_000_000 };
+  const step = { step: "classify", done: 58, total: 60, failed: 1, running: true, left_us: 4_000_000, at_us: 5_000_000, spread: [] };
   begin({ header: { ...HEADER, progress: [{ ...step, step: "list", running: false, done: 60 }, step] } });
   expect(shown(".db-progress")).toBe("classify: 58 of 60, about 3.0 s left · 1 failed");
   const ended = { ...step, running: false, done: 40 };
@@ -71,8 +71,25 @@ test("how far the items are stands in the head, with what is left and what faile
   expect(shown(".db-progress")).toBe("classify: 40 of 60 · 1 failed · 20 not done");
 });
 
+test("the bar of a step of which is told what its rows gave stays when they have ended", () => {
+  const step = { step: "label", done: 60, total: 60, failed: 3, running: false, left_us: null, at_us: 5_000_000, spread: [] };
+  const column: SpreadView = { name: "n", kind: "values", parts: [{ name: "1", count: 57 }], others: { name: "0 others", count: 0 }, empty: 0, least: "", greatest: "", words: "n: 1 57" };
+  begin({ header: { ...HEADER, progress: [{ ...step, step: "list" }, { ...step, spread: [column] }] } });
+  expect(shown(".db-progress")).toBe("label: 60 of 60 · 3 failed");
+  expect(heard).toContainEqual(expect.objectContaining({ type: "bundle", name: "spread" }));
+});
+
+test("dashboards are links to pages of the web while the run is live", () => {
+  begin({ header: { ...HEADER, dashboards: ["http://localhost:8787/status?a=<b>", "javascript:alert(1)", "/proxy/8787", "HTTPS://cloud.example/"] } });
+  const links = (): string[][] => [...page.querySelectorAll(".db-dashboards a")].map((link) => ["href", "target", "rel"].map((name) => link.getAttribute(name) ?? ""));
+  const safely = ["_blank", "noopener noreferrer"];
+  expect(links()).toEqual([["http://localhost:8787/status?a=<b>", ...safely], ["HTTPS://cloud.example/", ...safely]]);
+  say(delta([], { header: { ...HEADER, live: false, dashboards: ["http://localhost:8787/status"] } }));
+  expect([links(), find(".db-dashboards").hidden]).toEqual([[], true]);
+});
+
 test("cancelling asks once more, and says what is kept", () => {
-  const step = { step: "classify", done: 58, total: 60, failed: 0, running: true, left_us: null, at_us: 0 };
+  const step = { step: "classify", done: 58, total: 60, failed: 0, running: true, left_us: null, at_us: 0, spread: [] };
   begin({ header: { ...HEADER, progress: [step] } });
   const cancel = (): void => { buttonOf(page, "Cancel …").click(); };
   cancel();

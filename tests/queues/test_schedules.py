@@ -1,0 +1,119 @@
+"""Schedules whose workflows a worker puts into its queue: each due time once, and none holds up another."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from divebook import Environment, Worker
+from divebook.config.schedules import AGAIN, Schedules, latest
+from divebook.errors import DefinitionError
+from divebook.store import MemoryStore
+from divebook.workflow.reader import read_definitions
+from tests.execution.worlds import becomes
+from tests.queues.test_enqueued import PATIENCE
+
+NOON = datetime(2026, 5, 4, 12, 0, 20, tzinfo=UTC)
+
+
+def defined(name="nightly", workflow="sum", cron="0 12 * * *", more="", inputs=""):
+    text = f"""
+    Name: {name}
+    Workflows: [{{Name: {workflow}, {inputs} Steps: [{{Name: add, Script: "1", Store: n}}]}}]
+    Schedules:
+      - {{Name: often, Cron: "{cron}", Workflow: {workflow}}}
+      {more}
+    """
+    return read_definitions(text, source_name=f"{name}.yaml")
+
+
+def scheduled(made, definitions):
+    made.define(definitions)
+    return Schedules(made, definitions, "q")
+
+
+def keys(made):
+    return sorted(record.key for record in made.executions())
+
+
+@pytest.fixture
+def made():
+    with Environment(store=MemoryStore()) as found:
+        yield found
+
+
+def test_due_schedules_are_enqueued_once(made):
+    definitions = defined(cron="* * * * *")
+    made.define(definitions)
+    with Worker(made, schedules=definitions) as one, Worker(made, schedules=definitions) as other:
+        assert becomes(lambda: any(record.status == "completed" for record in made.executions()))
+        assert one.wait_until_idle(PATIENCE)
+        assert other.wait_until_idle(PATIENCE)
+    assert len(keys(made)) == len(set(keys(made))) >= 1
+    assert all(key.startswith("schedule/nightly/sum/often/") for key in keys(made))
+
+
+def test_what_was_due_before_anybody_saw_the_schedule_is_not_made_up_for(made):
+    schedules = scheduled(made, defined(cron="0 0 1 1 *"))
+    schedules.enqueue_due(NOON)
+    assert keys(made) == []
+    schedules.enqueue_due(NOON + timedelta(days=300))
+    assert keys(made) == ["schedule/nightly/sum/often/2027-01-01T00:00Z"]
+
+
+def test_the_latest_due_time_that_was_missed_is_made_up_for_once(made):
+    schedules = scheduled(made, defined())
+    schedules.enqueue_due(NOON)
+    schedules.enqueue_due(NOON + timedelta(days=5, hours=1))
+    Schedules(made, defined(), "q").enqueue_due(NOON + timedelta(days=5, hours=2))
+    assert keys(made) == [f"schedule/nightly/sum/often/2026-05-0{day}T12:00Z" for day in (4, 9)]
+
+
+def test_what_was_deleted_is_not_due_again(made):
+    schedules = scheduled(made, defined())
+    schedules.enqueue_due(NOON)
+    (record,) = made.executions()
+    made.store.delete(record.execution_id)
+    schedules.enqueue_due(NOON + timedelta(seconds=30))
+    assert keys(made) == []
+
+
+def test_schedules_of_one_name_in_two_definitions_are_two(made):
+    for definitions in (defined(), defined("weekly", "other"), defined("weekly", "third")):
+        scheduled(made, definitions).enqueue_due(NOON)
+    assert {record.workflow_name for record in made.executions()} == {"sum", "other", "third"}
+    one, other = (latest(defined(name, workflow), NOON)[0] for name, workflow in (("a/b", "c"), ("a", "b/c")))
+    assert one.key != other.key
+
+
+def test_a_schedule_that_cannot_be_enqueued_holds_up_no_other(made, caplog):
+    bad = "- {Name: bad, Cron: '* * * * *', Workflow: missing}\n      - {Name: off, Enabled: false}"
+    schedules, now = scheduled(made, defined(more=bad)), [100.0]
+    for seconds in (0, 1, AGAIN + 1):
+        now[0] = 100.0 + seconds
+        schedules.enqueue_due(NOON, monotonic=lambda: now[0])
+    assert keys(made) == ["schedule/nightly/sum/often/2026-05-04T12:00Z"]
+    assert [message.partition(":")[0] for message in caplog.messages] == ["schedule bad", "schedule bad"]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({"cron": "99 * * * *"}, "schedule 'often': Cron '99 * * * *' is wrong"),
+        ({"cron": "0 0 30 2 *"}, "schedule 'often': Cron '0 0 30 2 *' is wrong"),
+        ({"inputs": "Inputs: [{Name: n}],"}, "schedule 'often': input \"n\" is required"),
+        (
+            {"more": "- {Name: bad, Cron: '* * * * *', Workflow: missing}"},
+            "schedule 'bad': workflow not found: missing",
+        ),
+        ({"more": "- {Name: bad, Workflow: sum}"}, "schedule 'bad' has no Cron"),
+    ],
+)
+def test_a_worker_does_not_start_with_a_schedule_that_could_never_be_enqueued(made, how, told):
+    definitions = defined(**how)
+    made.define(definitions)
+    worker = Worker(made, schedules=definitions)
+    with pytest.raises(DefinitionError) as caught:
+        worker.start()
+    assert told in str(caught.value)
+    assert caught.value.problems[0].line == (6 if "more" in how else 5)
+    assert made.workers() == []

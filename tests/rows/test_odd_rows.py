@@ -1,0 +1,144 @@
+"""Rows that give what is odd, and maps that are broken off or asked for otherwise: nothing paid is lost or mixed up."""
+
+import asyncio
+import time
+
+import pandas as pd
+import pytest
+
+from divebook import Environment
+from divebook.errors import ExecutionError, SetupError, StepError
+from divebook.execution.engine_thread import ENGINE
+from divebook.mapping import mapped
+from divebook.steps import rows as steps_rows
+from divebook.steps.actions import REGISTERED
+
+FRAME = pd.DataFrame({"text": list("abcd"), "n": [3, 1, 2, 0]}, index=pd.Index(list("wxyz"), name="key"))
+
+
+@pytest.fixture(autouse=True)
+def _no_actions_left():
+    known = dict(REGISTERED)
+    yield
+    REGISTERED.clear()
+    REGISTERED.update(known)
+
+
+@pytest.fixture
+def environment():
+    with Environment(store="memory:") as made:
+        yield made
+
+
+def shout(text):
+    return {"label": text.upper()}
+
+
+@pytest.mark.parametrize("odd", ["\ud800", {1: "a", "x": object()}, {"label": {1, 2}}])
+def test_a_value_that_nothing_can_keep_costs_no_other_row_its_result(environment, odd):
+    calls = []
+
+    def label(n):
+        calls.append(n)
+        return odd if n == 1 else {"label": n}
+
+    rows = mapped(environment, FRAME, label).wait()
+    assert rows.frame["label"].dropna().tolist() == [3, 2, 0]
+    assert rows.failed.index.tolist() == ["x"]
+    assert len(calls) == 4
+
+
+def test_whole_numbers_keep_their_digits_beside_whatever_they_stand(environment, monkeypatch):
+    large = 2**53 + 1
+    monkeypatch.setattr(steps_rows, "RANGE", 2)
+
+    def number(n):
+        if n == 2:
+            raise ValueError("no")
+        return {3: {"id": large}, 1: {"other": 1}, 0: {"id": large + 1}}[n]
+
+    frame = mapped(environment, FRAME, number).wait().frame
+    assert frame["id"].dtype == "Int64"
+    assert frame["id"].dropna().tolist() == [large, large + 1]
+    mixed = mapped(environment, FRAME, lambda n: large if n else 0.5, store="mixed").wait().frame
+    assert mixed["result"].tolist() == [large, large, large, 0.5]
+    seen = mapped(environment, [{"a": large}, {"a": None}, {}], lambda a: f"{a}", store="seen").wait().frame
+    assert seen["result"].tolist() == [str(large), "None", "None"]
+
+
+def test_names_that_are_no_texts_become_texts(environment):
+    frame = mapped(environment, FRAME, lambda n: {0: n, 1: 2 * n}, store="s").wait().frame
+    assert frame[["0", "1"]].to_numpy().tolist() == [[3, 6], [1, 2], [2, 4], [0, 0]]
+    levels = pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("a", "c")]))
+    with pytest.raises(StepError, match="one level of names"):
+        mapped(environment, levels, lambda row: row, store="t")
+
+
+def test_parameters_are_no_templates_and_belong_to_what_was_begun(environment):
+    def greet(text, word):
+        return f"{word} {text}"
+
+    odd = "Hello ${name}! $(1+1)"
+    rows = mapped(environment, FRAME, greet, parameters={"word": odd}).wait()
+    assert rows.frame["result"].tolist()[0] == f"{odd} a"
+    with pytest.raises(SetupError, match="begun with other parameters"):
+        mapped(environment, FRAME, greet, parameters={"word": "Hi"})
+
+
+def test_names_that_look_like_rounds_or_repetitions_are_others(environment):
+    kept = [mapped(environment, FRAME, shout, store=store).wait() for store in ("z", "z/1", "z #2", "2 z")]
+    again = mapped(environment, FRAME, shout, store="z", again=True).wait()
+    assert len({rows.execution.id for rows in (*kept, again)}) == 5
+    assert [len(rows.frame) for rows in kept] == [4] * 4
+
+
+def test_calls_that_broke_off_go_on_with_the_same_line(environment, monkeypatch):
+    calls, fails = [], [True]
+
+    def label(n):
+        calls.append(n)
+        return n
+
+    noted = steps_rows.RowCalls._note
+
+    def broken(self, key, ended):
+        noted(self, key, ended)
+        if fails:
+            fails.clear()
+            raise StepError("something else broke")
+
+    monkeypatch.setattr(steps_rows.RowCalls, "_note", broken)
+    rows = mapped(environment, FRAME, label, parallel=1)
+    with pytest.raises(ExecutionError, match="something else broke"):
+        rows.wait()
+    assert mapped(environment, FRAME, label, parallel=1).wait().done == 4
+    assert sorted(calls) == [0, 1, 2, 3]
+
+
+def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
+    async def waits(n):
+        await asyncio.sleep(3600)
+
+    rows = mapped(environment, FRAME, waits)
+    rows.execution.cancel()
+    with pytest.warns(UserWarning, match=r"was cancelled, and stays so: environment\.resume"):
+        assert mapped(environment, FRAME, waits).execution.status == "cancelled"
+
+
+def test_functions_that_never_wait_let_others_on_the_loop_have_their_turn(environment):
+    called, ticks = [], []
+
+    async def busy(n):
+        time.sleep(0.006)  # noqa: ASYNC251 - a client that blocks
+        called.append(n)
+        return n
+
+    async def ticking():
+        while len(called) < 40:
+            ticks.append(len(called))
+            await asyncio.sleep(0)
+
+    rows = mapped(environment, pd.concat([FRAME] * 10), busy, parallel=1)
+    ENGINE.call(lambda: ENGINE.promise(ticking())).result(20)
+    assert rows.wait().done == 40
+    assert len(set(ticks)) > 10
