@@ -24,6 +24,7 @@ from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.rows import Ended, arguments_of
 from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
+from divebook.workflow.answer_types import named_answer
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
 from divebook.workflow.functions import step_of
 from divebook.workflow.policies import Retry
@@ -284,7 +285,7 @@ def _agent_step(
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
     if environment.agents.get(agent.name) is not agent:
         environment.add_agent(agent, replace=True)
-    return Step(STEP, agent=agent.name, prompt=prompt, output=output, **shared)
+    return Step(STEP, agent=agent.name, prompt=prompt, output=named_answer(output), **shared)
 
 
 def _workflow_step(
