@@ -6,7 +6,6 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -21,12 +20,23 @@ from pydantic_ai.exceptions import (
     UnexpectedModelBehavior,
     UserError,
 )
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.batch_answers import (
+    AGAIN,
+    JOB_ERROR,
+    TOO_MANY,
+    UNREADABLE,
+    is_hidden,
+    is_lost,
+    passes,
+    result_in,
+    told_of,
+)
+from divebook.agents.batch_models import AnsweringModel, AskedForError, AskingModel
 from divebook.agents.durable import Request, resolved
 from divebook.agents.failures import make_keepable
 from divebook.agents.output import output_type
@@ -41,20 +51,8 @@ if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 _HANDLE = TypeAdapter(Batch)
-_REFUSED = range(400, 500)
-"""What a provider answers that has made nothing of a request."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
-_TOO_MANY = 429
-_HIDDEN = (403, 404, 405)
-"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
-_LOST = (404, 410)
-"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""What clients raise where an answer is none of the provider's."""
-_JOB_ERROR = "BatchJobError"
-"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
-_AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
@@ -111,8 +109,8 @@ class AgentBatches:
             )
         made = cls(agent, model, instructions, output)
         if made._answering is not None:
-            asking = _Asking(model)
-            with suppress(_AskedError):
+            asking = AskingModel(model)
+            with suppress(AskedForError):
                 await made._answering.run("", model=asking)
             made._parameters = asking.parameters or made._parameters
         return made
@@ -131,7 +129,7 @@ class AgentBatches:
             except StopAsyncIteration:
                 pass
             except ModelAPIError as error:
-                if not _is_hidden(error):
+                if not is_hidden(error):
                     return True
                 self._finds = False
                 return False
@@ -205,21 +203,21 @@ class AgentBatches:
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
-            if finds and not has_asked and _is_hidden(error):
+            if finds and not has_asked and is_hidden(error):
                 self._finds = False
-                return NotNow(0, _told(error), may_exist=may_exist)
-            if not _passes(error) or isinstance(error, ModelQuotaExceededError):
+                return NotNow(0, told_of(error), may_exist=may_exist)
+            if not passes(error) or isinstance(error, ModelQuotaExceededError):
                 raise
             if has_asked:
-                is_refused = isinstance(error, ModelHTTPError) and error.status_code == _TOO_MANY
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not finds:
                 raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
-            return NotNow(error.retry_after or 0, _told(error), may_exist=may_exist)
-        except _UNREADABLE as error:
+            return NotNow(error.retry_after or 0, told_of(error), may_exist=may_exist)
+        except UNREADABLE as error:
             if not finds:
-                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {_told(error)}") from error
-            return NotNow(0, _told(error), may_exist=has_asked or may_exist)
+                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {told_of(error)}") from error
+            return NotNow(0, told_of(error), may_exist=has_asked or may_exist)
 
     async def _found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
@@ -281,12 +279,12 @@ class AgentBatches:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
         except ModelAPIError as error:
             make_keepable(error)
-            if _passes(error):
+            if passes(error):
                 return dict(handle)
-            if not _is_lost(error):
+            if not is_lost(error):
                 raise
-            return {**handle, "status": "ended", "lost": _told(error)}
-        except _UNREADABLE:  # a page of what stands between, say
+            return {**handle, "status": "ended", "lost": told_of(error)}
+        except UNREADABLE:  # a page of what stands between, say
             return dict(handle)
 
     async def answers(
@@ -306,24 +304,24 @@ class AgentBatches:
             given = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
-            is_of_batch = type(error).__name__ == _JOB_ERROR
-            if _passes(error) and not is_of_batch:
+            is_of_batch = type(error).__name__ == JOB_ERROR
+            if passes(error) and not is_of_batch:
                 return None
-            if not is_of_batch and not _is_lost(error):
+            if not is_of_batch and not is_lost(error):
                 raise
-            return self._without(names, f"batch {name} has no results ({_told(error)})")
-        except _UNREADABLE as error:
+            return self._without(names, f"batch {name} has no results ({told_of(error)})")
+        except UNREADABLE as error:
             given = await self._readable(handle)
             if not given and not is_last:
                 return None
             if not given:
-                return self._without(names, f"the results of batch {name} cannot be read ({_told(error)})")
+                return self._without(names, f"the results of batch {name} cannot be read ({told_of(error)})")
         found = {result.custom_id: result for result in given}
         missing = self._without(names, f"batch {name} has no result of this row that can be read")
         return {each: await self._answer(found[each], name) if each in found else missing[each] for each in names}
 
     def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
-        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {_AGAIN}", {})
+        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
         return dict.fromkeys(names, told)
 
     async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
@@ -336,7 +334,7 @@ class AgentBatches:
                 text = (await files.content(file_id)).text if files is not None else ""
             except Exception:  # noqa: BLE001, S112 - of the client's own, which are not to be imported here
                 continue
-            found += filter(None, map(_result_in, text.splitlines()))
+            found += filter(None, map(result_in, text.splitlines()))
         return found
 
     async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
@@ -345,12 +343,12 @@ class AgentBatches:
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
             usage = usage_of(plain_response(response))
             if self._answering is not None:
-                answer = await self._answering.run("", model=_Answering(self._model, response))
+                answer = await self._answering.run("", model=AnsweringModel(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
             return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
-            told = f"StepError: what batch {batch} gave for it cannot be read ({_told(error)}); {_AGAIN}"
+            told = f"StepError: what batch {batch} gave for it cannot be read ({told_of(error)}); {AGAIN}"
             return BatchAnswer(None, told, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
@@ -368,41 +366,6 @@ class AgentBatches:
         return Request(prompt, (), (), self._instructions).messages()
 
 
-class _AskedError(Exception):
-    """A request was asked for that is not to be made here."""
-
-
-class _Asking(WrapperModel):
-    """Notes how an answer of a type is asked for, and gives none."""
-
-    parameters: ModelRequestParameters | None = None
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        self.parameters = model_request_parameters
-        raise _AskedError
-
-
-class _Answering(WrapperModel):
-    """Gives the answer that a batch has, so that it is checked as any other."""
-
-    def __init__(self, wrapped: Model, response: ModelResponse) -> None:
-        super().__init__(wrapped)
-        self._response = response
-
-    async def request(
-        self,
-        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
-        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
-        model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - as what it overrides
-    ) -> ModelResponse:
-        return self._response
-
-
 def _innermost(model: Model) -> Any:
     while isinstance(model, WrapperModel):
         model = model.wrapped
@@ -412,33 +375,3 @@ def _innermost(model: Model) -> Any:
 def _plain(handle: Batch) -> dict[str, Any]:
     told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
     return told
-
-
-def _result_in(line: str) -> BatchResult | None:
-    """Return what a line of OpenAI's results says of a request, if it can be read."""
-    try:
-        told = json.loads(line)
-        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
-        is_right = 200 <= answered["status_code"] < 300
-    except _UNREADABLE:
-        return None
-    body = json.dumps(answered["body"] if is_right else answered)
-    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
-
-
-def _is_hidden(error: ModelAPIError) -> bool:
-    return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
-
-
-def _is_lost(error: ModelAPIError) -> bool:
-    return isinstance(error, ModelHTTPError) and error.status_code in _LOST
-
-
-def _told(error: Exception) -> str:
-    """Return an error in a line."""
-    return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
-
-
-def _passes(error: ModelAPIError) -> bool:
-    """Whether a later request may succeed where this one failed."""
-    return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
