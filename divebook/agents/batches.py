@@ -287,6 +287,12 @@ class AgentBatches:
         except UNREADABLE:  # a page of what stands between, say
             return dict(handle)
 
+    async def cancel(self, handle: Mapping[str, Any] | None) -> None:
+        """Have the provider end a batch, as far as it does; what it has answered by then is paid for."""
+        if handle is not None and handle["status"] == "in_progress":
+            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or there is no way
+                await self._model.batch_cancel(_HANDLE.validate_python(handle))
+
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
     ) -> dict[str, BatchAnswer] | None:

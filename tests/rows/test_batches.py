@@ -1,5 +1,6 @@
 """An agent asked for each row through a batch API: submitted once, collected by whichever process comes next."""
 
+import time
 from dataclasses import dataclass
 from random import Random
 
@@ -315,6 +316,20 @@ def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment,
     assert len(server.batches) == 2
     environment.answer(question.id, 100_000)
     assert len(rows.wait().frame["result"].dropna()) == 5
+
+
+def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeypatch):
+    monkeypatch.setattr(batched_rows, "FIRST_PAUSE", 2)
+    server.looks = 99
+    rows = asked(environment)
+    while len([path for _, path in server.requests if path.startswith("/v1/batches/")]) < 1:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    rows.execution.cancel()
+    assert rows.execution.wait().status == "cancelled"
+    assert {batch["status"] for batch in server.batches.values()} == {"cancelled"}
+    environment.resume(rows.execution.id).wait(check=True)
+    assert rows.failed["error"].str.contains("cancel").sum() == 5
 
 
 def test_a_step_asks_for_rows(environment, server):
