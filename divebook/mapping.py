@@ -8,12 +8,14 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from divebook.agents import Agent
+from divebook.agents.digest import digest_of
 from divebook.bounds import Bounds
+from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
 from divebook.events.catalog import CANCELLED, FAILED
-from divebook.events.codec import storable
+from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
 from divebook.events.tally import ColumnTally
 from divebook.execution.dask_cluster import is_address
@@ -24,12 +26,14 @@ from divebook.steps.actions import REGISTERED, Action, action
 from divebook.steps.rows import Ended, arguments_of
 from divebook.text.cuts import one_line
 from divebook.text.redaction import shared
+from divebook.workflow.answer_types import named_answer
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
 from divebook.workflow.functions import step_of
+from divebook.workflow.needs import names
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import KEEP
 
-FRAME, STEP, ITEMS, GIVEN = "frame", "rows", "items", "given"
+FRAME, STEP, ITEMS, GIVEN, ASKED = "frame", "rows", "items", "given", "asked"
 PARALLEL = 8
 """Calls at a time, unless it is said."""
 _OWN: set[str] = set()
@@ -239,9 +243,8 @@ def mapped(
             step = _agent_step(environment, function, prompt, output, shared)
         else:
             step = _workflow_step(environment, function, [*columns], parameters or {}, shared)
-        workflow = Workflow(
-            name, [step], inputs=[InputDefinition(FRAME), InputDefinition(ITEMS), InputDefinition(GIVEN)]
-        )
+        asked = InputDefinition(ASKED, default=_asked(environment, function))
+        workflow = Workflow(name, [step], inputs=[*map(InputDefinition, (FRAME, ITEMS, GIVEN)), asked])
     else:
         name = str(store or getattr(function, "__name__", ""))
         named = _executor_named(environment, name, executor)
@@ -282,9 +285,11 @@ def _agent_step(
     """Return the step that asks an agent for each row."""
     if prompt is None:
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
+    if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
+        _require_unneeded(environment, "agent", agent.name)
     if environment.agents.get(agent.name) is not agent:
         environment.add_agent(agent, replace=True)
-    return Step(STEP, agent=agent.name, prompt=prompt, output=output, **shared)
+    return Step(STEP, agent=agent.name, prompt=prompt, output=named_answer(output), **shared)
 
 
 def _workflow_step(
@@ -302,11 +307,31 @@ def _workflow_step(
         wrong = f"takes {', '.join(missing)}" if missing else f"does not take {', '.join(unknown)}"
         told = ", ".join(columns) or "none"
         raise SetupError(f"workflow {flow.name!r} {wrong}; the frame has the columns {told}: name its inputs so")
+    if environment.workflows.get(flow.name, flow) != flow:
+        _require_unneeded(environment, "workflow", flow.name)
     if environment.workflows.get(flow.name) != flow:
         environment.add_workflow(flow, replace=True)
     inputs = {name: f"$(state.row[{name!r}])" for name in columns if name in declared}
     inputs |= _references(given)
     return Step(STEP, workflow=flow.name, inputs=inputs, **shared)
+
+
+def _asked(environment: Environment, asked: Agent | Workflow) -> str:
+    """Return a digest of what an agent, or a workflow, does, with the code of its functions."""
+    if isinstance(asked, Workflow):
+        return short_hash([asked.fingerprint, environment.code_of(asked)])
+    return digest_of(asked)
+
+
+def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
+    """Raise where a run that has not ended here needs the agent or workflow of a name, in whose place another comes."""
+    unended = (record.execution_id for record in environment.executions() if record.status not in TERMINAL)
+    for run in map(environment.execution, unended):
+        if run.was_driven and names(run.workflow, kind, name, environment.workflows):
+            raise SetupError(
+                f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "
+                f"for it, cancel it, or give this {kind} another name"
+            )
 
 
 def _references(given: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -365,9 +390,11 @@ def _require_same(
         )
     before = known.workflow.steps[0]
     is_other = opening.code is not None and dict(opening.code) != environment.code_of(workflow)
+    asked = {one.name: one.default for one in workflow.inputs}.get(ASKED)
+    is_other = is_other or opening.inputs.get(ASKED, asked) != asked
     if is_other or (before.prompt, before.output) != (workflow.steps[0].prompt, workflow.steps[0].output):
         warnings.warn(
-            f"{name} was begun with other code of its function, or another prompt, whose results it keeps: "
-            ".retry_failed() calls the rows that failed with the code of now, again=True calls all of them",
+            f"{name} was begun with other code of its function, or another prompt, agent or workflow, whose results it "
+            "keeps: .retry_failed() calls the rows that failed with that of now, again=True calls all of them",
             stacklevel=4,
         )

@@ -1,8 +1,6 @@
-"""Models that stand in for one which answers in batches: how a request is asked for, and an answer that is there."""
+"""Models that are asked for one thing only: how an answer of a type is asked for, or one that a batch has given."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -10,7 +8,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 
-class AskedError(Exception):
+class AskedForError(Exception):
     """A request was asked for that is not to be made here."""
 
 
@@ -19,14 +17,15 @@ class AskingModel(WrapperModel):
 
     parameters: ModelRequestParameters | None = None
 
-    async def request(  # noqa: D102 - as what it overrides
+    async def request(
         self,
         messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
         model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
+        """Note the parameters, and raise."""
         self.parameters = model_request_parameters
-        raise AskedError
+        raise AskedForError
 
 
 class AnsweringModel(WrapperModel):
@@ -36,17 +35,11 @@ class AnsweringModel(WrapperModel):
         super().__init__(wrapped)
         self._response = response
 
-    async def request(  # noqa: D102 - as what it overrides
+    async def request(
         self,
         messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
         model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - as what it overrides
     ) -> ModelResponse:
+        """Return the answer."""
         return self._response
-
-
-def innermost(model: Model) -> Any:
-    """Return the model that a model of a person's own, or a fallback, is made around."""
-    while isinstance(model, WrapperModel):
-        model = model.wrapped
-    return model

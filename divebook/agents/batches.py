@@ -6,7 +6,6 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -24,8 +23,20 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
+from pydantic_ai.models.wrapper import WrapperModel
 
-from divebook.agents.batch_models import AnsweringModel, AskedError, AskingModel, innermost
+from divebook.agents.batch_answers import (
+    AGAIN,
+    JOB_ERROR,
+    TOO_MANY,
+    UNREADABLE,
+    is_hidden,
+    is_lost,
+    passes,
+    result_in,
+    told_of,
+)
+from divebook.agents.batch_models import AnsweringModel, AskedForError, AskingModel
 from divebook.agents.durable import Request, resolved
 from divebook.agents.failures import make_keepable
 from divebook.agents.output import output_type
@@ -34,25 +45,14 @@ from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
 from divebook.engine.operations import Reserved
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
+from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 _HANDLE = TypeAdapter(Batch)
-_REFUSED = range(400, 500)
-"""What a provider answers that has made nothing of a request."""
 _BEFORE = timedelta(hours=1)
 """How far the clock of a provider may be behind ours."""
-_TOO_MANY = 429
-_HIDDEN = (403, 404, 405)
-"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
-_LOST = (404, 410)
-"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""What clients raise where an answer is none of the provider's."""
-_JOB_ERROR = "BatchJobError"
-"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
-_AGAIN = "retry_failed() asks for it again, and it is paid for again"
 
 
 class BatchAnswer(NamedTuple):
@@ -110,7 +110,7 @@ class AgentBatches:
         made = cls(agent, model, instructions, output)
         if made._answering is not None:
             asking = AskingModel(model)
-            with suppress(AskedError):
+            with suppress(AskedForError):
                 await made._answering.run("", model=asking)
             made._parameters = asking.parameters or made._parameters
         return made
@@ -121,7 +121,7 @@ class AgentBatches:
         While it cannot be reached that is not known, and it is taken for one that does: it is asked before anything
         is submitted.
         """
-        if self._model.system != "openai" or not hasattr(innermost(self._model), "client"):
+        if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
             return False
         if self._finds is None:
             try:
@@ -129,7 +129,7 @@ class AgentBatches:
             except StopAsyncIteration:
                 pass
             except ModelAPIError as error:
-                if not _has_status(error, _HIDDEN):
+                if not is_hidden(error):
                     return True
                 self._finds = False
                 return False
@@ -203,21 +203,21 @@ class AgentBatches:
             return _plain(await self._model.batch_create(requests))
         except ModelAPIError as error:
             make_keepable(error)
-            if finds and not has_asked and _has_status(error, _HIDDEN):
+            if finds and not has_asked and is_hidden(error):
                 self._finds = False
-                return NotNow(0, _told(error), may_exist=may_exist)
-            if not _passes(error) or isinstance(error, ModelQuotaExceededError):
+                return NotNow(0, told_of(error), may_exist=may_exist)
+            if not passes(error) or isinstance(error, ModelQuotaExceededError):
                 raise
             if has_asked:
-                is_refused = isinstance(error, ModelHTTPError) and error.status_code == _TOO_MANY
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
                 may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
             if has_asked and may_exist and not finds:
                 raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
-            return NotNow(error.retry_after or 0, _told(error), may_exist=may_exist)
-        except _UNREADABLE as error:
+            return NotNow(error.retry_after or 0, told_of(error), may_exist=may_exist)
+        except UNREADABLE as error:
             if not finds:
-                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {_told(error)}") from error
-            return NotNow(0, _told(error), may_exist=has_asked or may_exist)
+                raise OutcomeUnknownError(f"what came in place of a batch cannot be read: {told_of(error)}") from error
+            return NotNow(0, told_of(error), may_exist=has_asked or may_exist)
 
     async def _found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
@@ -229,7 +229,7 @@ class AgentBatches:
             if known.id in others:
                 continue
             with self._told_alike():
-                text = (await innermost(self._model).client.files.content(known.input_file_id)).text
+                text = (await _innermost(self._model).client.files.content(known.input_file_id)).text
             if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
                 return self.handle(known.id, requests, since, input_file_id=known.input_file_id)
         return None
@@ -237,7 +237,7 @@ class AgentBatches:
     async def _listed(self, at_once: int) -> AsyncIterator[Any]:
         """Give the batches that the provider has, the latest first."""
         with self._told_alike():
-            async for known in innermost(self._model).client.batches.list(limit=at_once):
+            async for known in _innermost(self._model).client.batches.list(limit=at_once):
                 yield known
 
     @contextmanager
@@ -279,13 +279,19 @@ class AgentBatches:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
         except ModelAPIError as error:
             make_keepable(error)
-            if _passes(error):
+            if passes(error):
                 return dict(handle)
-            if not _has_status(error, _LOST):
+            if not is_lost(error):
                 raise
-            return {**handle, "status": "ended", "lost": _told(error)}
-        except _UNREADABLE:  # a page of what stands between, say
+            return {**handle, "status": "ended", "lost": told_of(error)}
+        except UNREADABLE:  # a page of what stands between, say
             return dict(handle)
+
+    async def cancel(self, handle: Mapping[str, Any] | None) -> None:
+        """Have the provider end a batch, as far as it does; what it has answered by then is paid for."""
+        if handle is not None and handle["status"] == "in_progress":
+            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or there is no way
+                await self._model.batch_cancel(_HANDLE.validate_python(handle))
 
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
@@ -304,37 +310,37 @@ class AgentBatches:
             given = await self._model.batch_results(_HANDLE.validate_python(handle))
         except ModelAPIError as error:
             make_keepable(error)
-            is_of_batch = type(error).__name__ == _JOB_ERROR
-            if _passes(error) and not is_of_batch:
+            is_of_batch = type(error).__name__ == JOB_ERROR
+            if passes(error) and not is_of_batch:
                 return None
-            if not is_of_batch and not _has_status(error, _LOST):
+            if not is_of_batch and not is_lost(error):
                 raise
-            return self._without(names, f"batch {name} has no results ({_told(error)})")
-        except _UNREADABLE as error:
+            return self._without(names, f"batch {name} has no results ({told_of(error)})")
+        except UNREADABLE as error:
             given = await self._readable(handle)
             if not given and not is_last:
                 return None
             if not given:
-                return self._without(names, f"the results of batch {name} cannot be read ({_told(error)})")
+                return self._without(names, f"the results of batch {name} cannot be read ({told_of(error)})")
         found = {result.custom_id: result for result in given}
         missing = self._without(names, f"batch {name} has no result of this row that can be read")
         return {each: await self._answer(found[each], name) if each in found else missing[each] for each in names}
 
     def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
-        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {_AGAIN}", {})
+        told = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
         return dict.fromkeys(names, told)
 
     async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
         """Return the results of OpenAI's that can be read, one line at a time; of others none."""
         details = handle.get("provider_details") or {}
-        files = getattr(getattr(innermost(self._model), "client", None), "files", None)
+        files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
         found: list[BatchResult] = []
         for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
             try:
                 text = (await files.content(file_id)).text if files is not None else ""
             except Exception:  # noqa: BLE001, S112 - of the client's own, which are not to be imported here
                 continue
-            found += filter(None, map(_result_in, text.splitlines()))
+            found += filter(None, map(result_in, text.splitlines()))
         return found
 
     async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
@@ -346,9 +352,9 @@ class AgentBatches:
                 answer = await self._answering.run("", model=AnsweringModel(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)
         except (ModelAPIError, UnexpectedModelBehavior) as error:
-            return BatchAnswer(None, f"{type(error).__name__}: {error}", usage)
+            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
         except Exception as error:  # noqa: BLE001 - one line is not to cost what the others gave
-            told = f"StepError: what batch {batch} gave for it cannot be read ({_told(error)}); {_AGAIN}"
+            told = f"StepError: what batch {batch} gave for it cannot be read ({told_of(error)}); {AGAIN}"
             return BatchAnswer(None, told, usage)
         if not response.text:
             return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
@@ -366,32 +372,12 @@ class AgentBatches:
         return Request(prompt, (), (), self._instructions).messages()
 
 
+def _innermost(model: Model) -> Any:
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    return model
+
+
 def _plain(handle: Batch) -> dict[str, Any]:
     told: dict[str, Any] = _HANDLE.dump_python(handle, mode="json")
     return told
-
-
-def _result_in(line: str) -> BatchResult | None:
-    """Return what a line of OpenAI's results says of a request, if it can be read."""
-    try:
-        told = json.loads(line)
-        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
-        is_right = 200 <= answered["status_code"] < 300
-    except _UNREADABLE:
-        return None
-    body = json.dumps(answered["body"] if is_right else answered)
-    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
-
-
-def _has_status(error: ModelAPIError, statuses: Collection[int]) -> bool:
-    return isinstance(error, ModelHTTPError) and error.status_code in statuses
-
-
-def _told(error: Exception) -> str:
-    """Return an error in a line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-
-
-def _passes(error: ModelAPIError) -> bool:
-    """Whether a later request may succeed where this one failed."""
-    return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED

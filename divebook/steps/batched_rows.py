@@ -10,10 +10,13 @@ a submission has begun and has no end in the log, a person is asked (`tests/rows
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+import anyio
 
 from divebook.agents import Agent
 from divebook.agents.agent import loaded
@@ -38,6 +41,8 @@ FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 30.0, 900.0, 1.5
 """Seconds until a batch is looked at again: after the first look, at most, and by how much it grows."""
 MOST_UNREAD = 3
 """How often results that cannot be read at all are asked for again, before that is the error of their rows."""
+MOST_SECONDS = 10
+"""How long the end of an execution waits for the provider to take that its batches are to end."""
 LATER = "later"
 """What a submission says that is to be made again: after how many seconds at least."""
 BATCHES, ENDED = "divebook.agents.batches", "ended"
@@ -89,13 +94,27 @@ class BatchedRows:
         self._context, self._agent, self._batches, self._rows = context, agent, batches, rows
 
     async def run(self) -> int:
-        """Submit all batches, and collect one after the other; return how many rows failed."""
+        """Submit all batches, and collect one after the other; return how many rows failed.
+
+        Where the execution is cancelled the provider is told to end those that are under way, beside the log, which has
+        its end by then; one that goes on is looked at as any other.
+        """
         submitted: list[tuple[int, Mapping[str, Any]]] = []
-        first = 0
-        while first < len(self._rows):
-            submitted.append((first, await self._submitted(first, [batch for _, batch in submitted])))
-            first = submitted[-1][1]["last"] + 1
-        return sum([await self._collected(first, batch) for first, batch in submitted])
+        first, failed = 0, 0
+        try:
+            while first < len(self._rows):
+                submitted.append((first, await self._submitted(first, [batch for _, batch in submitted])))
+                first = submitted[-1][1]["last"] + 1
+            while submitted:
+                failed += await self._collected(*submitted[0])
+                submitted.pop(0)
+        except asyncio.CancelledError:
+            if self._context.is_given_up():
+                with anyio.move_on_after(MOST_SECONDS, shield=True):
+                    for _, batch in submitted:
+                        await self._batches.cancel(batch["batch"])
+            raise
+        return failed
 
     def _name(self, first: int, at: int) -> str:
         """Return the id of a row in its batch, the same whenever it is submitted again."""
@@ -220,8 +239,8 @@ class BatchedRows:
         if answers is None:
             return None
         ended = [_ended(at, unsaid.get(str(at)), answers.get(names.get(at, ""))) for at in rows]
-        known = standing_of(list(self._context.items.values()))
-        if not known.keys() & set(rows):  # else a process died after it wrote them
+        written = standing_of(list(self._context.items.values()))
+        if not written.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
             number, operation_id = len(self._context.items), self._context.place(key).operation_id
             result = storable(frame_of(ended), "rows")

@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.errors import DefinitionError, NotFoundError, Problem
+from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
 from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.stored_form import json_value
@@ -50,6 +50,31 @@ def _fields_of(cls: Any) -> list[Any]:
         return list(typing.get_type_hints(cls).values())
     except (NameError, TypeError):  # a name that is defined later; storing an instance says what is not allowed
         return []
+
+
+def named_answer(declared: Any) -> Any:
+    """Return a type of answers as a definition says it: the name of a class, which is allowed, or a JSON schema.
+
+    Examples
+    --------
+    >>> named_answer(list[int])
+    {'items': {'type': 'integer'}, 'type': 'array'}
+    """
+    if declared is None or isinstance(declared, str | Mapping):
+        return declared
+    if isinstance(declared, type) and not typing.get_args(declared) and kind_of(declared) is not None:
+        allow_answers(declared)
+        return name_of(declared)
+    from pydantic import TypeAdapter
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return TypeAdapter(declared).json_schema()
+    except PydanticUserError as error:
+        raise SetupError(
+            f"an answer cannot be of the type {declared!r} ({error.message.partition(chr(10))[0]}): write a class, a "
+            "TypedDict, or a JSON schema"
+        ) from error
 
 
 def declared_answer(declared: Any) -> Any:

@@ -56,6 +56,8 @@ class BatchServer:
         if (method, kind) == ("POST", "files"):
             lines = body.replace(b"\r\n", b"\n").split(b"\n")
             return 200, self._file([json.loads(line) for line in lines if line.startswith(b'{"custom_id"')])
+        if path.endswith("/cancel"):
+            return 200, self.batches[name].update(status="cancelled") or self.batches[name]
         if (method, kind) == ("POST", "batches"):
             return self._submitted(json.loads(body))
         if kind == "files":

@@ -1,13 +1,18 @@
 """An agent asked for each row through a batch API: submitted once, collected by whichever process comes next."""
 
+import time
+from dataclasses import dataclass
 from random import Random
 
 import pandas as pd
 import pytest
+from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
+from typing_extensions import TypedDict
 
 from divebook import Agent, Environment, Step, Workflow
+from divebook.agents import ScriptedModel
 from divebook.errors import ExecutionError, SetupError
 from divebook.execution.context import StepContext
 from divebook.mapping import mapped
@@ -65,6 +70,50 @@ def test_what_rows_used_counts_at_half_the_price(environment, server):
 def test_an_answer_of_a_type_is_columns(environment, server):
     rows = asked(environment, output=LABEL).wait()
     assert rows.frame["label"].tolist() == [f"{text.upper()} PRAISE" for text in FRAME["text"]]
+
+
+class Mark(BaseModel):
+    label: str
+
+
+@dataclass
+class Label:
+    label: str
+
+
+class Named(TypedDict):
+    label: str
+
+
+@pytest.mark.parametrize("kind", [Mark, Label, Named, LABEL])
+@pytest.mark.parametrize("is_of_agent", [False, True])
+@pytest.mark.parametrize("batch", [False, True])
+def test_an_answer_of_a_class_is_columns(environment, server, kind, is_of_agent, batch):
+    model = ScriptedModel([{"output": {"label": "x"}}] * 5) if not batch else "openai-responses:gpt-5-mini"
+    agent = Agent("critic", model=model, output=kind if is_of_agent else None)
+    output = None if is_of_agent else kind
+    rows = mapped(environment, FRAME, agent, prompt="${state.row.text}", output=output, batch=batch).wait()
+    assert rows.frame["label"].tolist() == (["A", "B", "C", "D", "E"] if batch else ["x"] * 5)
+    assert list(rows.frame) == ["text", "label", "error"]
+
+
+def test_an_answer_that_is_no_object_is_one_column(environment):
+    agent = Agent("critic", model=ScriptedModel([{"output": {"response": [1, 2]}}] * 5))
+    rows = mapped(environment, FRAME, agent, prompt="${state.row.text}", output=list[int]).wait()
+    assert rows.frame["result"].tolist() == [[1, 2]] * 5
+
+
+@pytest.mark.parametrize("kind", [Mark, Label, lambda label: Named(label=label)])
+def test_what_a_function_returns_of_a_class_is_columns(environment, kind):
+    def labelled(text):
+        return kind(label=text)
+
+    assert mapped(environment, FRAME, labelled).wait().frame["label"].tolist() == list("abcde")
+
+
+def test_what_cannot_be_an_answer_is_said(environment):
+    with pytest.raises(SetupError, match="write a class, a TypedDict"):
+        mapped(environment, FRAME, Agent("critic"), prompt="${state.row.text}", output=open)
 
 
 def test_an_answer_that_does_not_fit_is_an_error_of_its_row(environment):
@@ -267,6 +316,20 @@ def test_what_all_rows_may_spend_is_asked_before_they_are_submitted(environment,
     assert len(server.batches) == 2
     environment.answer(question.id, 100_000)
     assert len(rows.wait().frame["result"].dropna()) == 5
+
+
+def test_batches_end_with_the_map_that_is_cancelled(environment, server, monkeypatch):
+    monkeypatch.setattr(batched_rows, "FIRST_PAUSE", 2)
+    server.looks = 99
+    rows = asked(environment)
+    while len([path for _, path in server.requests if path.startswith("/v1/batches/")]) < 1:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    rows.execution.cancel()
+    assert rows.execution.wait().status == "cancelled"
+    assert {batch["status"] for batch in server.batches.values()} == {"cancelled"}
+    environment.resume(rows.execution.id).wait(check=True)
+    assert rows.failed["error"].str.contains("cancel").sum() == 5
 
 
 def test_a_step_asks_for_rows(environment, server):

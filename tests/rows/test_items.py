@@ -1,5 +1,7 @@
 """A workflow, or an agent, over the rows of a frame: each row is an item with all that runs have."""
 
+import warnings
+
 import pandas as pd
 import pytest
 
@@ -69,7 +71,7 @@ def test_the_same_line_has_the_results_and_warns_of_another_prompt(environment):
     agent = Agent("critic", model=ScriptedModel(["good"] * 4))
     mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").wait()
     assert mapped(environment, FRAME, agent, prompt="${state.row.text}?", store="marks").done == 4
-    with pytest.warns(UserWarning, match="other code of its function, or another prompt, whose results it keeps"):
+    with pytest.warns(UserWarning, match="another prompt, agent or workflow, whose results it keeps"):
         mapped(environment, FRAME, agent, prompt="Really ${state.row.text}?", store="marks")
     assert len(environment.executions(workflow="marks")) == 1
 
@@ -118,3 +120,49 @@ def test_what_items_and_rows_gave_is_told_in_short(environment):
     assert repr(rows).startswith(
         "<rated: 8 of 8 rows, 2 of which failed: .retry_failed() calls those again; label: good"
     )
+
+
+def critic(*answers, **own):
+    return Agent("critic", model=ScriptedModel(answers), **own)
+
+
+def test_an_agent_that_a_map_needs_is_not_replaced_by_another_of_its_name(environment):
+    options = {"prompt": "${state.row.text}", "parallel": 1}
+    rows = mapped(environment, FRAME, critic(*["first"] * 9), bounds={"max_llm_calls": 2}, store="one", **options)
+    (question,) = rows.execution.wait().interrupts
+    other = critic(*["second"] * 9, instructions="Be harsh.")
+    with pytest.raises(SetupError, match=f"execution {rows.execution.id} of 'one' .* another name"):
+        mapped(environment, FRAME, other, store="two", **options)
+    environment.answer(question.id, 100)
+    assert rows.wait().frame["result"].tolist() == ["first"] * 4
+    assert mapped(environment, FRAME, other, store="two", **options).wait().frame["result"].tolist() == ["second"] * 4
+
+
+@workflow
+async def asks(ctx, text: str):
+    return {"told": await ctx.ask("Who?")}
+
+
+def test_a_workflow_that_a_map_needs_is_not_replaced_by_another_of_its_name(environment):
+    rows = mapped(environment, FRAME, asks, parallel=1)
+    assert rows.execution.wait().status == "waiting"
+    other = Workflow("asks", [Step("a", script="1", store="q")], inputs=["text"], outputs=["q"])
+    with pytest.raises(SetupError, match="needs the other workflow 'asks'"):
+        mapped(environment, FRAME, other, store="two")
+    rows.execution.cancel()
+    assert mapped(environment, FRAME, other, store="two").wait().frame["q"].tolist() == [1] * 4
+
+
+def test_another_agent_or_workflow_of_a_map_is_told(environment):
+    options = {"prompt": "${state.row.text}"}
+    mapped(environment, FRAME, critic(*["x"] * 4), **options).wait()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mapped(environment, FRAME, critic(*["y"] * 4), **options)  # made again, as by a cell that runs again
+    with pytest.warns(UserWarning, match="agent or workflow"):
+        kept = mapped(environment, FRAME, critic(*["y"] * 4, instructions="Be harsh."), **options)
+    assert kept.frame["result"].tolist() == ["x"] * 4
+    mapped(environment, FRAME, INVERSE).wait()
+    other = Workflow("inverse", [Step("a", script="0", store="q")], inputs=["n"], outputs=["q"])
+    with pytest.warns(UserWarning, match="workflow"):
+        mapped(environment, FRAME, other)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pandas as pd
 
 from divebook.errors import StepError
+from divebook.events.classes import kind_of
 
 ERROR, RESULT = "error", "result"
 """Columns of what rows gave: why one failed, and what it gave that has no names of its own."""
@@ -63,7 +64,12 @@ _TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a row failed: g
 
 
 def _named(value: Any) -> Mapping[str, Any]:
-    """Return what a row gave by the names of columns, which are texts."""
+    """Return what a row gave by the names of columns, which are texts: keys, or fields of a dataclass or model."""
+    kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
+    if kind == "dataclass":
+        value = {field: getattr(value, field) for field in value.__dataclass_fields__ if hasattr(value, field)}
+    elif kind == "model":
+        value = {**value.__dict__, **(value.__pydantic_extra__ or {})}
     if not isinstance(value, Mapping):
         return {RESULT: value}
     return value if all(type(name) is str for name in value) else {str(name): cell for name, cell in value.items()}
