@@ -9,6 +9,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
+from divebook.steps.actions import Action
 from tests.execution.worlds import becomes
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,7 +41,8 @@ def driven(tmp_path):
         text=True,
     ) as process:
         name = process.stdout.readline().strip()
-        environment = Environment(store=tmp_path / "s.db")
+        hold = Action("hold", lambda: None, idempotent=True)  # whoever is free goes on with an answer
+        environment = Environment(store=tmp_path / "s.db", actions=[hold])
         yield process, name, environment
         process.kill()
         environment.store.close()
