@@ -123,14 +123,12 @@ class MappedRows:
     def resumed(self) -> MappedRows:
         """Have the calls go on that a process has left, or that broke off with an error, and return it."""
         self.execution = self._rounds()[-1]
-        if self.execution.status == CANCELLED:
-            warnings.warn(
-                f"{self.workflow.name} was cancelled, and stays so: environment.resume({self.execution.id!r}) goes on "
-                "with it, again=True begins anew",
-                stacklevel=4,
-            )
-        may_go_on = not self.execution.state.is_over or self.execution.status == FAILED
-        if may_go_on and not self.execution.is_live:
+        made, status = REGISTERED.get(self.workflow.steps[0].action or ""), self.execution.status
+        # A person may have said of calls that may not be made twice that they failed.
+        if status == CANCELLED or (status == FAILED and made is not None and not made.is_repeatable):
+            way_on = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
+            warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {way_on}", stacklevel=4)
+        elif (status == FAILED or not self.execution.state.is_over) and not self.execution.is_live:
             with suppress(LeaseHeldError):  # another process makes them
                 self.execution = self.environment.resume(self.execution.id)
         return self

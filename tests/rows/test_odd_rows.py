@@ -122,8 +122,28 @@ def test_what_was_cancelled_stays_so_and_says_how_to_go_on(environment):
     rows = mapped(environment, FRAME, waits)
     rows.execution.cancel()
     rows.execution.wait()
-    with pytest.warns(UserWarning, match=r"was cancelled, and stays so: environment\.resume"):
+    with pytest.warns(UserWarning, match=r"has ended as cancelled, and stays so: environment\.resume"):
         assert mapped(environment, FRAME, waits).execution.status == "cancelled"
+
+
+def test_calls_that_may_not_be_made_twice_are_not_made_again_by_the_same_line(environment, monkeypatch):
+    calls = []
+
+    def pay(n):
+        calls.append(n)
+        return n
+
+    def broken(self, key, ended):
+        raise StepError("something else broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(steps_rows.RowCalls, "_note", broken)
+        rows = mapped(environment, FRAME, pay, idempotent=False)
+        assert rows.execution.wait().status == "failed"
+    for again in (lambda: mapped(environment, FRAME, pay, idempotent=False), rows.retry_failed):
+        with pytest.warns(UserWarning, match="has ended as failed, and stays so"):
+            again().execution.wait()
+    assert sorted(calls) == [0, 1, 2, 3]
 
 
 def test_functions_that_never_wait_let_others_on_the_loop_have_their_turn(environment):
