@@ -253,9 +253,6 @@ class RowCalls:
         function, policy, seconds = self._action.function, self._policy, self._action.timeout
         yielded = time.monotonic()
         while self._left and not self._stopped:
-            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
-                await asyncio.sleep(0)
-                yielded = time.monotonic()
             at, arguments = self._left.popleft()
             failures = 0
             while True:
@@ -272,6 +269,9 @@ class RowCalls:
                     self._end((at, value, None))
                     break
                 await asyncio.sleep(pause)
+            if time.monotonic() - yielded > MOMENT_SECONDS:  # a function that never waits would hold all others up
+                await asyncio.sleep(0)
+                yielded = time.monotonic()
 
     def _call_in_thread(self) -> None:
         function, policy = self._action.function, self._policy

@@ -163,3 +163,17 @@ def test_functions_that_never_wait_let_others_on_the_loop_have_their_turn(enviro
     ENGINE.call(lambda: ENGINE.promise(ticking())).result(20)
     assert rows.wait().done == 40
     assert len(set(ticks)) > 10
+
+
+@pytest.mark.parametrize("parallel", [1, 3, 8, 50])
+def test_functions_that_wait_leave_no_row_to_be_called_twice_or_not_at_all(environment, parallel):
+    called = []
+
+    async def slow(n):
+        await asyncio.sleep(2 * steps_rows.MOMENT_SECONDS)
+        called.append(n)
+        return n
+
+    frame = pd.DataFrame({"n": range(41)})
+    assert mapped(environment, frame, slow, parallel=parallel).wait().frame["result"].tolist() == [*range(41)]
+    assert sorted(called) == [*range(41)]
