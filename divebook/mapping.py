@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from divebook.agents import Agent
 from divebook.agents.digest import digest_of
 from divebook.bounds import Bounds
-from divebook.engine.lifecycle import TERMINAL
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
@@ -323,8 +322,7 @@ def _asked(environment: Environment, asked: Agent | Workflow) -> str:
 
 def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
     """Raise where a run that has not ended here needs the agent or workflow of a name, in whose place another comes."""
-    unended = (record.execution_id for record in environment.executions() if record.status not in TERMINAL)
-    for run in map(environment.execution, unended):
+    for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):
             raise SetupError(
                 f"execution {run.id} of {run.workflow.name!r} has not ended and needs the other {kind} {name!r}: wait "

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from divebook.analysis.queue_frame import QueueLine
     from divebook.workers import Worker
 
-NOBODY = "nobody there can run it"
-
 
 def enqueue(
     file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")],
@@ -110,6 +108,8 @@ def queue(store: Store = None, *, json: Json = False) -> None:
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
+    from divebook.analysis.queue_frame import NOBODY
+
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
     due = "" if line.due is None else local_time(line.due)
     able = plural(len(line.workers), "worker") if line.workers else NOBODY
