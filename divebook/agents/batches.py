@@ -337,8 +337,9 @@ class AgentBatches:
         found: list[BatchResult] = []
         for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
             try:
-                text = (await files.content(file_id)).text if files is not None else ""
-            except Exception:  # noqa: BLE001, S112 - of the client's own, which are not to be imported here
+                with self._told_alike():
+                    text = (await files.content(file_id)).text if files is not None else ""
+            except (ModelAPIError, *UNREADABLE):
                 continue
             found += filter(None, map(result_in, text.splitlines()))
         return found
