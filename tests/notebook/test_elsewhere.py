@@ -22,6 +22,7 @@ def test_a_run_that_goes_on_is_shown_live_also_where_a_worker_is_to_drive_it(cel
     assert "%dive resume" not in told
     for one in (waits, sleeps):
         one.cancel()
+    sleeps.wait(20)
     shown.clear()
     assert cell(f"%dive show {sleeps.id}")[0].status == "cancelled"
     assert shown == []
