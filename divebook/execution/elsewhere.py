@@ -70,9 +70,19 @@ def _stands_still(state: ExecutionState, store: EventStore) -> bool:
     """
     if state.is_shown_paused:
         return True
-    if state.status != WAITING or state.is_asleep or store.has_untaken(state.execution_id):
+    if state.status != WAITING or state.is_asleep or has_news(state, store):
         return False
     return all(_child_stands_still(name, store) for name in running_children(state))
+
+
+def has_news(state: ExecutionState, store: EventStore) -> bool:
+    """Return whether the store has what a state lacks: messages that are not taken in, or what was written since.
+
+    In this order: a message that is taken in between the two questions is in what was written. Without the second one,
+    an execution that was just answered seemed to wait on (tests/execution/test_elsewhere).
+    """
+    name = state.execution_id
+    return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence
 
 
 def _child_stands_still(name: str, store: EventStore) -> bool:

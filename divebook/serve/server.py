@@ -35,6 +35,7 @@ from divebook.environment import Environment
 from divebook.errors import DivebookError, InterruptError, LeaseHeldError
 from divebook.events.catalog import PENDING, WAITING, OperationCompleted
 from divebook.events.event import Event
+from divebook.execution.elsewhere import has_news
 from divebook.execution.execution import Execution
 from divebook.questions import Question
 from divebook.serve.asking import answer_of, can_ask, form_of, is_accepted
@@ -242,7 +243,7 @@ async def _driven(execution: Execution) -> None:
 def _rests(execution: Execution) -> bool:
     if execution.state.is_over or execution.status != WAITING:
         return execution.state.is_over
-    is_answered = execution.is_live or execution.store.has_untaken(execution.id)
+    is_answered = execution.is_live or has_news(execution.state, execution.store)
     return bool(execution.interrupts) or not is_answered
 
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Environment, Step, Workflow
+from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import ExecutionError
 from divebook.steps.actions import Action
+from divebook.store import SqliteStore
 from tests.execution.worlds import becomes
 
+PATIENCE = 20
+ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])
+PARENT = Workflow("parent", [Step("call", workflow="ask", store="got")])
 ROOT = Path(__file__).parent.parent.parent
 DRIVER = """
 import sys, threading
@@ -93,3 +97,40 @@ def test_a_pause_says_who_can_make_it(driven):
         environment.execution(name).pause()
     with pytest.raises(ExecutionError, match="nothing of it begins before it is started"):
         environment.create(HELD).pause()
+
+
+class TakenMeanwhile(SqliteStore):
+    """A store in which, once, a worker takes a message in just before somebody asks whether one is left."""
+
+    meanwhile = None
+
+    def has_untaken(self, execution_id):
+        if self.meanwhile is not None and super().has_untaken(execution_id):
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return super().has_untaken(execution_id)
+
+
+@pytest.mark.parametrize("workflow", [ASK, PARENT], ids=lambda workflow: workflow.name)
+def test_what_is_answered_is_not_taken_for_waiting_while_a_worker_takes_the_answer_in(workflow, tmp_path):
+    place, both = tmp_path / "s.db", [ASK, PARENT]
+    with TakenMeanwhile(place) as store, Environment(store=place, workflows=both) as there:
+        here = Environment(store=store)
+        execution = there.enqueue(workflow)
+        with Worker(there):
+            assert execution.wait(PATIENCE).status == "waiting"
+        seen = here.execution(execution.id)
+        ((_, asked),) = here.interrupts()
+        here.answer(asked.id, "this one")
+        working = Worker(there)
+
+        def take():
+            working.start()
+            assert becomes(lambda: there.store.record(execution.id).status == "completed")
+
+        store.meanwhile = take
+        try:
+            assert seen.wait(PATIENCE).status == "completed"
+        finally:
+            working.drain()
+        assert store.meanwhile is None
