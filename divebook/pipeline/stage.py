@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from divebook.errors import Problem, did_you_mean
 from divebook.pipeline.envelope.contents import END
 from divebook.questions.kinds import CLARIFICATION, CONFIRMATION
+from divebook.workflow.numbers import is_amount
 from divebook.workflow.stored_form import Definition, as_definition, json_value
 
 ASKING = (CLARIFICATION, CONFIRMATION)
@@ -151,7 +152,7 @@ def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]
     """Return the fields whose value is not a number of at least 0."""
     for key in keys:
         value = getattr(record, key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if not is_amount(value):
             yield Problem(f"{key} of {of} must be a number of at least 0, not {value!r}", key=key)
 
 

@@ -10,6 +10,7 @@ from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
 from divebook.workflow import kinds
+from divebook.workflow.numbers import is_amount
 from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
@@ -77,6 +78,6 @@ def _seconds(value: float | str | None) -> float | None:
 
 
 def _number(value: float) -> float:
-    if not 0 < value < float("inf"):
+    if not is_amount(value, above_zero=True):
         raise ValueError(value)
     return float(value)

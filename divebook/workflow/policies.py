@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
@@ -49,10 +50,10 @@ class Retry(Definition):
 
     def __post_init__(self) -> None:
         self._put(errors=tuple(self.errors))
-        _require(self.attempts >= 1, f"Attempts must be 1 or more, not {self.attempts!r}", "Attempts")
+        _require(is_count(self.attempts), f"Attempts must be a whole number from 1, not {self.attempts!r}", "Attempts")
         for name in ("seconds", "factor", "max_seconds", "jitter"):
             value = getattr(self, name)
-            _require(0 <= value < float("inf"), f"{name} of Retry must be 0 or more, not {value!r}", name)
+            _require(is_amount(value), f"{name} of Retry must be a number of at least 0, not {value!r}", name)
 
     def delay(self, failures: int) -> float:
         """Return the seconds to wait after that many failures, without jitter."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
+from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, FAIL, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
@@ -151,7 +152,7 @@ def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
 
 
 def _each(each: Each) -> Iterator[Problem]:
-    if not _is_count(each):
+    if not is_count(each.parallel):
         yield Problem(f"Parallel must be a whole number from 1, not {each.parallel!r}", place=("Each", "Parallel"))
     if each.on_item_error not in ON_ITEM_ERROR:
         message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {each.on_item_error!r}"
@@ -163,21 +164,17 @@ def _seconds(seconds: float | str) -> Iterator[Problem]:
         if "${" not in seconds:
             hint = "write 2.5 or ${state.delay}"
             yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
-    elif not 0 <= seconds < float("inf"):
+    elif not is_amount(seconds):
         yield Problem(f"Seconds must be 0 or more, not {seconds!r}", place=("Seconds",))
 
 
 def _timeout(timeout: float, step_type: str) -> Iterator[Problem]:
-    if not 0 < timeout < float("inf"):
+    if not is_amount(timeout, above_zero=True):
         message = f"Timeout must be a number of seconds above 0, not {timeout!r}"
         yield Problem(message, key="Timeout", place=("Timeout",))
     if step_type in UNLIMITED:
         message = f"Timeout has no effect on a step of type {step_type}"
         yield Problem(message, key="Timeout", hint=UNLIMITED[step_type], place=("Timeout",))
-
-
-def _is_count(each: Each) -> bool:
-    return type(each.parallel) is int and each.parallel >= 1
 
 
 def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:

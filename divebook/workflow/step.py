@@ -18,6 +18,7 @@ from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
+from divebook.workflow.numbers import is_amount
 from divebook.workflow.policies import Catch, Retry, Rollback, catches
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.workflow.table import Key
@@ -288,7 +289,7 @@ class Step(Definition):
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
             end=end,
-            seconds=float(seconds) if isinstance(seconds, int | float) else seconds,
+            seconds=float(seconds) if is_amount(seconds) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
             output=declared_answer(output),
             thread=thread,

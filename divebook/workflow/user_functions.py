@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow.numbers import is_amount
 from divebook.workflow.policies import Retry
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -44,7 +45,7 @@ class UserFunction:
     """Whether it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
 
     def __post_init__(self) -> None:
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+        if self.timeout is not None and not is_amount(self.timeout, above_zero=True):
             message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
         if self.executor is not None:

@@ -1,30 +1,24 @@
-"""A function over the rows of a frame, as one execution: each row is paid for once, and those that failed again."""
+"""Begins to map a function, a workflow or an agent over the rows of a frame, or goes on with what has begun."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from divebook.agents import Agent
 from divebook.agents.digest import digest_of
 from divebook.bounds import Bounds
 from divebook.environment import Environment
-from divebook.errors import LeaseHeldError, SetupError
-from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, FAILED
+from divebook.errors import SetupError
 from divebook.events.codec import short_hash, storable
-from divebook.events.recorded import opened
-from divebook.events.tally import ColumnTally
 from divebook.execution.dask_cluster import is_address
 from divebook.execution.definitions import recorded_opening
 from divebook.execution.execution import Execution
-from divebook.history.spread import Spread, given_by, spreads_of
+from divebook.mapping.mapped_rows import MappedRows
+from divebook.mapping.rounds import ASKED, FRAME, GIVEN, ITEMS, STEP, inputs_of, key_of, known_by
 from divebook.steps.actions import REGISTERED, Action, action
-from divebook.steps.rows import Ended, arguments_of
-from divebook.text.cuts import one_line
-from divebook.text.redaction import shared
+from divebook.steps.rows import arguments_of
 from divebook.workflow.answer_types import named_answer
 from divebook.workflow.definition import Each, InputDefinition, Step, Workflow
 from divebook.workflow.functions import step_of
@@ -32,173 +26,10 @@ from divebook.workflow.needs import names
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import KEEP
 
-FRAME, STEP, ITEMS, GIVEN, ASKED = "frame", "rows", "items", "given", "asked"
 PARALLEL = 8
 """Calls at a time, unless it is said."""
 _OWN: set[str] = set()
 """Names of actions that maps have made: what one said of its function holds for no other."""
-MOST_WORDS = 120
-"""Characters in which a repr says what the rows gave."""
-
-
-class MappedRows:
-    """What a function gave for the rows of a frame.
-
-    Attributes
-    ----------
-    execution
-        The execution that makes the calls, or has made them; of those that were called again the latest one.
-    environment, key, workflow
-        Where it runs, the start key of the first one, and what all of them run.
-    """
-
-    def __init__(self, environment: Environment, execution: Execution, key: str, workflow: Workflow) -> None:
-        self.execution, self.environment, self.key, self.workflow = execution, environment, key, workflow
-
-    def wait(self, timeout: float | None = None) -> MappedRows:
-        """Wait until all calls have been made; raises as `Execution.wait` with `check` does."""
-        self.execution.wait(timeout, check=True)
-        return self
-
-    def __await__(self) -> Generator[Any, None, MappedRows]:
-        """Wait without holding up the loop."""
-        yield from self.execution.__await__()
-        return self
-
-    @property
-    def frame(self) -> Any:
-        """The frame with the columns of the results beside it, by its index; ``error`` says why a row failed.
-
-        Rows that have not been called yet have nothing. The calls of those that had failed and were called again hold.
-        """
-        from divebook.events.arrow.rows import joined
-
-        return joined(self._given, self._outcome())
-
-    @property
-    def failed(self) -> Any:
-        """The rows of `frame` that failed."""
-        found = self.frame
-        return found[found["error"].notna()]
-
-    @property
-    def done(self) -> int:
-        """How many rows have ended."""
-        return len(self._outcome())
-
-    @property
-    def spread(self) -> tuple[Spread, ...]:
-        """What the first columns of the results hold: the most frequent values, or bins of numbers, with their counts.
-
-        Of those columns that have few different values, or numbers; ``words`` is a line for one of them.
-        """
-        return _spread_of(self._outcome())
-
-    def retry_failed(self) -> MappedRows:
-        """Call the function again for the rows that failed, with its code of now; the others keep what they have.
-
-        Where the calls broke off, so that rows are left which no call was made for, they go on.
-
-        Raises
-        ------
-        SetupError
-            Not all rows have ended.
-        """
-        from divebook.events.arrow.rows import failed_in, part_of
-
-        rounds = self._rounds()
-        if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
-            return self.resumed()
-        if not all(each.state.is_over for each in rounds):
-            raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
-        positions = failed_in(self._outcome())
-        if positions:
-            begun = recorded_opening(rounds[0].id, self.environment.store)
-            inputs = _inputs(self.workflow, part_of(self._given, positions), begun.inputs.get(GIVEN))
-            key = self._round_key(len(rounds))
-            self.execution = self.environment.start(self.workflow, inputs, key=key, bounds=begun.bounds)
-        return self
-
-    def resumed(self) -> MappedRows:
-        """Have the calls go on that a process has left, or that broke off with an error, and return it."""
-        self.execution = self._rounds()[-1]
-        made, status = REGISTERED.get(self.workflow.steps[0].action or ""), self.execution.status
-        # A person may have said of calls that may not be made twice that they failed.
-        if status == CANCELLED or (status == FAILED and made is not None and not made.is_repeatable):
-            way_on = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
-            warnings.warn(f"{self.workflow.name} has ended as {status}, and stays so: {way_on}", stacklevel=4)
-        elif (status == FAILED or not self.execution.state.is_over) and not self.execution.is_live:
-            with suppress(LeaseHeldError):  # another process makes them
-                self.execution = self.environment.resume(self.execution.id)
-        return self
-
-    def __len__(self) -> int:
-        return len(self._given)
-
-    def __repr__(self) -> str:
-        outcome = self._outcome()
-        failed = int(outcome["error"].notna().sum())
-        told = f", {failed:,} of which failed: .retry_failed() calls those again" if failed else ""
-        gave = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
-        return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}{one_line(gave, MOST_WORDS)}>"
-
-    @property
-    def _given(self) -> Any:
-        return opened(self._rounds()[0].state.inputs[FRAME])
-
-    def _rounds(self) -> list[Execution]:
-        """Return the executions: the first one, and one for each time that what had failed was called again."""
-        found: list[Execution] = []
-        while (known := known_by(self.environment, self._round_key(len(found)))) is not None:
-            found.append(known)
-        return found
-
-    def _round_key(self, number: int) -> str:
-        return f"{number} after {self.key}" if number else self.key
-
-    def _outcome(self) -> Any:
-        from divebook.events.arrow.rows import outcome_of
-
-        return outcome_of(len(self), [_parts(each) for each in self._rounds()])
-
-
-def _spread_of(outcome: Any) -> tuple[Spread, ...]:
-    from divebook.events.arrow.counted import count_frame
-
-    tallies: dict[str, ColumnTally] = {}
-    count_frame(outcome, tallies)
-    return spreads_of(tallies)
-
-
-def _parts(execution: Execution) -> list[Any]:
-    """Return what the rows of an execution have given, in parts: those of a function, or one of all others."""
-    facts = [event.data for event in execution.history()]
-    ended: dict[int, Ended] = {}
-    for fact in facts:
-        if isinstance(fact, catalog.IterationCompleted):
-            ended[fact.iteration_index] = fact.iteration_index, opened(given_by(fact.result)), None
-        elif isinstance(fact, catalog.IterationFailed):
-            ended[fact.iteration_index] = fact.iteration_index, None, fact.error
-    parts = [fact.result for fact in facts if isinstance(fact, catalog.RowsCompleted)]
-    return [*parts, *([_ItemsPart([*ended.values()])] if ended else [])]
-
-
-class _ItemsPart(NamedTuple):
-    """Rows that were items of a step."""
-
-    ended: list[Ended]
-
-    def open(self) -> Any:
-        """Return what they gave as a frame."""
-        from divebook.events.arrow.rows import frame_of
-
-        return frame_of(self.ended)
-
-
-def known_by(environment: Environment, key: str) -> Execution | None:
-    """Return the execution of a start key, if there is one."""
-    found = environment.store.records(key=key)
-    return environment.execution(found[0].execution_id) if found else None
 
 
 def mapped(
@@ -251,29 +82,15 @@ def mapped(
         step = Step(STEP, action=made.name, parameters=_references(parameters), each=each, executor=named, store=STEP)
         workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])
     number = 1
-    while known_by(environment, _key(name, number + 1)) is not None:
+    while known_by(environment, key_of(name, number + 1)) is not None:
         number += 1
-    known = known_by(environment, _key(name, number))
+    known = known_by(environment, key_of(name, number))
     if known is None or again:
-        key = _key(name, number if known is None else number + 1)
-        begun = environment.start(workflow, _inputs(workflow, frame, parameters), key=key, bounds=bounds)
+        key = key_of(name, number if known is None else number + 1)
+        begun = environment.start(workflow, inputs_of(workflow, frame, parameters), key=key, bounds=bounds)
         return MappedRows(environment, begun, key, workflow)
     _require_same(environment, workflow, frame, known, parameters)
-    return MappedRows(environment, known, _key(name, number), workflow).resumed()
-
-
-def _inputs(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the inputs of a map: the frame, and where its rows are items of a step these as well."""
-    (step,) = workflow.steps
-    if step.action:
-        return {FRAME: frame, GIVEN: dict(given or {})}
-    if step.each is not None and step.each.rows is not None:
-        return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
-    from divebook.events.arrow.rows import columns_of
-
-    columns = columns_of(frame)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return {FRAME: frame, ITEMS: rows, GIVEN: dict(given or {})}
+    return MappedRows(environment, known, key_of(name, number), workflow).resumed()
 
 
 def _agent_step(
@@ -333,10 +150,6 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
 def _references(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return parameters as expressions for what is given: their own texts are no templates."""
     return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in given or {}}
-
-
-def _key(name: str, number: int) -> str:
-    return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
 def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
