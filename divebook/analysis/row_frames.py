@@ -40,6 +40,7 @@ def rows_frame(asked: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
     parts = [data for step, data in facts if step == wanted]
     if not parts:
         raise NotFoundError("step with rows that have ended", wanted, steps)
-    found = outcome_of(max(part.total for part in parts), [[part.result for part in parts]])
+    total = max(part.total for part in parts)
+    found = outcome_of(total, [(total, [part.result for part in parts])])
     found.index.name = "position"
     return found

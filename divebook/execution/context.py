@@ -135,6 +135,7 @@ class StepContext:
         within: str | None = None,
         done: Callable[[Any], Any] | None = None,
         workspace: str | None = None,
+        seen: Callable[[], str] | None = None,
         undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
         """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
@@ -152,8 +153,8 @@ class StepContext:
             Makes the call; must return plain data. It runs only if the log has no result.
         key
             Name of the operation within the step, where calls run side by side; by default calls are numbered.
-        usage
-            Reads what was consumed from the result.
+        usage, noted
+            Reads what was consumed from the result; makes an event of it for readers, recorded beside the operation.
         repeatable
             Making it twice does no harm: it is simply made again where its outcome is not known.
         attempt
@@ -164,12 +165,11 @@ class StepContext:
             Makes the call in place of `call` while somebody listens to the text that it writes.
         timeout
             Seconds that it may take; what is left of the step's own `Timeout` holds as well.
-        noted
-            Makes an event of the result that is recorded beside the operation, for readers.
-        slot, setting, within
-            What it must hold before it begins, what is kept for readers, and the id of what holds it.
-        done, workspace, undone
-            What makes of what a person says what the call would have returned; where it works; what has its undoing.
+        slot, setting, within, workspace, undone
+            What it must hold before it begins, what is kept for readers, the id of what holds it, where it works, and
+            what has its undoing.
+        done, seen
+            What makes of what a person says what the call would have returned; what tells that person what can be seen.
 
         Raises
         ------
@@ -183,7 +183,7 @@ class StepContext:
             call = self._limit.of(call, timeout, called)
             streamed = streamed and self._limit.of(streamed, timeout, called)
         wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
-        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, undone
+        made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, seen, undone
         return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
 
     def enclosing(

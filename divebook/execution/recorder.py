@@ -61,6 +61,8 @@ class Call(NamedTuple):
     """Makes of what a person says it has returned what it would have returned."""
     workspace: str | None = None
     """The workspace that it works in."""
+    seen: Callable[[], str] | None = None
+    """Says what can be seen of it where a person is asked whether it went through."""
     undone: str | None = None
     """What has its undoing, where it has one, as `divebook.events.catalog.OperationStarted` says it."""
 
@@ -143,7 +145,9 @@ class Recorder:
 
     async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
-        seen = "" if call.workspace is None else await self.workspaces.difference(call.workspace, wanted.place)
+        seen = "" if call.seen is None else call.seen()
+        if call.workspace is not None:
+            seen += await self.workspaces.difference(call.workspace, wanted.place)
         settled = await self._unknown.settle(wanted.place, record, wanted.parameters, cause, done=call.done, seen=seen)
         if call.workspace is not None:
             self.workspaces.expect(call.workspace, RESTORE if settled.again else KEEP)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, FAILED
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED
 from divebook.events.recorded import opened
 from divebook.events.tally import ColumnTally
 from divebook.execution.definitions import recorded_opening
@@ -42,14 +42,20 @@ class MappedRows:
         self.execution, self.environment, self.key, self.workflow = execution, environment, key, workflow
 
     def wait(self, timeout: float | None = None) -> MappedRows:
-        """Wait until all calls have been made; raises as `Execution.wait` with `check` does."""
+        """Wait until all calls have been made, and return itself.
+
+        Where rows are left that wait for an answer, and nothing else can happen, a warning says so. Raises as
+        `Execution.wait` with `check` does.
+        """
         self.execution.wait(timeout, check=True)
+        if not self.execution.state.is_over:
+            warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=2)
         return self
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
-        """Wait without holding up the loop."""
+        """Do what `wait` does, without holding up the loop."""
         yield from self.execution.__await__()
-        return self
+        return self.wait()
 
     @property
     def frame(self) -> Any:
@@ -80,24 +86,31 @@ class MappedRows:
         """
         return _spread_of(self._outcome())
 
-    def retry_failed(self) -> MappedRows:
+    def retry_failed(self, *, unknown: bool = False) -> MappedRows:
         """Call the function again for the rows that failed, with its code of now; the others keep what they have.
 
         Where the calls broke off, so that rows are left which no call was made for, they go on.
+
+        Parameters
+        ----------
+        unknown
+            Also for rows of which nobody knows what they gave, since a person said that their calls, which a process
+            had left, are not to be made again.
 
         Raises
         ------
         SetupError
             Not all rows have ended.
         """
-        from divebook.events.arrow.rows import failed_in, part_of
+        from divebook.events.arrow.rows import failed_in, part_of, settled_in
 
         rounds = self._rounds()
         if rounds[-1].status == FAILED:  # the calls themselves broke off, and rows are left
             return self.resumed()
         if not all(each.state.is_over for each in rounds):
             raise SetupError(f"{self.workflow.name} has not ended: wait for it, and then call what failed again")
-        positions = failed_in(self._outcome())
+        outcome = self._outcome()
+        positions = failed_in(outcome) if unknown else settled_in(outcome)
         if positions:
             begun = recorded_opening(rounds[0].id, self.environment.store)
             inputs = inputs_of(self.workflow, part_of(self._given, positions), begun.inputs.get(GIVEN))
@@ -122,9 +135,15 @@ class MappedRows:
         return len(self._given)
 
     def __repr__(self) -> str:
+        from divebook.events.arrow.rows import failed_in, settled_in
+
         outcome = self._outcome()
-        failed = int(outcome["error"].notna().sum())
-        told = f", {failed:,} of which failed: .retry_failed() calls those again" if failed else ""
+        failed, settled = len(failed_in(outcome)), len(settled_in(outcome))
+        told = f", {failed:,} of which failed" if failed else ""
+        told += ": .retry_failed() calls those again" if settled else ""
+        if failed > settled:
+            told += f" ({failed - settled:,} of unknown outcome only with unknown=True)"
+        told += "" if self.execution.status == COMPLETED else f"; {self.execution.standing}"
         gave = "".join(f"; {shared().text(spread.words)}" for spread in _spread_of(outcome))
         return f"<{self.workflow.name}: {len(outcome):,} of {len(self):,} rows{told}{one_line(gave, MOST_WORDS)}>"
 
@@ -145,7 +164,8 @@ class MappedRows:
     def _outcome(self) -> Any:
         from divebook.events.arrow.rows import outcome_of
 
-        return outcome_of(len(self), [_parts(each) for each in self._rounds()])
+        rounds = [(len(opened(each.state.inputs[FRAME])), _parts(each)) for each in self._rounds()]
+        return outcome_of(len(self), rounds)
 
 
 def _spread_of(outcome: Any) -> tuple[Spread, ...]:

@@ -22,7 +22,7 @@ from zlib import crc32
 
 from divebook.engine.operations import ACTION_EXECUTION
 from divebook.engine.retries import retry_delay
-from divebook.errors import StepError
+from divebook.errors import OutcomeUnknownError, StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
@@ -45,9 +45,11 @@ MOMENT_SECONDS = 0.005
 """How long calls on the loop go on before others there have their turn."""
 OURS = {"rows", "failed"}
 """What a range comes to has these names; what a person says of one is something else."""
+MOST_NAMED = 20
+"""Rows that a question names."""
 ENDING = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What a row raises to end a process, or what nobody catches: here it ends the row. No signal raises it in a call."""
-UNKNOWN = "OutcomeUnknownError: its call began, and a person said that it is not to be made again"
+UNKNOWN = f"{OutcomeUnknownError.__name__}: its call began, and a person said that it is not to be made again"
 
 Row: TypeAlias = tuple[int, dict[str, Any]]
 """A position, and the arguments of the call."""
@@ -150,11 +152,25 @@ class RowCalls:
             parameters = {"action_name": self._action.name, "params": {"first": first, "last": last}}
             made = functools.partial(self._make, key, first, last)
             told = await self._context.operation(
-                ACTION_EXECUTION, parameters, made, key=key, repeatable=self._action.is_repeatable
+                ACTION_EXECUTION,
+                parameters,
+                made,
+                key=key,
+                repeatable=self._action.is_repeatable,
+                seen=functools.partial(self._seen, first, last),
             )
             is_ours = isinstance(told, dict) and told.keys() == OURS and told["rows"] == last + 1 - first
             failed += told["failed"] if is_ours else self._give_up(key, first, last)
         return failed
+
+    def _seen(self, first: int, last: int) -> str:
+        """Return what a person has to know who is asked about a range: which of its rows may have been called."""
+        left = [at for at in range(first, last + 1) if at not in self._known]
+        named = ", ".join(map(str, left[:MOST_NAMED])) + (
+            f" and {len(left) - MOST_NAMED:,} more" * (len(left) > MOST_NAMED)
+        )
+        told = f" Of its rows {last + 1 - first - len(left):,} have ended and are written; {len(left):,} may have been "
+        return f"{told}called, or not: {named}. Retry calls these, done leaves them without a result."
 
     def _give_up(self, key: str, first: int, last: int) -> int:
         """Note the rows of a range that nobody knows anything of, since a person said that it has gone through."""

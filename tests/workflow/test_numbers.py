@@ -1,4 +1,4 @@
-"""What is no number is told as such wherever a definition in Python needs one, and never as an error of Python's own."""
+"""What is no number is told as such wherever a definition in Python needs one, never as Python's own error."""
 
 import math
 

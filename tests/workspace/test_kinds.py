@@ -4,8 +4,11 @@ import asyncio
 import os
 import shutil
 import socket
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from venv import EnvBuilder
 
 import pytest
 
@@ -24,9 +27,12 @@ from divebook.workspace import (
     FencedWorkspace,
     LocalWorkspace,
     VirtualenvWorkspace,
+    fenced,
     process_manager,
 )
 from divebook.workspace.tools import changing, processes, running, viewing
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(params=["local", "local by walk", "fenced", "virtualenv", "docker"])
@@ -284,6 +290,43 @@ def test_a_fence_keeps_commands_in(tmp_path, require):
     assert written.stderr
     assert reached.exit_code != 0
     assert seen < 20
+
+
+def test_a_fence_has_the_python_that_runs_it_below_tmp_too(tmp_path, require):
+    """As in a container that has its environment there: the fence has a /tmp of its own."""
+    require("bubblewrap", shutil.which("bwrap") is not None)
+    program = """
+import asyncio, sys
+from divebook.workspace import FencedWorkspace
+
+async def main():
+    async with FencedWorkspace(sys.argv[1]) as made:
+        print(sys.prefix, await made.shell.execute(f"ls {sys.argv[2]}"))
+
+asyncio.run(main())
+"""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "not for it").touch()
+        place = Path(folder) / "environment"
+        EnvBuilder(symlinks=True).create(place)
+        where = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+        command = [place / "bin" / "python", "-c", program, tmp_path, folder]
+        told = subprocess.check_output(command, env={"PYTHONPATH": where}, text=True, timeout=60)
+    assert told == f"{place} ShellResult(exit_code=0, stdout='environment\\n', stderr='')\n"
+
+
+def test_a_fence_that_cannot_be_made_says_why(tmp_path, require, monkeypatch):
+    require("bubblewrap", shutil.which("bwrap") is not None)
+    monkeypatch.setattr(fenced, "_fence", lambda program, _: [program, "--bind", "/no-such-folder", "/"])
+    with pytest.raises(ShellExecutionError, match=r"bwrap cannot run commands here: bwrap: .*/no-such-folder"):
+        inside(FencedWorkspace(tmp_path), lambda made: made.shell.execute("true"))
+
+
+def test_what_ends_at_once_in_place_of_running_commands_is_told(tmp_path, require, monkeypatch):
+    require("bubblewrap", shutil.which("bwrap") is not None)
+    monkeypatch.setattr(fenced, "_fence", lambda *_: ["true"])
+    with pytest.raises(ShellExecutionError, match="true cannot run commands here: it ended at once, and said nothing"):
+        inside(FencedWorkspace(tmp_path), lambda made: made.shell.execute("true"))
 
 
 def test_a_virtualenv_is_what_its_commands_use(tmp_path, venv):

@@ -7,11 +7,13 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 
-from divebook.errors import StepError
+from divebook.errors import OutcomeUnknownError, StepError
 from divebook.events.classes import kind_of
 
 ERROR, RESULT = "error", "result"
 """Columns of what rows gave: why one failed, and what it gave that has no names of its own."""
+UNKNOWN = f"{OutcomeUnknownError.__name__}:"
+"""With this begins the error of a row of which nobody knows whether its call went through."""
 EXACT = 2**53
 """Larger whole numbers are not all fractions of a processor."""
 _NUMBERS = {pd.Series([1]).dtype}
@@ -95,18 +97,19 @@ def standing_of(parts: Sequence[Any]) -> dict[int, bool]:
     return found
 
 
-def outcome_of(length: int, rounds: Sequence[Sequence[Any]]) -> pd.DataFrame:
+def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.DataFrame:
     """Return what rows gave, by position, with the column ``error``; rows that have not ended have nothing.
 
     Parameters
     ----------
     rounds
-        The recorded parts of the first time, and of each time that what had failed was called again: these have the
-        positions among the rows that had failed until then.
+        Of the first time, and of each time that what had failed was called again: how many rows that were, and the
+        recorded parts, whose positions are among the rows that had failed until then.
     """
     found = pd.DataFrame({ERROR: pd.Series(dtype=object)})
-    for number, parts in enumerate(rounds):
-        positions = failed_in(found) if number else range(length)
+    for number, (count, parts) in enumerate(rounds):
+        positions: Sequence[int] = failed_in(found) if number else range(length)
+        positions = positions if len(positions) == count else settled_in(found)
         opened = [part.open() for part in parts]
         for frame in opened:
             frame.index = pd.Index([positions[int(at)] for at in frame.index])
@@ -147,6 +150,12 @@ def _inferred(column: pd.Series[Any]) -> pd.Series[Any]:
 def failed_in(outcome: pd.DataFrame) -> list[int]:
     """Return the positions of the rows that failed, ascending."""
     return sorted(int(at) for at in outcome.index[outcome[ERROR].notna()]) if ERROR in outcome else []
+
+
+def settled_in(outcome: pd.DataFrame) -> list[int]:
+    """Return the positions of those rows among them whose calls are known to have failed, ascending."""
+    failed = failed_in(outcome)
+    return [at for at, why in zip(failed, outcome[ERROR].loc[failed], strict=True) if not why.startswith(UNKNOWN)]
 
 
 def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:

@@ -29,6 +29,8 @@ PATIENCE = 10.0
 """Seconds after which processes that cannot be killed are left."""
 KNOWN = b"k"
 """What a workspace says that has heard of the end of its command, and lets live on what that has left."""
+READY = b"ready"
+"""What it says first: it has been found, and can be run here."""
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
 _GONE = (ProcessLookupError, PermissionError)
@@ -162,6 +164,7 @@ def serve(commands: socket.socket) -> None:
     """Fork a reaper for each command that comes, until the socket ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    commands.send(READY)
     while True:
         said, fds, _, _ = socket.recv_fds(commands, 16, _MOST_FDS)
         if not said:

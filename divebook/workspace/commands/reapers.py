@@ -7,14 +7,21 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from divebook.workspace.commands.reaper import READY
+
 Streams: TypeAlias = tuple[int, int, int, int]
 """Descriptors: input, output and errors of a command, and the socket on which its reaper tells how it ended."""
 _REAPER = str(Path(__file__).with_name("reaper.py"))
+NEEDED = (_REAPER, sys.executable, sys.prefix, sys.base_prefix)
+"""What must be there to be read wherever the helper runs: its program, and the Python that runs it."""
+_PATIENCE, _MOST_TOLD = 60.0, 2_000
+"""Seconds for the helper to start, and bytes of what is said where it does not."""
 
 
 class Reapers:
@@ -23,15 +30,12 @@ class Reapers:
     Parameters
     ----------
     prefix
-        A program and its arguments that the helper runs in, and with it all commands: a fence.
-    python
-        The Python that runs it.
-    program
-        Where the helper finds its program, if that has another path inside the fence.
+        A program and its arguments that the helper runs in, and with it all commands: a fence. `NEEDED` must be there
+        to be read.
     """
 
-    def __init__(self, prefix: Sequence[str] = (), python: str = sys.executable, program: str = _REAPER) -> None:
-        self._prefix, self._python, self._program = tuple(prefix), python, program
+    def __init__(self, prefix: Sequence[str] = ()) -> None:
+        self._prefix = tuple(prefix)
         self._lock = threading.Lock()
         self._end: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -42,7 +46,7 @@ class Reapers:
         Raises
         ------
         OSError
-            The helper cannot be started.
+            The helper cannot be started; in the words of what should have done that.
         """
         request = os.memfd_create("command", os.MFD_CLOEXEC)
         try:
@@ -68,19 +72,25 @@ class Reapers:
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            argv = [*self._prefix, self._python, "-I", "-S", self._program, str(theirs.fileno())]
-            self._process = subprocess.Popen(
-                argv,
-                pass_fds=(theirs.fileno(),),
-                env={},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._end = ours
+        with tempfile.TemporaryFile() as told:
+            with theirs:
+                argv = [*self._prefix, sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
+                self._process = subprocess.Popen(
+                    argv,
+                    pass_fds=(theirs.fileno(),),
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=told,
+                    start_new_session=True,
+                )
+            self._end = ours
+            if not _is_ready(ours):
+                self._stop()
+                told.seek(0)
+                said = told.read(_MOST_TOLD).decode(errors="replace").strip() or "it ended at once, and said nothing"
+                raise OSError(f"{Path(argv[0]).name} cannot run commands here: {said}")
         return ours
 
     def _stop(self) -> None:
@@ -95,3 +105,13 @@ class Reapers:
         """End the helper, once its commands have ended; twice is once."""
         with self._lock:
             self._stop()
+
+
+def _is_ready(end: socket.socket) -> bool:
+    end.settimeout(_PATIENCE)
+    try:
+        return end.recv(len(READY)) == READY
+    except OSError:  # TimeoutError too
+        return False
+    finally:
+        end.settimeout(None)
