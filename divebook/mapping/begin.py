@@ -168,10 +168,13 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
     """
     made = step_of(function)
     function = function if made is None else made.function
-    if not callable(function) or not name.isprintable() or not name.strip("<> "):
+    if not callable(function):
         raise SetupError(f"map takes a function and not {function!r}; give it a function, a Workflow or an Agent")
-    if name == "<lambda>":
-        raise SetupError("a lambda has no name by which it is found again: name it with store=, or write def")
+    if name in ("", "<lambda>"):
+        what = "lambda" if name else type(function).__name__
+        raise SetupError(f"a {what} has no name by which it is found again: name it with store=, or write def")
+    if not name.isprintable() or not name.strip("<> "):
+        raise SetupError(f"store={name!r} is no name: use letters")
     known = (each for called, each in REGISTERED.items() if called not in _OWN)
     declared = next((each for each in known if each.function is function), None)
     if declared is not None:

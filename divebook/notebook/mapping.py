@@ -7,6 +7,7 @@ from typing import Any
 
 from divebook.agents import Agent
 from divebook.bounds import Bounds
+from divebook.environment import Environment
 from divebook.mapping import PARALLEL, MappedRows, mapped
 from divebook.notebook.finishing import show_live
 from divebook.notebook.frontend import present_front_end
@@ -52,6 +53,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     batch: bool = False,
     bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
+    environment: Environment | None = None,
 ) -> MappedRun:
     """Call a function, run a workflow or ask an agent for each row of a frame, once.
 
@@ -89,6 +91,8 @@ def map(  # noqa: A001 - it is `divebook.map`
         What all rows together may spend, as for `Environment.start`; what has no budget left is asked about.
     again
         Begin anew, beside what there is.
+    environment
+        Where it runs and is kept, in place of the session's.
 
     Raises
     ------
@@ -109,7 +113,7 @@ def map(  # noqa: A001 - it is `divebook.map`
     ['A', 'B']
     """
     found = mapped(
-        current_session().environment,
+        current_session().environment if environment is None else environment,
         frame,
         function,
         store=store,

@@ -170,7 +170,9 @@ class RowCalls:
             f" and {len(left) - MOST_NAMED:,} more" * (len(left) > MOST_NAMED)
         )
         told = f" Of its rows {last + 1 - first - len(left):,} have ended and are written; {len(left):,} may have been "
-        return f"{told}called, or not: {named}. Retry calls these, done leaves them without a result."
+        return (
+            f"{told}called, or not: {named}. Retry calls these; done, with null as its result, leaves them without one."
+        )
 
     def _give_up(self, key: str, first: int, last: int) -> int:
         """Note the rows of a range that nobody knows anything of, since a person said that it has gone through."""
