@@ -19,8 +19,15 @@ _PLAIN = re.compile(
 )
 _BEGINNING = re.compile(r"[a-z][a-z0-9+.-]*://[^:/?#@\s]*", re.IGNORECASE)
 _SECRET = r"(?:\w*password|oauth_client_secret|scram_\w+_key)="  # noqa: S105 - names of libpq's settings
-_PASSWORD = re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET})[^&#]*", re.IGNORECASE)
-_NO_PASSWORD = re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}[^&#]*&?", re.IGNORECASE)
+_SETTING = (
+    r"(?:application_name|channel_binding|client_encoding|connect_timeout|dbname|fallback_application_name|gss\w+|host"
+    r"|hostaddr|keepalives\w*|krb\w+|load_balance_hosts|m(?:ax|in)_protocol_version|oauth_\w+|options|passfile|port"
+    r"|replication|require\w+|schema|scram_\w+|service\w*|ssl\w+|target_session_attrs|tcp_user_timeout|user)="
+)
+"""Names of settings, libpq's and ours: what follows a password as another one is a part of it."""
+_GIVEN = rf"(?:(?!&{_SETTING}|&\w*password=)[^#])*"
+_PASSWORD = re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET}){_GIVEN}", re.IGNORECASE)
+_NO_PASSWORD = re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}{_GIVEN}&?", re.IGNORECASE)
 _HIDING = rf"(?:{re.escape(HIDDEN)}|{re.escape(REDACTED)})"
 _UNKNOWN = re.compile(rf":{_HIDING}@|={_HIDING}(?=&|$)")
 _KEYS = r"(?:host|hostaddr|port|dbname|user|password|passfile|service|sslmode|connect_timeout|options)"

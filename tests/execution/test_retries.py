@@ -187,7 +187,7 @@ Steps:
 
 
 def test_senseless_policies_are_refused():
-    with pytest.raises(DefinitionError, match="Attempts must be 1 or more"):
+    with pytest.raises(DefinitionError, match="Attempts must be a whole number from 1"):
         Retry(attempts=0)
-    with pytest.raises(DefinitionError, match="must be 0 or more"):
+    with pytest.raises(DefinitionError, match="must be a number of at least 0"):
         Retry(seconds=-1)

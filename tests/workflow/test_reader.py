@@ -221,7 +221,7 @@ def test_two_workflows_of_one_name_are_refused():
         ("{Name: s, Action: a, Parameters: {a: [.inf]}}", "a must be a finite number"),
         ("{Name: s, Script: '1', Catch: [{Step: nope}]}", "Catch: there is no step 'nope' (steps: s)"),
         ("{Name: s, Script: '1', Catch: [{Errors: [E]}]}", "Catch needs a Step to go to"),
-        ("{Name: s, Script: '1', Retry: {Attempts: 0}}", "Attempts must be 1 or more, not 0"),
+        ("{Name: s, Script: '1', Retry: {Attempts: 0}}", "Attempts must be a whole number from 1, not 0"),
         ("{Name: s, Script: '1', Retry: {Delay: 1}}", "write Seconds"),
         ("{Name: s, Script: '1', Output: x}", "Output has no effect on a step of type script"),
     ],
