@@ -6,20 +6,22 @@ the loop goes on, and what it commits meanwhile shares the next wait.
 A store on this machine is written to where the loop stands: handing a commit to a thread would cost more than the
 commit (``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded
 meanwhile makes up the next one (``tests/execution/test_journal.py``). Where a single path is under way, and the commit
-before took a moment, the loop waits a moment for the next one: to turn and be woken takes half as long as the commit.
+before took a moment, the loop sends the next one itself, and waits a moment for the answer: to hand it to a thread, to
+turn and be woken takes as long as the server does. What takes longer a thread waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from divebook.errors import StoreBusyError, StoreError
 from divebook.execution.store_calls import SHORTEST, StoreCalls, longer
 from divebook.execution.syncs import Syncs, wake
 from divebook.execution.threads import ThreadCall
+from divebook.store.appending import Appending
 from divebook.store.batches import Batch
 from divebook.text.durations import in_parts
 from divebook.text.logs import logger
@@ -73,11 +75,11 @@ class Standstill(NamedTuple):
 
 
 class Handed:
-    """Batches that a thread writes."""
+    """Batches that a thread writes, or has written, after so many seconds; without a call they are written."""
 
-    def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall) -> None:
-        self.batches, self.call = batches, call
-        self.is_over = False
+    def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall | None, waited: float = 0.0) -> None:
+        self.batches, self.call, self.waited = batches, call, waited
+        self.is_over = call is None
         """Whether the journals have heard what came of them."""
 
 
@@ -170,7 +172,10 @@ class GroupCommit:
         if self.calls.are_direct:
             self._write()
         elif self._under_way is None:
-            self._begin_elsewhere(None)
+            if self._was_alone and self._was_quick and self.held_up is None:
+                self._write_in_a_moment()
+            else:
+                self._begin_elsewhere(None)
 
     def _begin_elsewhere(self, handed: Handed | None) -> None:
         work = self._write_elsewhere(handed)
@@ -218,12 +223,29 @@ class GroupCommit:
 
     def _write_in_a_moment(self) -> None:
         if self._dirty:
-            handed = self._hand_over()
-            if handed.call.within(MOMENT) is not None:
-                self._end_handed(handed)
+            handed = self._handed_in_a_moment()
             if not handed.is_over or any(journal.is_checkpoint_due for journal in handed.batches):
                 self._begin_elsewhere(handed)
         self._wake()
+
+    def _handed_in_a_moment(self) -> Handed:
+        """Write what is pending, or begin to: on the loop as far as that takes a moment, the rest in a thread."""
+        batches, began = self._take(), time.perf_counter()
+        count, appending = len(batches), Appending(list)
+        try:
+            appending = self.store.append_in_a_moment([*batches.values()], MOMENT)
+            answers: Sequence[Exception | None] | None = appending.answers
+        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+            answers = [error] * count
+        waited = time.perf_counter() - began
+        if answers is not None:
+            self._was_quick = waited < MOMENT
+            self._end(batches, answers)
+            return Handed(batches, None)
+        handed = Handed(batches, self.calls.begun(lambda: _outcomes(appending.finish, count)), waited)
+        if not appending.is_begun and handed.call is not None and handed.call.within(MOMENT) is not None:
+            self._end_handed(handed)
+        return handed
 
     async def _write_elsewhere(self, handed: Handed | None) -> None:
         """Write what is handed over, what is pending, and what is recorded meanwhile, until nothing is left."""
@@ -248,6 +270,7 @@ class GroupCommit:
         return Handed(batches, self.calls.begun(lambda: self._append(batches.values())))
 
     async def _until_over(self, handed: Handed) -> None:
+        assert handed.call is not None  # noqa: S101 - it is not over
         try:
             await handed.call.end()
         except asyncio.CancelledError:
@@ -256,9 +279,9 @@ class GroupCommit:
         self._end_handed(handed)
 
     def _end_handed(self, handed: Handed) -> None:
-        assert handed.call.outcome is not None  # noqa: S101 - the call is over
+        assert handed.call is not None and handed.call.outcome is not None  # noqa: S101, PT018 - the call is over
         outcomes, error = handed.call.outcome
-        handed.is_over, self._was_quick = True, handed.call.seconds < MOMENT
+        handed.is_over, self._was_quick = True, handed.waited + handed.call.seconds < MOMENT
         if error is None:
             self._end(handed.batches, outcomes)
         else:  # no `Exception`, which is among the outcomes
@@ -273,10 +296,8 @@ class GroupCommit:
 
     def _append(self, batches: Iterable[Batch], *, is_apart: bool = False) -> Sequence[Exception | None]:
         batches = [*batches]
-        try:
-            return self.store.append_unsynced(batches) if is_apart else self.store.append_all(batches)
-        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
-            return [error] * len(batches)
+        append = self.store.append_unsynced if is_apart else self.store.append_all
+        return _outcomes(lambda: append(batches), len(batches))
 
     async def _appended(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
@@ -323,3 +344,10 @@ class GroupCommit:
         if self._is_said:
             _log.warning("%s can be written again; executions go on", self.store.location)
         self.held_up, self._pause, self._is_said = None, SHORTEST, False
+
+
+def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:
+    try:
+        return append()
+    except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+        return [error] * count

@@ -35,6 +35,8 @@ _FILE_MARK = f'{{"{TAG}":"{StoredFile.tag}",'.encode()
 _FILE = re.compile(re.escape(_FILE_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
 MOST_OF_A_CHARACTER = 6
 """Bytes that a character or byte takes in JSON at most."""
+_LATELY = 64
+"""Contents that a store remembers to have packed."""
 _FEW, _TOGETHER = 16, 512
 """Parts that are looked at one by one, and how many of more are encoded together."""
 _SAMPLE = 16 * 1024
@@ -195,6 +197,15 @@ def pack(content: bytes) -> Packed:
     # Of base64 or hexadecimal digits only the code is dense, and looking for repeats takes thrice as long.
     repeats = sought < _REPEATS * coded
     return Packed(compressed=True, data=_deflated(content, zlib.Z_DEFAULT_STRATEGY if repeats else zlib.Z_HUFFMAN_ONLY))
+
+
+def packed_but(blobs: Blobs, lately: dict[bytes, None]) -> dict[bytes, Packed]:
+    """Return contents as they will be written, but for those that came lately, which are there; note these."""
+    packed = {digest: pack(blobs[digest]) for digest in blobs.keys() - lately.keys()}
+    lately |= dict.fromkeys(packed)
+    for digest in list(lately)[:-_LATELY]:
+        lately.pop(digest, None)
+    return packed
 
 
 def _deflated(content: bytes, strategy: int) -> bytes | bytearray:

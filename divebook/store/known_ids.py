@@ -41,7 +41,7 @@ class KnownIds:
 
     def refuse(self, records: Sequence[Record], bounds: Bounds, load: Callable[[], Iterable[Ids]]) -> None:
         """Raise `InvalidEventError` for the first id of some records that is among these; `load` gives these."""
-        if self._highest is not None and bounds[0] > self._highest:
+        if self.are_below(bounds):
             return
         if self._all is None:
             self._all = _Taken()
@@ -51,6 +51,10 @@ class KnownIds:
         for record in records:
             self._all.refuse(record, index)
             index += len(record.facts)
+
+    def are_below(self, bounds: Bounds) -> bool:
+        """Return whether all of these are known to be lower, so that no other is among them."""
+        return self._highest is not None and bounds[0] > self._highest
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
         """Take in the ids of some records."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (
@@ -24,8 +24,9 @@ from divebook.errors import (
 from divebook.events.catalog import BOOK, ORIGINS, Payload
 from divebook.events.event import Event, to_microseconds
 from divebook.events.record import Record
+from divebook.store.appending import Appending, Refusal
 from divebook.store.batches import Batch, PreparedBatch, records_of
-from divebook.store.blobs import Blobs, Packed, pack
+from divebook.store.blobs import packed_but
 from divebook.store.codec import Sealing
 from divebook.store.past import History
 from divebook.store.preparing import prepare
@@ -35,10 +36,6 @@ from divebook.store.subscribers import Subscribers
 if TYPE_CHECKING:
     from divebook.store.pages import EventPage
 
-Refusal: TypeAlias = StoreError | InvalidEventError
-
-_LATELY = 64
-"""Large values that a store remembers to have packed."""
 SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
 MAX_CANDIDATES = 10
@@ -98,6 +95,14 @@ class EventLogs(ABC):
         remaining = iter(answers)
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
+    def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
+        """Append as `append_all` does, as far as that takes so many seconds at most; the rest is for another thread.
+
+        A store on a server sends them, and waits so long for its answer. Raises as `append_all` does.
+        """
+        del seconds  # nothing is known of how long it takes
+        return Appending(lambda: self.append_all(batches))
+
     @property
     def syncs_apart(self) -> bool:
         """Whether `append_unsynced` returns sooner than `append_all` would."""
@@ -128,7 +133,7 @@ class EventLogs(ABC):
         except (InvalidEventError, ExecutionEndedError) as error:
             return error
         if prepared.blobs and self.keeps:
-            prepared.packed = self._packed(prepared.blobs)
+            prepared.packed = packed_but(prepared.blobs, self._packed_lately)
         return prepared
 
     def _left_of(self, batch: Batch) -> Batch:
@@ -148,21 +153,17 @@ class EventLogs(ABC):
                 self._subscribers.tell(batch.execution_id, batch.records[:written])
         return batch.without(written)
 
-    def _packed(self, blobs: Blobs) -> dict[bytes, Packed]:
-        """Return large values as they will be written, before the store is locked; those that came lately are there."""
-        packed = {digest: pack(blobs[digest]) for digest in blobs.keys() - self._packed_lately.keys()}
-        self._packed_lately |= dict.fromkeys(packed)
-        for digest in list(self._packed_lately)[:-_LATELY]:
-            self._packed_lately.pop(digest, None)
-        return packed
-
     def _write_and_tell(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         with self._lock:
             answers = self._write(batches)
-            for batch, answer in zip(batches, answers, strict=True) if self._subscribers.listeners else ():
-                if answer is None:
-                    self._subscribers.tell(batch.execution_id, batch.records)
+            self._tell(batches, answers)
         return answers
+
+    def _tell(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
+        """Tell listeners of what was written."""
+        for batch, answer in zip(batches, answers, strict=True) if self._subscribers.listeners else ():
+            if answer is None:
+                self._subscribers.tell(batch.execution_id, batch.records)
 
     def delete(self, execution_id: str) -> None:
         """Delete one log for good, whatever its status."""

@@ -17,13 +17,14 @@ from divebook.events.catalog import WAITING, Payload
 from divebook.events.codec import decode
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
+from divebook.store.appending import Refusal
 from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.blobs import reached
 from divebook.store.checkpoints import check_reached
 from divebook.store.durability import FULL
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
-from divebook.store.log import Refusal, first_sorted
+from divebook.store.log import first_sorted
 from divebook.store.memory_log import MemoryLog, head_of
 from divebook.store.memory_queues import MemoryQueues
 from divebook.store.owner import Owner

@@ -24,8 +24,8 @@ from divebook.questions.kinds import OUTCOME_UNKNOWN
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, EventStore, SqliteStore
+from divebook.store.appending import Refusal
 from divebook.store.durability import RELAXED, Durability
-from divebook.store.log import Refusal
 from divebook.store.sqlite.transactions import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from tests.kill import turn

@@ -18,7 +18,8 @@ from tests.postgres.server import postgres_server
 
 STEPS = 12
 WORK = Workflow("work", [Step(f"step {n}", script=f"{n} + 1", store=f"n{n}") for n in range(STEPS)])
-AT_ONCE = 4
+AT_ONCE = 1, 4
+"""How many executions go on at a time: commits of one alone are waited for where they are sent."""
 
 
 def main():
@@ -47,7 +48,7 @@ def lose(between, count, random):
     while left:
         lost = [random.choice([None, BEFORE, AFTER, LATE]) for _ in range(min(left, 8))]
         between.losses.extend(lost)
-        carry_out(environment)
+        carry_out(environment, random)
         left -= len([loss for loss in lost if loss]) or 0
         between.release()
     between.losses.clear()
@@ -57,9 +58,9 @@ def lose(between, count, random):
 def fail_over(server, count, random):
     """Stop the server in the middle of executions, as a power failure would, and start it again."""
     environment = Environment(store=server.url("failovers"))
-    carry_out(environment)
+    carry_out(environment, random)
     for _ in range(count):
-        begun = [environment.start(WORK) for _ in range(AT_ONCE)]
+        begun = [environment.start(WORK) for _ in range(random.choice(AT_ONCE))]
         time.sleep(random.random() * 0.05)
         server.stop("immediate")
         server.start()
@@ -67,8 +68,8 @@ def fail_over(server, count, random):
     close(environment)
 
 
-def carry_out(environment):
-    ended([environment.start(WORK) for _ in range(AT_ONCE)])
+def carry_out(environment, random):
+    ended([environment.start(WORK) for _ in range(random.choice(AT_ONCE))])
 
 
 def ended(begun):

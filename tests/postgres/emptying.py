@@ -10,7 +10,7 @@ from divebook.store.postgres.schema import TABLES, named
 def emptied(url):
     """Delete all that a store has; return its URL."""
     address = DatabaseAddress.of(url)
-    tables = ("executions", "events", "blobs", *TABLES)
+    tables = ("executions", "events", "blobs", "workers", "schedules", *TABLES)
     statements = [*(f"DELETE FROM divebook.{table}" for table in tables), "UPDATE divebook.last_message SET number = 0"]
     statement = named("; ".join(statements), address.schema).encode()
     with psycopg.connect(address.conninfo, autocommit=True) as link:

@@ -25,24 +25,58 @@ class KillingPostgresStore(PostgresStore):
     def __init__(self, url, killer):
         self._killer, self._last = killer, 0
         super().__init__(url)
-        send = self._connections._execute
+        execute, send = self._connections._execute, self._connections.send
 
-        def execute(link, statement, values):
+        def executed(link, statement, values):
             if not (self._last and COMMIT.decode() in statement):
-                return send(link, statement, values)
-            dying = threading.Timer(AMID_SECONDS, self._killer.reached, (AMID, self._last))
-            dying.start()
-            answer = send(link, statement, values)
-            dying.join()
-            self._killer.reached(WRITTEN, self._last)  # the server has committed, and nobody here knows
+                return execute(link, statement, values)
+            dying = self._dying()
+            answer = execute(link, statement, values)
+            self._written(dying)
             return answer
 
-        self._connections._execute = execute
+        def sent(statement, values):
+            dying = self._dying()
+            made = send(statement, values)
+            numbers = made.numbers
+
+            def answered():
+                found = numbers()
+                self._written(dying)
+                return found
+
+            made.numbers = answered
+            return made
+
+        self._connections._execute, self._connections.send = executed, sent
+
+    def _dying(self):
+        """Have the process die soon, if it is to die amid a commit."""
+        dying = threading.Timer(AMID_SECONDS, self._killer.reached, (AMID, self._last))
+        dying.start()
+        return dying
+
+    def _written(self, dying):
+        dying.join()
+        self._killer.reached(WRITTEN, self._last)  # the server has committed, and nobody here knows
 
     def append_all(self, batches):
+        self._begin(batches)
+        return self._ended(super().append_all(batches))
+
+    def append_in_a_moment(self, batches, seconds):
+        self._begin(batches)
+        appending = super().append_in_a_moment(batches, seconds)
+        if appending.answers is None:
+            return appending._replace(finish=lambda: self._ended(appending.finish()))
+        self._ended(appending.answers)
+        return appending
+
+    def _begin(self, batches):
         self._last = self._killer.written(batches)
         self._killer.reached(BEFORE, self._last)
-        answers = super().append_all(batches)
+
+    def _ended(self, answers):
         self._killer.reached(AFTER, self._last)
         self._last = 0
         return answers

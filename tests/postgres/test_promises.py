@@ -47,3 +47,37 @@ class TestPostgresStore(StorePromises):
     def store(self, address):
         with PostgresStore(address) as opened:
             yield opened
+
+
+class WithinSeconds(PostgresStore):
+    """A store that appends as the engine does for a path without company: it waits so long for the answer."""
+
+    seconds = 20.0
+    is_inside = False
+
+    def append_all(self, batches):
+        if self.is_inside:
+            return super().append_all(batches)
+        self.is_inside = True
+        try:
+            appending = self.append_in_a_moment(batches, self.seconds)
+            return appending.finish() if appending.answers is None else appending.answers
+        finally:
+            self.is_inside = False
+
+
+class TestWithinSeconds(StorePromises):
+    @pytest.fixture
+    def store(self, address):
+        with WithinSeconds(address) as opened:
+            yield opened
+
+
+class TestLater(StorePromises):
+    """What is sent is answered when somebody else writes, or its answer is asked for."""
+
+    @pytest.fixture
+    def store(self, address):
+        with WithinSeconds(address) as opened:
+            opened.seconds = 0.0
+            yield opened

@@ -11,10 +11,10 @@ from typing import TypeAlias
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events.event import Event
 from divebook.events.record import Record
+from divebook.store.appending import Refusal
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch
 from divebook.store.leases import Lease, Moment
-from divebook.store.log import Refusal
 from divebook.store.memory import MemoryStore
 from divebook.store.owner import Owner
 from divebook.store.subscribers import Listener

@@ -50,6 +50,14 @@ def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
     return BinaryArray(b"".join(parts))
 
 
+def numbers_in(content: bytes | None) -> list[int]:
+    """Return what the server gives as an array of bigint, none of which is NULL; nothing for NULL."""
+    if content is None or len(content) == _EMPTY.size:
+        return []
+    ((length,),) = (struct.unpack_from(">i", content, _EMPTY.size),)
+    return list(struct.unpack_from(">" + "iq" * length, content, _EMPTY.size + 8)[1::2])
+
+
 @functools.lru_cache(maxsize=256)
 def _layout(kind: int, count: int) -> struct.Struct:
     """Return how so many numbers are written: dimensions, no NULL, type, length, first index; each after its width."""

@@ -7,13 +7,13 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError
 from divebook.store.postgres.addresses import DatabaseAddress
-from divebook.store.postgres.arrays import BinaryArray
+from divebook.store.postgres.arrays import BinaryArray, numbers_in
 from divebook.store.postgres.faults import outage, refusal, translated
 from divebook.store.postgres.schema import named
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Link: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Rows: TypeAlias = list[tuple[Any, ...]]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
+_BINARY, _BOOLEANS = [1], (b"\0", b"\1")
+"""The format of what is sent and answered, and truth values in it."""
 READERS = 4
 """Connections that read at a time: a server has about a hundred for all of its processes."""
 IDLE_SECONDS = 60.0
@@ -56,6 +58,8 @@ class Connections:
         self.may_write = False
         """Whether the server is known to be one that this user can write to: what it refuses then is an outage."""
         self._writer: Link | None = None
+        self.unanswered: Callable[[], None] | None = None
+        """Takes in the answer to what was sent on it, while that has not come."""
         self._lock = threading.Lock()
         self._closed = False
 
@@ -138,6 +142,27 @@ class Connections:
 
     # --- writing: the store's lock is held ---------------------------------------------------------------------------
 
+    def send(self, statement: str, values: Sequence[BinaryArray | bool]) -> Sent:
+        """Send a statement whose parameters are ``$1``, ``$2``, and so on; its answer may come later."""
+        contents = [value.content if isinstance(value, BinaryArray) else _BOOLEANS[value] for value in values]
+        with self._writing() as link, translated(self.address.location):
+            link.pgconn.send_query_params(
+                self.statement(statement).encode(),
+                contents,
+                param_formats=_BINARY * len(values),
+                result_format=_BINARY[0],
+            )
+        return Sent(link, self)
+
+    def settle(self) -> None:
+        """Have the answer taken in of what was sent and is not answered yet, before something else is written."""
+        if self.unanswered is not None:
+            self.unanswered()
+
+    def can_send(self) -> bool:
+        """Return whether something can be sent at once: there is a connection that writes, and it has nothing to do."""
+        return self.unanswered is None and self._writer is not None and _is_idle(self._writer)
+
     def write(self, statement: str, values: Values = ()) -> Rows:
         """Do what one statement says, whole or not at all."""
         with self._writing() as link:
@@ -151,11 +176,18 @@ class Connections:
 
     @contextmanager
     def _writing(self) -> Iterator[Link]:
+        self.settle()
         if self._writer is None or not _is_idle(self._writer):
             self._end_writer()
             self._writer = self.open()
-        try:
+        with self.heeded():
             yield self._writer
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Draw from errors of what is written what they say of the connection, and of the server."""
+        try:
+            yield
         except ConnectionLostError:
             self._end_writer()
             raise
@@ -179,10 +211,48 @@ class Connections:
 
     def close(self) -> None:
         """Close all of them."""
+        self.settle()
         self._end_writer()
         with self._lock:
             self._closed = True
         self._drop_free()
+
+
+class Sent:
+    """A statement on its way to the server, on the connection that writes. The store's lock is held by who asks."""
+
+    def __init__(self, link: Link, connections: Connections) -> None:
+        self._link, self._connections = link, connections
+
+    def has_answer(self, seconds: float | None = None) -> bool:
+        """Return whether the answer is there, after so many seconds at most."""
+        connection = self._link.pgconn
+        until = None if seconds is None else time.monotonic() + seconds
+        with self._connections.heeded(), translated(self._connections.address.location):
+            while True:
+                is_sent = not connection.flush()
+                if is_sent and not connection.is_busy():
+                    return True
+                left = None if until is None else max(0.0, until - time.monotonic())
+                if not ready([self._link], left, writable=not is_sent):
+                    return False
+                connection.consume_input()
+
+    def numbers(self) -> list[int]:
+        """Return the one array of numbers that the answer is, once it is there."""
+        from psycopg import errors, pq
+
+        self.has_answer()
+        connection = self._link.pgconn
+        with self._connections.heeded(), translated(self._connections.address.location):
+            answer = connection.get_result()
+            while connection.get_result() is not None:
+                pass
+            if answer is None:
+                raise errors.OperationalError("the server has not answered")
+            if answer.status != pq.ExecStatus.TUPLES_OK:
+                raise errors.error_from_result(answer)
+            return numbers_in(answer.get_value(0, 0))
 
 
 @functools.cache
@@ -200,14 +270,17 @@ def _array_dumper() -> type[Dumper]:
     return ArrayDumper
 
 
-def ready(sources: Sequence[socket.socket | Link], seconds: float) -> list[socket.socket | Link]:
-    """Return of which something can be read, once it can be of one, or after so many seconds."""
+def ready(
+    sources: Sequence[socket.socket | Link], seconds: float | None, *, writable: bool = False
+) -> list[socket.socket | Link]:
+    """Return of which something can be read, once it can be of one, or after so many seconds; or also be written."""
     if _poll is None:
-        return select.select(sources, [], [], seconds)[0]
+        readable, able, _ = select.select(sources, sources if writable else [], [], seconds)
+        return [source for source in sources if source in readable or source in able]
     poller = _poll()
     for source in sources:
-        poller.register(source, select.POLLIN)
-    found = {number for number, _ in poller.poll(seconds * 1000)}
+        poller.register(source, select.POLLIN | (select.POLLOUT if writable else 0))
+    found = {number for number, _ in poller.poll(None if seconds is None else seconds * 1000)}
     return [source for source in sources if source.fileno() in found]
 
 

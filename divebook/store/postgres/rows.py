@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from divebook.errors import CorruptStoreError
@@ -95,6 +95,10 @@ class TypeNumbers:
         if name not in self._numbers:
             self._add({name, *PAYLOADS} - self._numbers.keys())
         return self._numbers[name]
+
+    def are_known(self, names: Iterable[str]) -> bool:
+        """Return whether the numbers of types are known, so that nothing need be asked."""
+        return all(name in self._numbers for name in names)
 
     def _add(self, names: Collection[str]) -> None:
         insert = "INSERT INTO divebook.event_types (name) SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING"

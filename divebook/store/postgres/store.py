@@ -11,6 +11,7 @@ from divebook.errors import ConcurrentAppendError, ConnectionLostError, CorruptS
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode
 from divebook.events.record import Record
+from divebook.store.appending import Appending, Refusal
 from divebook.store.base import EventStore
 from divebook.store.batches import Batch, PreparedBatch
 from divebook.store.checkpoints import check_reached
@@ -19,12 +20,12 @@ from divebook.store.durability import FULL, Durability
 from divebook.store.execution_row import sound
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
-from divebook.store.log import Refusal
 from divebook.store.news import NewsListener
 from divebook.store.owner import THIS_PROCESS, Owner
 from divebook.store.postgres import keeping, leases, lists, messages, queues
 from divebook.store.postgres.addresses import DatabaseAddress
 from divebook.store.postgres.connections import Connections
+from divebook.store.postgres.drafts import SentBatches
 from divebook.store.postgres.listening import ServerNews
 from divebook.store.postgres.reading import FoundLog, LogReader
 from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
@@ -119,6 +120,30 @@ class PostgresStore(EventStore):
         for place, answer in zip(late, super().append_all([batches[place] for place in late]), strict=True):
             answers[place] = answer
         return answers
+
+    def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
+        """Append as `EventStore.append_in_a_moment` says: what only carries on logs is sent at once."""
+        self._check_open()
+        if not batches or any(batch.again for batch in batches):
+            return super().append_in_a_moment(batches, seconds)
+        ready = [prepared for batch in batches if isinstance(prepared := self._checked(batch), PreparedBatch)]
+        if len(ready) < len(batches):
+            return super().append_in_a_moment(batches, seconds)
+        if not self._lock.acquire(blocking=False):
+            return Appending(lambda: self._write_and_tell(ready))
+        try:
+            sent = self._logs.begin(ready, self.durability, self._tell)
+            if sent is None:
+                return Appending(lambda: self._write_and_tell(ready))
+            if sent.is_answered(seconds):
+                return Appending(list, self._outcome(sent))
+            return Appending(lambda: self._outcome(sent), is_begun=True)
+        finally:
+            self._lock.release()
+
+    def _outcome(self, sent: SentBatches) -> list[Refusal | None]:
+        with self._lock:
+            return self._logs.outcome(sent)
 
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
         return self._logs.write(batches, self.durability)

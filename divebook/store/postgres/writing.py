@@ -7,9 +7,8 @@ Where it is not, or nothing is known, the log is looked up, and the batch is ref
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from divebook.errors import (
     ConcurrentAppendError,
@@ -22,23 +21,26 @@ from divebook.errors import (
 )
 from divebook.events.codec import encode
 from divebook.events.ids import successor
+from divebook.store.appending import Refusal
 from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.blobs import pack
 from divebook.store.durability import RELAXED, Durability
-from divebook.store.execution_row import Line, first_line, line_after
+from divebook.store.execution_row import first_line, line_after
 from divebook.store.facts import width_of
 from divebook.store.known_ids import KnownIds
-from divebook.store.leases import Lease
-from divebook.store.log import Refusal
 from divebook.store.postgres.arrays import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, BinaryArray, array_of
-from divebook.store.postgres.connections import Connections
+from divebook.store.postgres.connections import Connections, Sent
+from divebook.store.postgres.drafts import DraftBatch, KnownLog, SentBatches, Tell, lease_of
 from divebook.store.postgres.reading import LogReader
-from divebook.store.postgres.rows import COLUMNS, WIDTH, TypeNumbers, is_odd, load_line, packed, unpacked, written
+from divebook.store.postgres.rows import COLUMNS, WIDTH, TypeNumbers, is_odd, load_line, packed, unpacked
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.records import Beginning
 
 MOST_KNOWN = 1000
 """Logs of which this process remembers where they stand; others, mostly waiting, are looked up when they go on."""
+MOST_AT_ONCE = 1 << 16
+"""Bytes that are sent while somebody waits for it."""
+Row: TypeAlias = tuple[Any, ...]
 ATTEMPTS = 8
 """How often batches are made anew of which none can be written, nor refused: others are always there before them."""
 
@@ -50,9 +52,9 @@ SELECT divebook.commit_batches(
 """
 _CARRY_ON = """
 SELECT divebook.commit_batches_carrying_on(
-  %s, %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::bigint[], %b::bigint[], %b::bigint[],
-  %b::bigint[], %b::bigint[], %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[],
-  %b::text[], %b::bytea[], %b::bigint[]
+  $1::boolean, $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],
+  $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::bigint[], $14::bigint[], $15::integer[],
+  $16::bytea[], $17::text[], $18::text[], $19::bytea[], $20::bigint[]
 )
 """
 _LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
@@ -71,58 +73,6 @@ WHERE executions.id = ANY(%s)
 _HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
 
 
-@dataclass(slots=True)
-class KnownLog:
-    """A log that this process writes, as it knows it."""
-
-    key: int
-    token: int
-    """That of the execution's latest lease."""
-    line: Line
-    """The execution's row."""
-    checksum: int
-    """That of the last record."""
-    ids: KnownIds = field(default_factory=KnownIds)
-    used: set[bytes] = field(default_factory=set)
-    """The large values that it is noted to refer to."""
-
-
-@dataclass(slots=True)
-class DraftBatch:
-    """A batch as it is sent, and what is known of its log once it is written."""
-
-    before: KnownLog | None
-    """What is known of the log that it carries on; None if it begins one."""
-    began: dict[str, Any]
-    """What is compared, and said, of one that begins."""
-    checksums: list[int]
-    log: KnownLog
-    used: dict[bytes, bytes]
-    """The large values that the log did not refer to before."""
-
-    def only_carries_on(self, batch: PreparedBatch) -> bool:
-        """Return whether it has records for a log, and nothing else to say."""
-        has_turn = batch.turn is not None or batch.wake_at is not None
-        has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
-        return self.before is not None and not (has_turn or has_more or self.used)
-
-    def row(self) -> tuple[Any, ...]:
-        """Return what is compared with the row of a log that is carried on, and what that becomes."""
-        before, after = self.before, self.log
-        assert before is not None  # noqa: S101 - it only carries on
-        line = after.line
-        compared = before.key, before.line.seal(), before.token, before.checksum
-        return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
-
-    def head(self, batch: PreparedBatch) -> dict[str, Any]:
-        """Return what is compared with the execution's row, and what that becomes."""
-        before, known = self.before, self.began
-        if before is not None:
-            known = {"key": before.key, "known_seal": before.line.seal(), "known_token": before.token}
-            known["before"] = before.checksum
-        return {**known, **_head(batch, self.log)}
-
-
 class LogWriter:
     """The logs that this process writes, and how batches are added to them."""
 
@@ -138,6 +88,7 @@ class LogWriter:
 
     def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
         """Write batches; return, for each, why it was refused, or None."""
+        self._connections.settle()
         answers: list[Refusal | None] = [None] * len(batches)
         todo, idle, is_first = list(range(len(batches))), 0, True
         try:
@@ -160,6 +111,68 @@ class LogWriter:
         self.forget([batch.execution_id for batch in batches if batch.ends])
         while len(self._logs) > MOST_KNOWN:
             del self._logs[next(iter(self._logs))]
+        return answers
+
+    def begin(self, batches: Sequence[PreparedBatch], durability: Durability, tell: Tell) -> SentBatches | None:
+        """Send batches that only carry on logs which are known here, where nothing need be asked; None for others.
+
+        Whoever writes next takes in what has come of them, if nobody has asked for their `outcome` until then.
+        """
+        is_one_each = len({batch.execution_id for batch in batches}) == len(batches)
+        if not (is_one_each and self._connections.can_send() and all(map(self._is_plain, batches))):
+            return None
+        try:
+            drafts = {place: self._draft(batch, durability, is_first=True) for place, batch in enumerate(batches)}
+        except (StoreError, InvalidEventError):  # it is refused where that is looked into
+            return None
+        if not all(draft.only_carries_on(batches[place]) for place, draft in drafts.items()):
+            return None
+        rows, _ = self._rows(batches, drafts)
+        is_relaxed = _is_relaxed(batches, drafts, durability)
+        sent = SentBatches(batches, drafts, self._carry_on(drafts, rows, is_relaxed), durability, tell)
+        self._connections.unanswered = lambda: self._settle(sent)
+        return sent
+
+    def _is_plain(self, batch: PreparedBatch) -> bool:
+        """Return whether a batch can be sent without asking the server anything, and is soon sent."""
+        log = self._logs.get(batch.execution_id)
+        is_known = log is not None and log.ids.are_below(batch.ids) and self._types.are_known(batch.types)
+        return batch.beginning is None and is_known and batch.size <= MOST_AT_ONCE
+
+    def outcome(self, sent: SentBatches) -> list[Refusal | None]:
+        """Return why each of the batches that were sent was refused, or None; raises as `write` does."""
+        if sent.answers is None and sent.error is None:
+            self._connections.settle()
+        if sent.answers is None:
+            assert sent.error is not None  # noqa: S101 - it is settled
+            raise sent.error
+        return sent.answers
+
+    def _settle(self, sent: SentBatches) -> None:
+        """Keep what has come of batches that were sent; who breaks that off can have it done again."""
+        try:
+            entered = sent.sent.numbers()
+            self._connections.unanswered = None
+            sent.answers = self._taken_in(sent, entered)
+        except Exception as error:  # noqa: BLE001 - it is raised to who has sent them, and not to who comes next
+            self._connections.unanswered, sent.error = None, error
+            self.forget([batch.execution_id for batch in sent.batches])
+        else:
+            sent.tell(sent.batches, sent.answers)
+
+    def _taken_in(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
+        """Return what has come of batches that were sent; those that were not entered are looked into, and written."""
+        answers: list[Refusal | None] = [None] * len(sent.batches)
+        left = self._entered(sent.batches, sent.drafts, _keys(sent.drafts, entered))
+        if left:
+            try:
+                again = self.write([sent.batches[place] for place in left], sent.durability)
+            except ConnectionLostError:
+                raise
+            except StoreError as error:  # the others are there
+                again = [error] * len(left)
+            for place, answer in zip(left, again, strict=True):
+                answers[place] = answer
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
@@ -263,7 +276,7 @@ class LogWriter:
         token = batch.lease.token if batch.lease else 0
         ids = KnownIds(None) if shared else KnownIds()
         after = KnownLog(0, token, line, checksums[-1], ids, {*batch.blobs})
-        lease = {} if batch.lease is None else _lease(batch.lease)
+        lease = {} if batch.lease is None else lease_of(batch.lease)
         began = {"before": before, "token": token, **shared, **lease}
         return DraftBatch(None, began, checksums, after, dict(batch.blobs))
 
@@ -288,8 +301,24 @@ class LogWriter:
         self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
     ) -> list[int]:
         """Send drafts; return which were not entered."""
-        rows: list[tuple[Any, ...]] = []
-        uses: list[tuple[Any, ...]] = []
+        rows, uses = self._rows(batches, drafts)
+        is_relaxed = _is_relaxed(batches, drafts, durability)
+        if all(draft.only_carries_on(batches[place]) for place, draft in drafts.items()):
+            keys = _keys(drafts, self._carry_on(drafts, rows, is_relaxed).numbers())
+        else:
+            heads = encode([draft.head(batches[place]) for place, draft in drafts.items()]).decode()
+            values = (heads, is_relaxed, time.time_ns() // 1000, *_arrays(_ROW, rows), *_arrays(_USE, uses))
+            ((keys,),) = self._connections.write(_COMMIT, values)
+        return self._entered(batches, drafts, keys)
+
+    def _carry_on(self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], is_relaxed: bool) -> Sent:  # noqa: FBT001
+        logs = [draft.row() for draft in drafts.values()]
+        return self._connections.send(_CARRY_ON, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
+
+    def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
+        """Return the records of drafts, and the large values that they refer to."""
+        rows: list[Row] = []
+        uses: list[Row] = []
         for number, (place, draft) in enumerate(drafts.items(), 1):
             batch = batches[place]
             entries = zip(batch.records, batch.types, batch.payloads, draft.checksums, strict=True)
@@ -299,16 +328,12 @@ class LogWriter:
             for digest, content in draft.used.items():
                 kept = batch.packed.get(digest) or pack(content)
                 uses.append((number, digest, kept.compressed, kept.data))
-        is_relaxed = {batches[place].durability or durability for place in drafts} == {RELAXED}
-        records = _arrays(_ROW, rows)
-        if all(draft.only_carries_on(batches[place]) for place, draft in drafts.items()):
-            logs = [draft.row() for draft in drafts.values()]
-            ((entered,),) = self._connections.write(_CARRY_ON, (is_relaxed, *_arrays(_LOG, logs), *records))
-            keys = [key if key in (entered or ()) else 0 for key, *_ in logs]
-        else:
-            heads = encode([draft.head(batches[place]) for place, draft in drafts.items()]).decode()
-            values = (heads, is_relaxed, time.time_ns() // 1000, *records, *_arrays(_USE, uses))
-            ((keys,),) = self._connections.write(_COMMIT, values)
+        return rows, uses
+
+    def _entered(
+        self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
+    ) -> list[int]:
+        """Note the logs of drafts that were entered, whose keys are not 0; return which were not."""
         left = []
         for (place, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[place].execution_id, None)  # so that the one which was written last comes last
@@ -321,25 +346,16 @@ class LogWriter:
         return left
 
 
+def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], durability: Durability) -> bool:
+    return {batches[place].durability or durability for place in drafts} == {RELAXED}
+
+
+def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
+    """Return the keys of the logs that were carried on, 0 for others."""
+    known = [draft.log.key for draft in drafts.values()]
+    return [key if key in entered else 0 for key in known]
+
+
 def _arrays(kinds: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[BinaryArray]:
     columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
     return [array_of(kind, column) for kind, column in zip(kinds, columns, strict=True)]
-
-
-def _head(batch: PreparedBatch, after: KnownLog) -> dict[str, Any]:
-    asked = [escaped(name) for name, is_open in batch.questions.items() if is_open]
-    settled = [escaped(name) for name, is_open in batch.questions.items() if not is_open]
-    questions = {"asked": asked or None, "settled": settled or None}
-    withheld = batch.withheld if batch.beginning is None or batch.enqueued is not None else None
-    waits = (
-        {} if batch.enqueued is None else {"queue": escaped(batch.enqueued.queue), "priority": batch.enqueued.priority}
-    )
-    standing = {"is_over": batch.ends, "withheld": withheld, **waits}
-    return {**written(after.line), "checksum": after.checksum, **standing, **questions}
-
-
-def _lease(lease: Lease) -> dict[str, Any]:
-    owner = lease.owner
-    texts = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
-    named = {name: escaped(text) for name, text in texts.items()}
-    return {**named, "pid": owner.pid, "started": owner.started, "expires_at": lease.expires_at}

@@ -12,13 +12,13 @@ from divebook.engine.inbox import Message
 from divebook.errors import ForkedStoreError, ReadOnlyStoreError
 from divebook.events.catalog import Payload
 from divebook.events.record import Record
+from divebook.store.appending import Refusal
 from divebook.store.batches import Batch, PreparedBatch
 from divebook.store.checkpoints import check_reached
 from divebook.store.dropping import close_when_dropped, weakly
 from divebook.store.durability import FULL, RELAXED, Durability
 from divebook.store.large_values import StoredBlob
 from divebook.store.leases import Lease, Moment
-from divebook.store.log import Refusal
 from divebook.store.owner import THIS_PROCESS, Owner
 from divebook.store.records import ExecutionRecord
 from divebook.store.sqlite import blobs, checkpoints, deletion, leases, lists, messages

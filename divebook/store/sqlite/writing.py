@@ -18,11 +18,11 @@ from divebook.errors import (
     StartKeyTakenError,
     StoreError,
 )
+from divebook.store.appending import Refusal
 from divebook.store.batches import PreparedBatch, no_place_to_fork
 from divebook.store.durability import Durability
 from divebook.store.execution_row import first_line, line_after
 from divebook.store.known_ids import Ids, KnownIds
-from divebook.store.log import Refusal
 from divebook.store.packed_ids import pack_id
 from divebook.store.packing import PACKED
 from divebook.store.records import Beginning
