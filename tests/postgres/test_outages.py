@@ -80,8 +80,9 @@ def test_a_server_that_can_only_be_read_from_the_beginning_says_so(address, admi
         store.append(ONE, log(1), 0)
     with read_only(administrator), PostgresStore(address) as store:
         assert store.read(ONE) == log(1)
-        with pytest.raises(ReadOnlyStoreError, match="Name the server that may be written to"):
-            store.append(TWO, log(1, TWO), 0)
+        for name, events, last in ((TWO, log(1, TWO), 0), (ONE, [step(2)], 1)):
+            with pytest.raises(ReadOnlyStoreError, match="Name the server that may be written to"):
+                store.append(name, events, last)
 
 
 @pytest.fixture

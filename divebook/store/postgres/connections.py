@@ -166,13 +166,16 @@ class Connections:
     def write(self, statement: str, values: Values = ()) -> Rows:
         """Do what one statement says, whole or not at all."""
         with self._writing() as link:
-            return self._execute(link, statement, values)
+            found = self._execute(link, statement, values)
+        self.may_write = True
+        return found
 
     @contextmanager
     def transaction(self) -> Iterator[SendStatement]:
         """Do what several statements say, all or none."""
         with self._writing() as link, translated(self.address.location), link.transaction():
             yield lambda statement, values=(): self._execute(link, statement, values)
+        self.may_write = True
 
     @contextmanager
     def _writing(self) -> Iterator[Link]:
@@ -197,7 +200,6 @@ class Connections:
             if self.may_write and (passing := outage(error, self.address.location)) is not None:
                 raise passing from error
             raise
-        self.may_write = True
 
     def _end_writer(self) -> None:
         if self._writer is not None:
@@ -252,7 +254,8 @@ class Sent:
                 raise errors.OperationalError("the server has not answered")
             if answer.status != pq.ExecStatus.TUPLES_OK:
                 raise errors.error_from_result(answer)
-            return numbers_in(answer.get_value(0, 0))
+        self._connections.may_write = True
+        return numbers_in(answer.get_value(0, 0))
 
 
 @functools.cache
