@@ -24,10 +24,20 @@ _SETTING = (
     r"|hostaddr|keepalives\w*|krb\w+|load_balance_hosts|m(?:ax|in)_protocol_version|oauth_\w+|options|passfile|port"
     r"|replication|require\w+|schema|scram_\w+|service\w*|ssl\w+|target_session_attrs|tcp_user_timeout|user)="
 )
-"""Names of settings, libpq's and ours: what follows a password as another one is a part of it."""
-_GIVEN = rf"(?:(?!&{_SETTING}|&\w*password=)[^#])*"
-_PASSWORD = re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET}){_GIVEN}", re.IGNORECASE)
-_NO_PASSWORD = re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}{_GIVEN}&?", re.IGNORECASE)
+"""Names of settings, libpq's and ours: what follows a password there as another one is a part of it."""
+_POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
+
+
+def _hidden(given: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what finds passwords, and what finds them with what names them; `given` is one in a query."""
+    return (
+        re.compile(rf"(://[^/?#:@]*:)[^/?#@]*(?=@)|([?&]{_SECRET}){given}", re.IGNORECASE),
+        re.compile(rf"(://[^/?#:@]*):[^/?#@]*(?=@)|([?&]){_SECRET}{given}&?", re.IGNORECASE),
+    )
+
+
+_OF_ANY = _hidden(r"[^&#]*")
+_OF_POSTGRES = _hidden(rf"(?:(?!&{_SETTING}|&\w*password=)[^#])*")
 _HIDING = rf"(?:{re.escape(HIDDEN)}|{re.escape(REDACTED)})"
 _UNKNOWN = re.compile(rf":{_HIDING}@|={_HIDING}(?=&|$)")
 _KEYS = r"(?:host|hostaddr|port|dbname|user|password|passfile|service|sslmode|connect_timeout|options)"
@@ -53,7 +63,7 @@ def without_password(url: str) -> str:
     'postgresql://ann:***'
     """
     if is_plain(url):
-        return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", url)
+        return _passwords(url)[0].sub(lambda found: f"{found[1] or found[2]}{HIDDEN}", url)
     return cut_short(url) if "://" in url or names_database(url) else url
 
 
@@ -73,7 +83,11 @@ def for_command(location: str) -> str:
     """
     if not is_plain(location):
         return location
-    return _NO_PASSWORD.sub(lambda found: found[1] or found[2], location).rstrip("?&")
+    return _passwords(location)[1].sub(lambda found: found[1] or found[2], location).rstrip("?&")
+
+
+def _passwords(url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    return _OF_POSTGRES if _POSTGRES.match(url) else _OF_ANY
 
 
 def is_hidden(url: str) -> bool:
