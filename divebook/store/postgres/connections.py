@@ -142,7 +142,7 @@ class Connections:
 
     # --- writing: the store's lock is held ---------------------------------------------------------------------------
 
-    def send(self, statement: str, values: Sequence[BinaryArray | bool]) -> Sent:
+    def send(self, statement: str, values: Sequence[BinaryArray | bool]) -> SentStatement:
         """Send a statement whose parameters are ``$1``, ``$2``, and so on; its answer may come later."""
         contents = [value.content if isinstance(value, BinaryArray) else _BOOLEANS[value] for value in values]
         with self._writing() as link, translated(self.address.location):
@@ -152,7 +152,7 @@ class Connections:
                 param_formats=_BINARY * len(values),
                 result_format=_BINARY[0],
             )
-        return Sent(link, self)
+        return SentStatement(link, self)
 
     def settle(self) -> None:
         """Have the answer taken in of what was sent and is not answered yet, before something else is written."""
@@ -220,7 +220,7 @@ class Connections:
         self._drop_free()
 
 
-class Sent:
+class SentStatement:
     """A statement on its way to the server, on the connection that writes. The store's lock is held by who asks."""
 
     def __init__(self, link: Link, connections: Connections) -> None:

@@ -13,7 +13,7 @@ from divebook.store.durability import Durability
 from divebook.store.execution_row import Line
 from divebook.store.known_ids import KnownIds
 from divebook.store.leases import Lease
-from divebook.store.postgres.connections import Sent
+from divebook.store.postgres.connections import SentStatement
 from divebook.store.postgres.rows import written
 from divebook.store.postgres.texts import escaped
 
@@ -79,7 +79,7 @@ class SentBatches:
 
     batches: Sequence[PreparedBatch]
     drafts: dict[int, DraftBatch]
-    sent: Sent
+    sent: SentStatement
     durability: Durability
     tell: Tell
     answers: list[Refusal | None] | None = None

@@ -29,7 +29,7 @@ from divebook.store.execution_row import first_line, line_after
 from divebook.store.facts import width_of
 from divebook.store.known_ids import KnownIds
 from divebook.store.postgres.arrays import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, BinaryArray, array_of
-from divebook.store.postgres.connections import Connections, Sent
+from divebook.store.postgres.connections import Connections, SentStatement
 from divebook.store.postgres.drafts import DraftBatch, KnownLog, SentBatches, Tell, lease_of
 from divebook.store.postgres.reading import LogReader
 from divebook.store.postgres.rows import COLUMNS, WIDTH, TypeNumbers, is_odd, load_line, packed, unpacked
@@ -311,7 +311,7 @@ class LogWriter:
             ((keys,),) = self._connections.write(_COMMIT, values)
         return self._entered(batches, drafts, keys)
 
-    def _carry_on(self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], is_relaxed: bool) -> Sent:  # noqa: FBT001
+    def _carry_on(self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], is_relaxed: bool) -> SentStatement:  # noqa: FBT001
         logs = [draft.row() for draft in drafts.values()]
         return self._connections.send(_CARRY_ON, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
 
