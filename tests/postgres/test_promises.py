@@ -49,8 +49,11 @@ class TestPostgresStore(StorePromises):
             yield opened
 
 
-class WithinSeconds(PostgresStore):
-    """A store that appends as the engine does for a path without company: it waits so long for the answer."""
+class InAMoment(PostgresStore):
+    """A store that appends as the engine does for a path without company.
+
+    Every other time it does not wait for the answer, which comes when somebody else writes, or asks for it.
+    """
 
     seconds = 20.0
     is_inside = False
@@ -58,7 +61,7 @@ class WithinSeconds(PostgresStore):
     def append_all(self, batches):
         if self.is_inside:
             return super().append_all(batches)
-        self.is_inside = True
+        self.is_inside, self.seconds = True, 20.0 - self.seconds
         try:
             appending = self.append_in_a_moment(batches, self.seconds)
             return appending.finish() if appending.answers is None else appending.answers
@@ -66,18 +69,8 @@ class WithinSeconds(PostgresStore):
             self.is_inside = False
 
 
-class TestWithinSeconds(StorePromises):
+class TestInAMoment(StorePromises):
     @pytest.fixture
     def store(self, address):
-        with WithinSeconds(address) as opened:
-            yield opened
-
-
-class TestLater(StorePromises):
-    """What is sent is answered when somebody else writes, or its answer is asked for."""
-
-    @pytest.fixture
-    def store(self, address):
-        with WithinSeconds(address) as opened:
-            opened.seconds = 0.0
+        with InAMoment(address) as opened:
             yield opened
