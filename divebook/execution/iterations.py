@@ -22,7 +22,7 @@ from divebook.execution.strands import Suspended
 from divebook.questions.kinds import RESOURCE_EXHAUSTED
 from divebook.scripting.values import value_text
 from divebook.workflow.definition import Workflow
-from divebook.workflow.step import FAIL, SKIP, Step
+from divebook.workflow.step import KEEP, SKIP, Step
 
 SKIPPED = {"skipped": True}
 """What stands in the log for an item that failed and is left out."""
@@ -164,7 +164,9 @@ class Iterations:
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
         """Record that an item failed for good; raise if that ends the step."""
         failure = fault_of(error)
-        goes_on = self._each.on_item_error != FAIL and not any(isinstance(link, THROUGH) for link in chain_of(error))
+        goes_on = self._each.on_item_error in (KEEP, SKIP) and not any(
+            isinstance(link, THROUGH) for link in chain_of(error)
+        )
         attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if goes_on else None
         names = names_of(told_chain(error)[-1])

@@ -11,7 +11,7 @@ from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
 from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.policies import Rollback
-from divebook.workflow.step import CONTINUE, FAIL, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
+from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
@@ -134,7 +134,7 @@ def _rows(step: Step, each: Each) -> Iterator[Problem]:
         yield Problem(message, key="Timeout", hint="write @action(timeout=...)", place=("Timeout",))
     settings = {"Items": each.items, "As": each.as_, "OnItemError": each.on_item_error}
     for key, value in settings.items():
-        if value not in (None, FAIL):
+        if value is not None:
             message = f"{key} has no effect beside Rows, whose columns are arguments and whose errors are a column"
             yield Problem(message, key=key, hint=f"leave {key} or Rows out", place=("Each", key))
 
@@ -154,7 +154,7 @@ def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
 def _each(each: Each) -> Iterator[Problem]:
     if not is_count(each.parallel):
         yield Problem(f"Parallel must be a whole number from 1, not {each.parallel!r}", place=("Each", "Parallel"))
-    if each.on_item_error not in ON_ITEM_ERROR:
+    if each.on_item_error not in (None, *ON_ITEM_ERROR):
         message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {each.on_item_error!r}"
         yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
 

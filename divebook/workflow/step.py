@@ -111,16 +111,18 @@ class Each(Definition):
         ),
     ] = None
     on_item_error: Annotated[
-        str,
+        str | None,
         Key(
-            "What an item that fails does: `fail` the step, `keep` its error as data, or be `skip`ped.",
+            "What an item that fails does: `fail` the step, by default, `keep` its error as data, or be `skip`ped.",
             kind=kinds.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
             extension=True,
             example="keep",
         ),
-    ] = FAIL
+    ] = None
 
     def __post_init__(self) -> None:
+        if self.on_item_error == FAIL and self.rows is None:  # it is the same step as where nothing is said
+            self._put(on_item_error=None)
         items = list(self.items) if isinstance(self.items, range) else self.items
         self._put(as_=self.as_ or None, items=json_value(items, "items"))
 

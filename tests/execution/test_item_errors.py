@@ -108,6 +108,9 @@ def test_the_key_is_read_and_checked():
     text = "Workflows: [{Name: w, Steps: [{Name: s, Script: '1', Each: {Items: [1], OnItemError: keep}}]}]"
     (read,) = read_definitions(text).workflows
     assert read.steps[0].each.on_item_error == "keep"
+    (default,) = read_definitions(text.replace(", OnItemError: keep", "")).workflows
+    (said,) = read_definitions(text.replace("keep", "fail")).workflows
+    assert said.fingerprint == default.fingerprint != read.fingerprint
     with pytest.raises(DefinitionError, match="OnItemError"):
         read_definitions(text.replace("keep", "ignore"))
     with pytest.raises(DefinitionError, match="OnItemError must be one of fail, keep, skip"):

@@ -306,6 +306,10 @@ def test_rows_in_a_definition():
         ({"action": "a", "each": Each(rows="frame")}, "Rows must be an expression"),
         ({"action": "a", "each": Each("$(inputs.f)", rows="$(inputs.f)")}, "Items has no effect beside Rows"),
         ({"action": "a", "each": Each(rows="$(inputs.f)", as_="x")}, "As has no effect beside Rows"),
+        *(
+            ({"action": "a", "each": Each(rows="$(inputs.f)", on_item_error=what)}, "OnItemError has no effect beside")
+            for what in ("fail", "keep", "skip")
+        ),
     ],
 )
 def test_rows_that_make_no_sense_are_refused(step, complaint):
