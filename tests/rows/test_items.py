@@ -149,7 +149,7 @@ def test_a_workflow_that_a_map_needs_is_not_replaced_by_another_of_its_name(envi
     other = Workflow("asks", [Step("a", script="1", store="q")], inputs=["text"], outputs=["q"])
     with pytest.raises(SetupError, match="needs the other workflow 'asks'"):
         mapped(environment, FRAME, other, store="two")
-    rows.execution.cancel()
+    rows.execution.cancel().wait()
     assert mapped(environment, FRAME, other, store="two").wait().frame["q"].tolist() == [1] * 4
 
 
