@@ -86,7 +86,7 @@ def test_the_timeline_has_a_lane_for_the_agent_that_was_given_work(lab, looks):
     view = see_turn(notebook)
     view.locator(".team").get_by_role("button", name="Its lane").click()
     view.locator(".db-chip", has_text="turns of agents").wait_for()
-    assert view.locator(".db-prompt article.card, .divebook-prompt .cards article.card").count() == 1
+    view.locator(".db-prompt article.card, .divebook-prompt .cards article.card").wait_for()  # one, and no second
     looks.at(notebook, "turn-timeline", view)
     view.get_by_role("tab", name="Chat").click()
     view.locator(".divebook-turn .card-place article.card").wait_for()
