@@ -316,7 +316,7 @@ class Execution(ReadExecution):
             raise TimeoutError(
                 f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
             ) from error
-        return self._checked() if check else self
+        return self.checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
         """Wait on any event loop; to stop waiting does not stop the execution.
@@ -369,7 +369,8 @@ class Execution(ReadExecution):
         self._control.pause(self._driver, reason)
         return self
 
-    def _checked(self) -> Execution:
+    def checked(self) -> Execution:
+        """Return itself; raise ExecutionFailedError or ExecutionCancelledError if it has ended so."""
         if self.status == catalog.FAILED:
             raise ExecutionFailedError(self.id, self.error or "unknown error")
         if self.status == catalog.CANCELLED:

@@ -231,19 +231,19 @@ class GroupCommit:
     def _handed_in_a_moment(self) -> Handed:
         """Write what is pending, or begin to: on the loop as far as that takes a moment, the rest in a thread."""
         batches, began = self._take(), time.perf_counter()
-        count, appending = len(batches), Appending(list)
+        count = len(batches)
         try:
             appending = self.store.append_in_a_moment([*batches.values()], MOMENT)
-            answers: Sequence[Exception | None] | None = appending.answers
         except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
-            answers = [error] * count
+            appending = Appending(list, [error] * count)
         waited = time.perf_counter() - began
-        if answers is not None:
+        if appending.answers is not None:
             self._was_quick = waited < MOMENT
-            self._end(batches, answers)
+            self._end(batches, appending.answers)
             return Handed(batches, None)
-        handed = Handed(batches, self.calls.begun(lambda: _outcomes(appending.finish, count)), waited)
-        if not appending.is_begun and handed.call is not None and handed.call.within(MOMENT) is not None:
+        call = self.calls.begun(lambda: _outcomes(appending.finish, count))
+        handed = Handed(batches, call, waited)
+        if not appending.is_begun and call.within(MOMENT) is not None:
             self._end_handed(handed)
         return handed
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from divebook.environment import Environment
 from divebook.errors import LeaseHeldError, SetupError
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.events.recorded import opened
 from divebook.events.tally import ColumnTally
 from divebook.execution.definitions import recorded_opening
@@ -47,15 +47,19 @@ class MappedRows:
         Where rows are left that wait for an answer, and nothing else can happen, a warning says so. Raises as
         `Execution.wait` with `check` does.
         """
-        self.execution.wait(timeout, check=True)
-        if not self.execution.state.is_over:
-            warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=2)
-        return self
+        self.execution.wait(timeout)
+        return self._looked_at()
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
         """Do what `wait` does, without holding up the loop."""
         yield from self.execution.__await__()
-        return self.wait()
+        return self._looked_at()
+
+    def _looked_at(self) -> MappedRows:
+        """Say what has become of it, or what it waits for; waits for nothing, on whatever loop."""
+        if self.execution.checked().status == WAITING:
+            warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
+        return self
 
     @property
     def frame(self) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from divebook.errors import InvalidEventError, StoreError
@@ -16,7 +16,7 @@ class Appending(NamedTuple):
 
     finish: Callable[[], list[Refusal | None]]
     """Returns what has come of them, and appends them where that has not begun; takes its time."""
-    answers: list[Refusal | None] | None = None
+    answers: Sequence[Exception | None] | None = None
     """What has come of them, if it took no longer."""
     is_begun: bool = False
     """Whether they are on their way."""

@@ -8,7 +8,7 @@ from random import Random
 import pandas as pd
 import pytest
 
-from divebook import Environment
+from divebook import Environment, Execution
 from divebook.mapping import mapped
 from tests.rows.kills import SECONDS, killed
 from tests.rows.mapping_in_a_process import label
@@ -69,8 +69,9 @@ def test_those_in_question_are_called_again_where_a_person_says_so(world):
     assert set(Counter(trace.read_text().split()).values()) <= {1, 2}
 
 
-def test_to_await_a_map_says_what_waits_as_well(world):
+def test_to_await_a_map_says_what_waits_as_well_and_holds_no_loop_up(world, monkeypatch):
     _, again, _ = world
+    monkeypatch.delattr(Execution, "wait")
 
     async def main():
         return await again()
