@@ -31,6 +31,7 @@ from divebook.execution.step_run import Services
 from divebook.execution.surrounded import SurroundedCalls
 from divebook.history.formatter import Formatter
 from divebook.holdings import Holdings
+from divebook.keyboard import interruptible_result
 from divebook.lending import Lending
 from divebook.mending import Mending
 from divebook.queueing import Queueing
@@ -242,8 +243,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._control.close()
         self._executors.close()
         if self.servers:
-            ENGINE.call(lambda: ENGINE.promise(self.servers.close())).result()
-        ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))).result()
+            interruptible_result(ENGINE.call(lambda: ENGINE.promise(self.servers.close())))
+        interruptible_result(ENGINE.call(lambda: ENGINE.promise(CLIENTS.leave(self))))
         for closer in (*reversed(self._closers), *self._listening):
             closer()
         users = _USERS[self.store]

@@ -20,6 +20,7 @@ from divebook.errors import (
 )
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.wanted import Wanted
+from divebook.keyboard import interruptible_result
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
@@ -253,4 +254,4 @@ def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run something on the engine's loop, and wait for it in another thread."""
     if ENGINE.is_current():
         raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
-    return ENGINE.call(lambda: ENGINE.promise(work())).result()
+    return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))

@@ -45,6 +45,7 @@ from divebook.execution.register import Register
 from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
+from divebook.keyboard import interruptible_result
 from divebook.store import EventStore, ExecutionRecord, Lease
 from divebook.store.batches import FIRST_TOKEN
 from divebook.store.durability import Durability
@@ -253,7 +254,7 @@ class Control(QueueControl):
             await driver.durable()
             return delivered
 
-        return ENGINE.call(lambda: ENGINE.promise(hand_over())).result()
+        return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))
 
     @property
     def _desk(self) -> Desk:

@@ -10,6 +10,7 @@ from divebook.errors import ExecutionError, ExecutionNotFoundError
 from divebook.execution.children import running_children
 from divebook.execution.driver import Driver
 from divebook.execution.register import folded
+from divebook.keyboard import interruptible_wait
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease
 from divebook.store.owner import Owner
@@ -51,7 +52,7 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
             left = LONGEST if until is None else min(LONGEST, until - time.monotonic())
             if left <= 0:
                 raise TimeoutError
-            news.wait(left)
+            interruptible_wait(news, left)
             news.clear()
     finally:
         for end in ends:

@@ -24,10 +24,13 @@ from divebook.execution.mailroom import Mailroom
 from divebook.execution.resting import RESTING
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.threads import open_to_libraries, rest
+from divebook.keyboard import interruptible_result
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
 T = TypeVar("T")
+PATIENCE = 1.0
+"""Seconds after which a keyboard interrupt is heeded by who waits for what takes a moment, such as a run to begin."""
 LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
 STOP_SECONDS = 5.0
 """How long what is on the loop may take to end, where the loop is to end."""
@@ -178,7 +181,7 @@ class EngineThread:
         """Return the result of a future that something which is begun on the loop sets; from any other thread.
 
         What takes several turns of the loop wakes the caller once that way, and not for its beginning as well. A
-        waiting caller may be interrupted: `begin` has then been called to its end, or never will be.
+        caller that has to wait for long may be interrupted: `begin` has then been called to its end, or never will be.
         """
         claimed, called = threading.Lock(), threading.Lock()
         called.acquire()
@@ -191,7 +194,7 @@ class EngineThread:
                     called.release()
 
         try:
-            return self.begin(call, awaited).result()
+            return interruptible_result(self.begin(call, awaited), patience=PATIENCE)
         except BaseException:
             if not claimed.acquire(blocking=False):
                 called.acquire()

@@ -32,6 +32,7 @@ from divebook.execution.threads import lending_place
 from divebook.history.comparison import Comparison
 from divebook.history.failures import Failure, failure_in
 from divebook.history.framed import FramedLog, log_of
+from divebook.keyboard import interruptible_result
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.chains import chain_of
@@ -306,7 +307,7 @@ class Execution(ReadExecution):
         try:
             with lending_place():
                 if driving is not None:
-                    driving.result(timeout)
+                    interruptible_result(driving, timeout)
                 if driving is None or is_elsewhere(self._driver):  # given to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from divebook.errors import EditedError
+from divebook.keyboard import KEYBOARD, interruptible_wait
 from divebook.notebook.edits import AGAIN, KEEP, REUSE
 from divebook.notebook.finishing import GREETING, TICK, greeted
 from divebook.notebook.lasting import NOTHING, WIDGET_VIEW, display_bundle
@@ -83,10 +84,11 @@ async def chosen_awaited(error: EditedError) -> Run:
 def chosen_blocking(error: EditedError) -> Run:
     """Wait for what a person chooses, and return the run that comes of it."""
     with _offered(error) as output:
-        if not output.view.greeted.wait(GREETING):
+        if not interruptible_wait(output.view.greeted, GREETING):
             return _begun_unasked(error)
         until = _end_of_patience(error)
         while not output.chosen and time.monotonic() < until:
+            KEYBOARD.heed()
             time.sleep(TICK)
     return _begun(error, output)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.events.catalog import CANCELLED, FAILED
+from divebook.keyboard import KEYBOARD, interruptible_wait
 from divebook.notebook.frontend import FrontEnd
 from divebook.notebook.printed import tell
 from divebook.questions import Question, Typed
@@ -59,10 +60,11 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
                 run.wait()
             if not _waits_for_people(run):
                 if output is not None and output.may_be_hosted:
-                    output.view.greeted.wait(HOSTING)
+                    interruptible_wait(output.view.greeted, HOSTING)
                 return run
-            if output is not None and output.view.greeted.wait(GREETING):
+            if output is not None and interruptible_wait(output.view.greeted, GREETING):
                 while _rests(run):
+                    KEYBOARD.heed()
                     time.sleep(TICK)
             elif not (front_end.takes_input and _answered_here(run)):
                 return run
@@ -147,7 +149,7 @@ def _answered(run: Run, question: Question) -> bool:
 
     told = [question.question, *([question.message] if question.message else []), _shown_data(question)]
     tell("\n".join(filter(None, told)))
-    while typed := input(f"Your answer{_wanted(question)} (Enter alone: later): "):
+    while typed := _typed(f"Your answer{_wanted(question)} (Enter alone: later): "):
         try:
             run.answer(question.interrupt_id, Typed(typed))
         except InterruptError as error:
@@ -155,6 +157,11 @@ def _answered(run: Run, question: Question) -> bool:
         else:
             return True
     return False
+
+
+def _typed(prompt: str) -> str:
+    with KEYBOARD.let_through():
+        return input(prompt)
 
 
 def _wanted(question: Question) -> str:

@@ -10,6 +10,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
 from divebook.errors import EditedError
+from divebook.keyboard import KEYBOARD
 from divebook.notebook.awaiting import AWAIT
 from divebook.notebook.caller import line_in_cell
 from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from divebook.notebook.saved import SavedNotebook, SavedRun
 
 Result: TypeAlias = Any
-
 LISTED = "; %dive runs lists them"
 OVERVIEW = """\
 %%dive                            define agents and workflows, in YAML
@@ -95,12 +95,13 @@ class DiveMagics(TryingMagics):
             return called.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        begun = self._begun(called, arguments, front_end)
-        if not isinstance(begun, Run | EditedError):
-            return at_once(begun) if awaited else begun
-        if arguments.has("background") and not isinstance(begun, EditedError):
-            return in_background(begun, arguments, front_end, awaited=awaited)
-        return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
+        with KEYBOARD.kept_back():  # until it is shown, and can be paused
+            begun = self._begun(called, arguments, front_end)
+            if not isinstance(begun, Run | EditedError):
+                return at_once(begun) if awaited else begun
+            if arguments.has("background") and not isinstance(begun, EditedError):
+                return in_background(begun, arguments, front_end, awaited=awaited)
+            return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
 
     def _begun(self, called: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
         """Return what came of it; or what a person must say first, where somebody sits there who can."""

@@ -18,6 +18,7 @@ from divebook.execution.beyond import Beyond, FindBeyond
 from divebook.execution.control import Control
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.wanted import Wanted
+from divebook.keyboard import interruptible_result
 from divebook.replay.recorded_answers import RecordedAnswers
 from divebook.replay.reused_answers import Grounds, answering
 from divebook.store import EventStore
@@ -83,7 +84,7 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
         try:
             store.append(forked.source, events[: forked.at], 0)
             driver = control.fork(forked.source, forked.at, forked)
-            driver.driving().result()
+            interruptible_result(driver.driving())
             return Rehearsal(store.read(driver.id), driver.refresh().state, answers[-1])
         finally:
             control.close()

@@ -19,6 +19,7 @@ from divebook.execution.definitions import opening_in, workflow_in
 from divebook.execution.engine_thread import ENGINE
 from divebook.execution.execution import Execution
 from divebook.execution.tracing import line_of
+from divebook.keyboard import interruptible_result
 from divebook.replay.driving import drive
 from divebook.replay.sameness import differing, told
 from divebook.replay.tape import Noted, Tape
@@ -148,7 +149,7 @@ def verified(
 
     services = control.means.services
     driving = drive(tape, len(events), services, workflow_at)
-    answered = ENGINE.call(lambda: ENGINE.promise(driving)).result()
+    answered = interruptible_result(ENGINE.call(lambda: ENGINE.promise(driving)))
     noted = tape.first
     return Verification(
         execution.id,

@@ -1,5 +1,7 @@
 """A cell that is run again after its functions were edited shows no old result, and repeats nothing else."""
 
+import signal
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,14 +125,21 @@ class Page:
 
     def _shown(self, error):
         self.offered.append(error)
-        output = SimpleNamespace(chosen=self._presses or "", is_watched=bool(self._presses), leave=lambda: None)
-        output.view = SimpleNamespace(greeted=SimpleNamespace(wait=lambda _: bool(self._presses)))
-        if self._presses is KeyboardInterrupt:
-            output.view.greeted.wait = self._interrupt
+        presses_stop = self._presses is KeyboardInterrupt
+        is_watched = bool(self._presses) and not presses_stop
+        output = SimpleNamespace(chosen=self._presses or "", is_watched=is_watched, leave=lambda: None)
+        output.view = SimpleNamespace(greeted=Stopped() if presses_stop else threading.Event())
+        if output.is_watched:
+            output.view.greeted.set()
         return output
 
-    def _interrupt(self, _seconds):
-        raise KeyboardInterrupt
+
+class Stopped(threading.Event):
+    """Somebody presses the button that interrupts the kernel while this is waited for."""
+
+    def is_set(self):
+        signal.raise_signal(signal.SIGINT)
+        return False
 
 
 @pytest.fixture

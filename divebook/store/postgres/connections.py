@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError
+from divebook.keyboard import KEYBOARD
 from divebook.store.postgres.addresses import DatabaseAddress
 from divebook.store.postgres.arrays import BinaryArray, numbers_in
 from divebook.store.postgres.faults import outage, refusal, translated
@@ -103,7 +104,7 @@ class Connections:
 
     @contextmanager
     def _reader(self) -> Iterator[Link]:
-        with self._places:
+        with KEYBOARD.kept_back(), self._places:  # one that comes here could take a place for ever
             with self._lock:
                 link = self._free.popitem()[0] if self._free else None
             if link is not None and not _is_idle(link):

@@ -15,7 +15,6 @@ from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.deletion import TABLES
 from divebook.store.sqlite.faults import typed
 from divebook.store.sqlite.rows import LINE_TYPES, RECORD
-from divebook.store.sqlite.transactions import at_one_moment
 from divebook.store.sqlite.whereabouts import MOST, find
 from divebook.store.upkeep import StoredLog, StoredRecord
 
@@ -31,17 +30,16 @@ _STRAY = "SELECT count(*) FROM {} WHERE key NOT IN (SELECT key FROM executions)"
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
-    """Return a log as it is, record and events of one moment; None if there is none."""
-    with at_one_moment(connection):
-        row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
-        found = find(connection, execution_id)
-        if row is None or found is None:
-            return None
-        rows, broken = _as_far_as_possible(connection, found.ranges(1, MOST))
-        blobs = _used(connection, found.key)
-        shared_blobs = frozenset[bytes]().union(*(_used(connection, part.key) for part in found.parts[:-1]))
-        asked = questions.open_of(connection, found.key)
-        fits = checkpoints.fits(connection, found)
+    """Return a log as it is, None if there is none; `connection` reads at one moment."""
+    row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
+    found = find(connection, execution_id)
+    if row is None or found is None:
+        return None
+    rows, broken = _as_far_as_possible(connection, found.ranges(1, MOST))
+    blobs = _used(connection, found.key)
+    shared_blobs = frozenset[bytes]().union(*(_used(connection, part.key) for part in found.parts[:-1]))
+    asked = questions.open_of(connection, found.key)
+    fits = checkpoints.fits(connection, found)
     records = [_record(row, types, connection) for row in rows]
     line = Line(*typed("row of an execution", row[:-2], LINE_TYPES))
     noted = blobs, asked, found.shared, shared_blobs

@@ -8,11 +8,12 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from divebook.errors import ReadOnlyStoreError, StoreError
+from divebook.errors import ExecutionNotFoundError, ReadOnlyStoreError, StoreError
 from divebook.store.dropping import close_when_dropped
 from divebook.store.durability import Durability
 from divebook.store.private import FILE, FOLDER
@@ -143,6 +144,19 @@ def _patiently(action: Callable[[], object]) -> None:
             return
 
 
+@contextmanager
+def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Let everything that is read in the block be as of one moment."""
+    if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN")
+    try:
+        yield connection
+    finally:
+        if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
+            connection.execute("ROLLBACK")
+
+
 class _Held:
     __slots__ = ("__weakref__", "connection")
 
@@ -158,6 +172,28 @@ class Readers:
         self._local = threading.local()
         self._held: weakref.WeakSet[_Held] = weakref.WeakSet()
         self._lock = threading.Lock()
+
+    @contextmanager
+    def at_one_moment(self) -> Iterator[sqlite3.Connection]:
+        """Let everything that is read on this thread's connection in the block be as of one moment.
+
+        The connection ends with an error in the block: a statement that was not read to its end keeps it at this
+        moment, for as long as anything holds the error's traceback, as a notebook does.
+        """
+        try:
+            with at_one_moment(self.get()) as connection:
+                yield connection
+        except ExecutionNotFoundError:  # told of, and no damage
+            raise
+        except BaseException:
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is not None:
+            self._local.held = None
+            held.connection.close()
 
     def get(self) -> sqlite3.Connection:
         """Return this thread's connection."""

@@ -20,7 +20,7 @@ from divebook.store.sqlite.compact import EventTypes
 from divebook.store.sqlite.connections import Readers
 from divebook.store.sqlite.faults import translated
 from divebook.store.sqlite.reach import load_record
-from divebook.store.sqlite.transactions import Transaction, at_one_moment
+from divebook.store.sqlite.transactions import Transaction
 from divebook.store.sqlite.whereabouts import Log
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.summaries import StoredSummary
@@ -47,12 +47,12 @@ class SqliteListing(EventStore):
         return self._listed(lists.UNENDED, {})
 
     def _listed(self, statement: str, asked: Mapping[str, Any]) -> list[ExecutionRecord]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             rows = connection.execute(statement, asked).fetchall()
             return sound(rows, lambda row: load_record(connection, self._types, row), self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             rows = connection.execute(lists.ORPHANS, {"now": moment.wall}).fetchall()
 
             def load(row: tuple[Any, ...]) -> ExecutionRecord | None:
@@ -62,18 +62,18 @@ class SqliteListing(EventStore):
             return sound(rows, load, self._warned)
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        with translated(self.location):
-            return questions.load_open(self._readers.get(), question_id)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return questions.load_open(connection, question_id)
 
     def _candidates(self, prefix: str) -> list[str]:
-        with translated(self.location):
-            rows = self._readers.get().execute(lists.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            rows = connection.execute(lists.CANDIDATES, (prefix, prefix, MAX_CANDIDATES + 1)).fetchall()
         return [execution_id for (execution_id,) in rows]
 
     # --- queues -------------------------------------------------------------------------------------------------------
 
     def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             if not any(queues.to_do(connection, wanted, moment)):
                 return []  # most look in vain, and need not wait for those who write
         with self._transaction(RELAXED) as cursor:
@@ -82,12 +82,12 @@ class SqliteListing(EventStore):
             return [leases.put_next(cursor, self._find(cursor, name), owner, until) for name in found]
 
     def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        with translated(self.location):
-            return queues.load(self._readers.get(), withheld=withheld)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return queues.load(connection, withheld=withheld)
 
     def _seen_to(self, schedule: str, moment: int) -> int:
-        with translated(self.location):
-            known = queues.seen_to(self._readers.get(), schedule)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            known = queues.seen_to(connection, schedule)
         if known is None:
             with self._transaction() as cursor:
                 if (known := queues.seen_to(cursor, schedule)) is None:
@@ -111,8 +111,8 @@ class SqliteListing(EventStore):
             queues.retire(cursor, worker_id)
 
     def _workers(self) -> list[WorkerRecord]:
-        with translated(self.location):
-            return queues.load_workers(self._readers.get())
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return queues.load_workers(connection)
 
     # --- beside the rows ----------------------------------------------------------------------------------------------
 
@@ -121,5 +121,5 @@ class SqliteListing(EventStore):
             summaries.put(cursor, kept)
 
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        with translated(self.location):
-            return summaries.load(self._readers.get(), execution_ids)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return summaries.load(connection, execution_ids)

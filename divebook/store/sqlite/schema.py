@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
 from divebook.store.checksums import of_row
-from divebook.store.sqlite.transactions import at_one_moment
+from divebook.store.sqlite.connections import at_one_moment
 
 Migration: TypeAlias = tuple[str, ...]
 

@@ -39,7 +39,7 @@ from divebook.store.sqlite.rows import RECORD, load_decoded, load_facts
 from divebook.store.sqlite.schema import check_current, migrate
 from divebook.store.sqlite.splicing import splice
 from divebook.store.sqlite.syncing import Syncing
-from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn, at_one_moment
+from divebook.store.sqlite.transactions import OpenFile, Transaction, WriteTurn
 from divebook.store.sqlite.whereabouts import Log, find
 from divebook.store.sqlite.writing import OpenLogs
 from divebook.store.upkeep import StoredLog
@@ -110,7 +110,8 @@ class SqliteStore(SqliteListing):
 
     def _open(self) -> None:
         if self.read_only:
-            self._types.load(self._readers.get())
+            with self._readers.at_one_moment() as connection:
+                self._types.load(connection)
             return
         writer = open_writer(self.path, self.durability, self._network)
         try:
@@ -220,11 +221,11 @@ class SqliteStore(SqliteListing):
             leases.release(cursor, lease)
 
     def _leases(self) -> list[Lease]:
-        with translated(self.location):
-            return leases.load_leases(self._readers.get())
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return leases.load_leases(connection)
 
     def _lease_of(self, execution_id: str) -> Lease | None:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             return leases.load_lease(connection, self._find(connection, execution_id).key)
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
@@ -234,13 +235,13 @@ class SqliteStore(SqliteListing):
             checkpoints.put(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             log = find(connection, execution_id)
             return None if log is None else checkpoints.get(connection, log)
 
     def _checkpoints(self) -> list[str]:
-        with translated(self.location):
-            return checkpoints.list_ids(self._readers.get())
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return checkpoints.list_ids(connection)
 
     def _drop_checkpoints(self, execution_ids: Sequence[str]) -> int:
         with self._transaction() as cursor:
@@ -265,14 +266,15 @@ class SqliteStore(SqliteListing):
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
         # Of one moment: a deleted execution's key goes to the next one.
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             return messages.load_inbox(connection, self.sealing, self._find(connection, execution_id).key, after)
 
     def _new_messages(self, after: int) -> list[Message]:
-        with translated(self.location):
-            if self._watch is None:
-                return messages.load_all(self._readers.get(), self.sealing, after)
-            return self._watch.new_messages(after)
+        if self._watch is not None:
+            with translated(self.location):
+                return self._watch.new_messages(after)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return messages.load_all(connection, self.sealing, after)
 
     def _wait_for_news(self, seen: int, seconds: float) -> int:
         return messages.wait_for_news(self._arrivals, self._has_news, seen, seconds)
@@ -283,41 +285,41 @@ class SqliteStore(SqliteListing):
             return self._watch is not None and not self._closed and self._watch.has_news()
 
     def _last_message(self) -> int:
-        with translated(self.location):
-            return messages.last_number(self._readers.get())
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return messages.last_number(connection)
 
     def _untaken(self) -> set[str]:
-        with translated(self.location):
-            return messages.untaken(self._readers.get())
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return messages.untaken(connection)
 
     def _has_untaken(self, execution_id: str) -> bool:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             return messages.has_untaken(connection, self._find(connection, execution_id).key)
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
-        with translated(self.location):
-            return messages.last_addressee(self._readers.get(), kind, key)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return messages.last_addressee(connection, kind, key)
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
-        with translated(self.location):
-            return [execution_id for (execution_id,) in self._readers.get().execute(lists.IDS).fetchall()]
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return [execution_id for (execution_id,) in connection.execute(lists.IDS).fetchall()]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
-        with translated(self.location):
-            return self._found(execution_id, load_stored(self._readers.get(), self._types, execution_id))
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return self._found(execution_id, load_stored(connection, self._types, execution_id))
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
-        with translated(self.location):
-            return blobs.list_blobs(self._readers.get(), without)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return blobs.list_blobs(connection, without)
 
     def _blob(self, digest: bytes) -> bytes | None:
-        with translated(self.location):
-            return blobs.load_blob(self._readers.get(), digest)
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return blobs.load_blob(connection, digest)
 
     def _faults(self) -> list[str]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             return find_faults(connection)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
@@ -341,23 +343,23 @@ class SqliteStore(SqliteListing):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             log = self._find(connection, execution_id)
             return load_decoded(connection, self._types, self.sealing, log, after=after, last=last)
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             log = self._find(connection, execution_id)
             return load_facts(connection, self._types, self.sealing, log, sequences)
 
     def _page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             log = self._find(connection, execution_id)
             page = splice(connection, self._types, self.sealing, log, after=after, limit=limit)
         return super()._page(execution_id, after, limit) if page is None else page
 
     def _last_sequence(self, execution_id: str) -> int:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             return reach_of(connection, self._types, self._find(connection, execution_id)).last_sequence
 
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
@@ -369,6 +371,6 @@ class SqliteStore(SqliteListing):
         return found
 
     def _record(self, execution_id: str) -> ExecutionRecord:
-        with translated(self.location), at_one_moment(self._readers.get()) as connection:
+        with translated(self.location), self._readers.at_one_moment() as connection:
             row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
             return load_record(connection, self._types, self._found(execution_id, row))

@@ -7,8 +7,6 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -57,19 +55,6 @@ class Transaction:
             raise translate(error, str(self._file.path)) from error
         if isinstance(error, UnicodeEncodeError):
             raise no_text(error) from error
-
-
-@contextmanager
-def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Let everything that is read in the block be as of one moment."""
-    if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
-        connection.execute("ROLLBACK")
-    connection.execute("BEGIN")
-    try:
-        yield connection
-    finally:
-        if connection.in_transaction:  # an error may have ended it already; COMMIT would raise that once more
-            connection.execute("ROLLBACK")
 
 
 class WriteTurn:

@@ -1,0 +1,207 @@
+"""Interrupts of the main thread are kept back while they would do harm, and heeded where they can be."""
+
+import signal
+import threading
+from concurrent.futures import Future
+
+import pytest
+
+from divebook.keyboard import GRACE, KEYBOARD, KeyboardInterrupts, interruptible_result, interruptible_wait
+
+
+@pytest.fixture
+def keyboard():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield KeyboardInterrupts()
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return a list with the time, which stands still."""
+    times = [100.0]
+    monkeypatch.setattr("divebook.keyboard.time.monotonic", lambda: times[0])
+    return times
+
+
+def press():
+    signal.raise_signal(signal.SIGINT)
+
+
+def interrupted(act):
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def test_one_that_comes_in_the_block_is_raised_at_its_end(keyboard):
+    done = []
+
+    def act():
+        with keyboard.kept_back() as is_kept_back:
+            press()
+            done.append(is_kept_back)
+
+    assert interrupted(act)
+    assert done == [True]
+
+
+def test_one_is_raised_where_the_block_heeds_it(keyboard):
+    done = []
+
+    def act():
+        with keyboard.kept_back():
+            keyboard.heed()
+            press()
+            done.append("kept back")
+            keyboard.heed()
+            done.append("not heeded")
+
+    assert interrupted(act)
+    assert done == ["kept back"]
+
+
+def test_what_comes_after_one_was_heeded_is_dropped_at_the_end(keyboard):
+    with keyboard.kept_back():
+        press()
+        assert interrupted(keyboard.heed)
+        press()
+
+
+def test_a_block_in_a_block_leaves_it_to_the_outer_one(keyboard):
+    done = []
+
+    def act():
+        with keyboard.kept_back():
+            with keyboard.kept_back() as is_kept_back:
+                press()
+            done.append(is_kept_back)
+
+    assert interrupted(act)
+    assert done == [True]
+
+
+def test_one_that_is_not_heeded_is_followed_by_one_that_is_raised_at_once(keyboard, clock):
+    with keyboard.kept_back():
+        press()
+        clock[0] += GRACE / 2
+        assert not interrupted(press)
+        clock[0] += GRACE
+        assert interrupted(press)
+
+
+def test_where_a_person_is_asked_they_come_at_once(keyboard):
+    def asked(answer):
+        with keyboard.let_through():
+            answer()
+
+    with keyboard.kept_back():
+        assert interrupted(lambda: asked(press))
+        assert not interrupted(press)
+        assert interrupted(lambda: asked(lambda: None))  # that which was kept back
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_what_hears_of_none_is_left_as_it_is(keyboard, handler):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with keyboard.kept_back() as is_kept_back:
+            assert not is_kept_back
+            assert signal.getsignal(signal.SIGINT) == handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_of_ones_own_is_called_where_they_are_heeded(keyboard):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    try:
+        with keyboard.kept_back():
+            press()
+            assert heard == []
+            keyboard.heed()
+            assert heard == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def in_a_thread(function):
+    outcome = Future()
+    thread = threading.Thread(target=lambda: outcome.set_result(function()))
+    thread.start()
+    thread.join()
+    return outcome.result()
+
+
+def test_other_threads_keep_nothing_back(keyboard):
+    def kept_back():
+        with keyboard.kept_back() as is_kept_back, keyboard.let_through():
+            keyboard.heed()
+            return is_kept_back
+
+    assert in_a_thread(kept_back) is False
+    with keyboard.kept_back():
+        assert in_a_thread(kept_back) is False
+
+
+def press_elsewhere():
+    """Have one come that wakes nobody, as one does just before a thread waits for a lock."""
+    in_a_thread(press)
+
+
+class Pressed(Future):
+    """The first look at it is the moment that one comes in; it may be what settles it."""
+
+    def __init__(self, settled_with=None):
+        super().__init__()
+        self.settled_with = settled_with
+
+    def result(self, timeout=None):
+        if self.settled_with is not None:
+            self.set_result(self.settled_with)
+        press_elsewhere()
+        return super().result(timeout)
+
+
+class PressedEvent(threading.Event):
+    def wait(self, timeout=None):
+        press_elsewhere()
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize(
+    "wait", [lambda: interruptible_result(Pressed()), lambda: interruptible_wait(PressedEvent(), 60)]
+)
+def test_a_thread_that_waits_hears_of_one_that_does_not_wake_it(keyboard, wait):
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+
+
+def test_one_is_not_heeded_before_what_takes_a_moment_has_had_it(keyboard):
+    with KEYBOARD.kept_back():
+        assert interruptible_result(Pressed("begun"), patience=60) == "begun"
+        assert interrupted(KEYBOARD.heed)
+
+
+def test_results_errors_and_time_limits_are_those_of_the_future():
+    future, failed = Future(), Future()
+    with pytest.raises(TimeoutError):
+        interruptible_result(future, 0.01)
+    with pytest.raises(TimeoutError):
+        interruptible_result(future, 0)
+    future.set_result(3)
+    failed.set_exception(TimeoutError("of its own"))
+    assert interruptible_result(future) == interruptible_result(future, 0) == 3
+    with pytest.raises(TimeoutError, match="of its own"):
+        interruptible_result(failed)
+    assert in_a_thread(lambda: interruptible_result(future, 5)) == 3
+
+
+def test_an_event_is_waited_for_as_long_as_it_is_told():
+    event = threading.Event()
+    assert interruptible_wait(event, 0.01) is False
+    assert in_a_thread(lambda: interruptible_wait(event, 0.01)) is False
+    event.set()
+    assert interruptible_wait(event, 60) is True
