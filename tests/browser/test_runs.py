@@ -42,6 +42,7 @@ def test_runs_are_found_opened_taken_up_and_tagged(lab):
     view = browser(notebook)
     failed = row(view, "label-tickets")
     failed.get_by_text("KeyError").wait_for()
+    view.locator("tr[data-run]").nth(4).wait_for()
     assert view.locator("tr[data-run]").count() == 5
     view.locator(".seg button", has_text="Completed 2").click()
     row(view, "publish").wait_for(state="detached")
