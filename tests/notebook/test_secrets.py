@@ -8,9 +8,10 @@ from IPython.core.error import UsageError
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
 from divebook.notebook.inbox import static_bundle
-from divebook.notebook.view import view_of
+from divebook.notebook.view import follow_run, view_of
 from divebook.text.redaction import shared
 from divebook.widgets.live import LiveView
+from divebook.widgets.publisher import Publisher
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 PLAIN = "tulips in the window box"
@@ -80,6 +81,13 @@ def test_the_inbox_shows_no_secret(waiting, session):
     assert_clean(static_bundle(session.environment))
 
 
+@pytest.fixture
+def in_turns(monkeypatch):
+    """Send to views in the turns that a test takes, and on no thread."""
+    monkeypatch.setattr(Publisher, "_start", lambda publisher: publisher.feed.look_again())
+
+
+@pytest.mark.usefixtures("in_turns")
 def test_nothing_is_sent_to_a_page_with_a_secret_in_it(waiting, monkeypatch):
     sent = []
     monkeypatch.setattr("anywidget.AnyWidget.send", lambda self, content, buffers=None: sent.append(content))
@@ -90,6 +98,7 @@ def test_nothing_is_sent_to_a_page_with_a_secret_in_it(waiting, monkeypatch):
     assert_clean(sent)
 
 
+@pytest.mark.usefixtures("in_turns")
 def test_neither_a_replay_nor_the_state_of_a_view_has_a_secret(waiting, monkeypatch):
     sent = []
     monkeypatch.setattr("anywidget.AnyWidget.send", lambda self, content, buffers=None: sent.append(content))
@@ -99,7 +108,8 @@ def test_neither_a_replay_nor_the_state_of_a_view_has_a_secret(waiting, monkeypa
     for message in [*asked, *({"type": "event", "view": "v", "sequence": at + 1} for at in range(last))]:
         replayed._receive(replayed, message, [])
     assert len(sent) == 2 + last
-    view = view_of(waiting)
+    publisher, view = follow_run(waiting), view_of(waiting)
+    publisher.turn()
     looked = LiveView._take_snapshot(view, {"status": "waiting", "workflow": f"of {MARKED}"})
     assert (looked, view.snapshot["pending"][0]["question"]) == (1, "Use [redacted]?")
     assert_clean([*sent, view.get_state()["snapshot"]])
