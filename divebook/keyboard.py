@@ -9,6 +9,7 @@ keeps them back while it begins something, shows it or waits for it, and says wh
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -16,25 +17,35 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 GRACE = 1.0
 """Seconds after which the next one is not kept back as well, since the first one is not heeded."""
 LOOK = 0.1
 """Seconds between two looks whether one has come, of a thread that waits."""
 
 
+CLOCKS_DIFFER = 0.001
+"""Seconds by which a wait may seem to end early."""
+
+
 class KeyboardInterrupts:
     """Those of this process. Only its main thread hears of them; to other threads this does nothing.
 
-    What is not to hear of them, or has a handler of its own, is left as it is: that handler is called somewhat later.
+    What is not to hear of them is left as it is, and so is a handler of somebody's own: it is called somewhat later.
+    Whether they are kept back is said by the handler that is installed and by nothing else, so that nothing is left
+    behind where a block is not left the usual way.
     """
 
     def __init__(self) -> None:
-        self._handler: Callable[[int, FrameType | None], Any] | None = None
-        self._depth, self._came_at = 0, 0.0
+        self._handler: Handler = signal.default_int_handler
+        """What is to be called for one."""
+        self._came_at = 0.0
         self._waits = self._was_heeded = False
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._let_the_child_hear)
 
     @contextmanager
     def kept_back(self) -> Iterator[bool]:
@@ -44,28 +55,25 @@ class KeyboardInterrupts:
         dropped.
         """
         handler = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        if not _is_main_thread() or not callable(handler):
             yield False
-        elif self._depth:
-            self._depth += 1
+        elif handler == self._hear:  # in another block
+            yield True
+        else:
+            self._handler, self._waits, self._was_heeded = handler, False, False
+            signal.signal(signal.SIGINT, self._hear)
             try:
                 yield True
             finally:
-                self._depth -= 1
-        else:
-            yield from self._kept_back_from(handler)
+                self._install(handler, in_place_of=self._hear)
+                waits, self._waits = self._waits and not self._was_heeded, False
+                if waits:
+                    handler(signal.SIGINT, None)
 
-    def _kept_back_from(self, handler: Callable[[int, FrameType | None], Any]) -> Iterator[bool]:
-        self._handler, self._depth = handler, 1
-        self._waits = self._was_heeded = False
-        signal.signal(signal.SIGINT, self._hear)
-        try:
-            yield True
-        finally:
-            self._depth = 0
+    def _install(self, handler: Handler, *, in_place_of: Handler) -> None:
+        """Have a handler hear of them from now on, unless somebody has installed another one meanwhile."""
+        if signal.getsignal(signal.SIGINT) == in_place_of:
             signal.signal(signal.SIGINT, handler)
-            if self._waits and not self._was_heeded:
-                handler(signal.SIGINT, None)
 
     def _hear(self, _: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -76,26 +84,36 @@ class KeyboardInterrupts:
 
     def _pass_on(self, frame: FrameType | None) -> None:
         self._waits, self._was_heeded = False, True
-        if self._handler is not None:
-            self._handler(signal.SIGINT, frame)
+        self._handler(signal.SIGINT, frame)
+        self._was_heeded = False  # nothing was broken off for it: the next one is another one
 
     def heed(self) -> None:
         """Let the one come that is kept back, if there is one: KeyboardInterrupt, where nothing else handles them."""
-        if self._waits and self._depth and threading.current_thread() is threading.main_thread():
+        if self._waits and _is_main_thread():
             self._pass_on(None)
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
         """Let them come at any moment in the block, which asks a person something."""
-        self.heed()
-        if not self._depth or threading.current_thread() is not threading.main_thread():
+        if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._hear:
             yield
             return
-        signal.signal(signal.SIGINT, self._handler)
+        self.heed()
+        handler = self._handler
+        self._install(handler, in_place_of=self._hear)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, self._hear)
+            self._install(self._hear, in_place_of=handler)
+
+    def _let_the_child_hear(self) -> None:
+        """In a process that another thread has forked no block ends (`tests/test_keyboard.py`)."""
+        self._install(self._handler, in_place_of=self._hear)
+        self._waits = False
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 KEYBOARD = KeyboardInterrupts()
@@ -114,14 +132,17 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
     began = time.monotonic()
     with KEYBOARD.kept_back() as is_kept_back:
         while is_kept_back:
-            waited = time.monotonic() - began
-            if waited >= patience:
+            now = time.monotonic()
+            if now >= began + patience:
                 KEYBOARD.heed()
-            left = LOOK if timeout is None else min(LOOK, timeout - waited)
+            look = max(LOOK, began + patience - now)
+            left = look if timeout is None else max(0.0, min(look, began + timeout - now))
             try:
-                return future.result(max(0.0, left))
+                return future.result(left)
             except TimeoutError:
-                if future.done() or left < LOOK:
+                if future.done():  # with that error, or as the look ended
+                    return future.result(0)
+                if left < look or time.monotonic() < now + left - CLOCKS_DIFFER:  # a signal handler's
                     raise
         return future.result(timeout)
 

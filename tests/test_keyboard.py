@@ -1,6 +1,8 @@
 """Interrupts of the main thread are kept back while they would do harm, and heeded where they can be."""
 
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -151,8 +153,14 @@ def press_elsewhere():
     in_a_thread(press)
 
 
+class PressedEvent(threading.Event):
+    def wait(self, timeout=None):
+        press_elsewhere()
+        return super().wait(timeout)
+
+
 class Pressed(Future):
-    """The first look at it is the moment that one comes in; it may be what settles it."""
+    """One comes as soon as it is waited for, and before that what settles it, if that is given."""
 
     def __init__(self, settled_with=None):
         super().__init__()
@@ -165,24 +173,113 @@ class Pressed(Future):
         return super().result(timeout)
 
 
-class PressedEvent(threading.Event):
-    def wait(self, timeout=None):
-        press_elsewhere()
-        return super().wait(timeout)
-
-
+@pytest.mark.usefixtures("keyboard")
 @pytest.mark.parametrize(
     "wait", [lambda: interruptible_result(Pressed()), lambda: interruptible_wait(PressedEvent(), 60)]
 )
-def test_a_thread_that_waits_hears_of_one_that_does_not_wake_it(keyboard, wait):
+def test_a_thread_that_waits_hears_of_one_that_does_not_wake_it(wait):
     with pytest.raises(KeyboardInterrupt):
         wait()
 
 
-def test_one_is_not_heeded_before_what_takes_a_moment_has_had_it(keyboard):
+@pytest.mark.usefixtures("keyboard")
+def test_one_is_not_heeded_before_what_takes_a_moment_has_had_it():
     with KEYBOARD.kept_back():
         assert interruptible_result(Pressed("begun"), patience=60) == "begun"
         assert interrupted(KEYBOARD.heed)
+
+
+class SettledLate(Future):
+    """It is settled between the end of a look and the question whether it is."""
+
+    def done(self):
+        if not super().done():
+            self.set_result("fine")
+        return super().done()
+
+
+def test_what_is_settled_as_a_look_ends_has_its_result():
+    assert interruptible_result(SettledLate()) == "fine"
+
+
+class Alarming(Future):
+    """Somebody's signal handler has a time limit of its own."""
+
+    def result(self, timeout=None):
+        raise TimeoutError("my deadline")
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_time_limit_of_somebodys_signal_handler_ends_the_waiting(timeout):
+    with pytest.raises(TimeoutError, match="my deadline"):
+        interruptible_result(Alarming(), timeout)
+
+
+def test_one_that_comes_as_a_block_begins_leaves_nothing_behind(keyboard, monkeypatch):
+    install = signal.signal
+
+    def interrupted_install(number, handler):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("divebook.keyboard.signal.signal", interrupted_install)
+    with pytest.raises(KeyboardInterrupt):
+        keyboard.kept_back().__enter__()
+    assert signal.signal is install
+    with keyboard.kept_back():
+        assert not interrupted(press)
+        assert interrupted(keyboard.heed)
+
+
+def test_a_handler_that_makes_room_for_another_one_is_taken_at_its_word(keyboard):
+    def polite(number, frame):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, polite)
+    try:
+        with keyboard.kept_back():
+            press()
+            keyboard.heed()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_each_one_is_told_to_a_handler_that_breaks_nothing_off(keyboard):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        with keyboard.kept_back():
+            press()
+            keyboard.heed()
+            press()
+        assert len(heard) == 2
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+FORKING = """
+import os, signal, sys, threading
+from divebook.keyboard import KEYBOARD
+
+def fork():
+    if os.fork() == 0:
+        signal.raise_signal(signal.SIGINT)  # in the only thread, which is its main thread
+        os._exit(3)
+
+with KEYBOARD.kept_back():
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    _, status = os.wait()
+print("the child went on" if os.waitstatus_to_exitcode(status) == 3 else "the child was interrupted")
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_process_that_is_forked_meanwhile_hears_of_them():
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "the child was interrupted\n"
 
 
 def test_results_errors_and_time_limits_are_those_of_the_future():

@@ -311,7 +311,7 @@ class Execution(ReadExecution):
                 if driving is None or is_elsewhere(self._driver):  # given to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
-            if driving is not None and driving.done():  # its own
+            if timeout is None or (driving is not None and driving.done()):  # its own, or a signal handler's
                 raise
             stop = "cancel" if self.state.rolling_back is None else "pause"  # what is undone goes on all the same
             raise TimeoutError(

@@ -178,7 +178,8 @@ class Readers:
         """Let everything that is read on this thread's connection in the block be as of one moment.
 
         The connection ends with an error in the block: a statement that was not read to its end keeps it at this
-        moment, for as long as anything holds the error's traceback, as a notebook does.
+        moment, for as long as anything holds the error's traceback, as a notebook does. A block in another one of the
+        same thread ends the moment of that one.
         """
         try:
             with at_one_moment(self.get()) as connection:
