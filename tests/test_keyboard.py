@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,6 +17,16 @@ def keyboard():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield KeyboardInterrupts()
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+@contextmanager
+def heard_by(handler):
+    """Have a handler hear of them in the block."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -107,26 +118,18 @@ def test_where_a_person_is_asked_they_come_at_once(keyboard):
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
 def test_what_hears_of_none_is_left_as_it_is(keyboard, handler):
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        with keyboard.kept_back() as is_kept_back:
-            assert not is_kept_back
-            assert signal.getsignal(signal.SIGINT) == handler
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with heard_by(handler), keyboard.kept_back() as is_kept_back:
+        assert not is_kept_back
+        assert signal.getsignal(signal.SIGINT) == handler
 
 
 def test_a_handler_of_ones_own_is_called_where_they_are_heeded(keyboard):
     heard = []
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
-    try:
-        with keyboard.kept_back():
-            press()
-            assert heard == []
-            keyboard.heed()
-            assert heard == [signal.SIGINT]
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with heard_by(lambda number, _: heard.append(number)), keyboard.kept_back():
+        press()
+        assert heard == []
+        keyboard.heed()
+        assert heard == [signal.SIGINT]
 
 
 def in_a_thread(function):
@@ -235,27 +238,21 @@ def test_a_handler_that_makes_room_for_another_one_is_taken_at_its_word(keyboard
     def polite(number, frame):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = signal.signal(signal.SIGINT, polite)
-    try:
+    with heard_by(polite):
         with keyboard.kept_back():
             press()
             keyboard.heed()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_each_one_is_told_to_a_handler_that_breaks_nothing_off(keyboard):
     heard = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
-    try:
+    with heard_by(lambda number, frame: heard.append(number)):
         with keyboard.kept_back():
             press()
             keyboard.heed()
             press()
         assert len(heard) == 2
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 FORKING = """

@@ -23,6 +23,7 @@ Inputs:
 Steps:
   - {Name: begin, Action: Print, Parameters: {Message: "begin ${inputs.word}"}}
   - {Name: nap, Type: wait, Seconds: "${inputs.seconds}"}
+  - {Name: end, Script: "print('end', inputs.word)"}
 """
 PREPARED = """\
 import divebook

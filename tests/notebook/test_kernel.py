@@ -4,19 +4,11 @@ import json
 
 import pytest
 
+from tests.notebook.stopping import WORKFLOW
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 LASTING = {"text/plain", "text/html", "application/vnd.divebook.run+json"}
-WORKFLOW = """\
-%%dive workflow talker
-Inputs:
-  - {Name: word}
-  - {Name: seconds, Type: number, Default: 0.01}
-Steps:
-  - {Name: begin, Action: Print, Parameters: {Message: "begin ${inputs.word}"}}
-  - {Name: nap, Type: wait, Seconds: "${inputs.seconds}"}
-  - {Name: end, Script: "print('end', inputs.word)"}
-"""
 
 
 @pytest.fixture(autouse=True)
