@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import grimp
@@ -18,11 +17,6 @@ import divebook
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "divebook"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
-
-LONGEST = 400
-"""Lines of a file."""
-TABLES = {"divebook/errors.py", "divebook/events/catalog.py"}
-"""What may be longer, since it is many things of one kind that are read as one."""
 
 DOORS = {
     "IPython": ("divebook.notebook",),
@@ -125,19 +119,6 @@ def test_listing_the_commands_loads_neither_stores_nor_what_runs():
 
 def test_no_module_has_a_vague_name():
     assert [str(path) for path in sources() if path.stem in VAGUE or path.parent.name in VAGUE] == []
-
-
-def test_a_file_has_one_role_and_so_a_limited_length():
-    files = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
-    long = {str(path.relative_to(ROOT)) for path in files if len(path.read_text().splitlines()) > LONGEST}
-    assert long <= TABLES
-
-
-def test_a_class_name_has_one_owner():
-    """A name in two modules is looked up twice by everybody who meets it."""
-    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
-    names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
-    assert {name for name, count in names.items() if count > 1 and not name.startswith("_")} == set()
 
 
 @pytest.mark.parametrize("name", modules())

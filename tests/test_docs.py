@@ -146,12 +146,6 @@ def test_the_layers_are_those_that_are_checked():
     assert [set(re.findall(r"\w+", layer)) for layer in drawn.split(">")] == [layer for layer in checked if layer]
 
 
-def test_contributing_is_one_page():
-    lines = CONTRIBUTING.splitlines()
-    assert len(lines) <= 165
-    assert max(map(len, lines)) <= 120
-
-
 # --- docstrings ----------------------------------------------------------------------------------------------------
 
 
