@@ -6,6 +6,7 @@ may consume at most must be left; at a bound a person is asked, as at those of t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class TurnBudget:
         self.agent, self.consumed = agent, Consumption()
         self.bounds = bounds if share is None else within(bounds, share)
         self._share = share
+        self._release: asyncio.Future[None] | None = None
         self.line: tuple[TurnBudget, ...] = (self, *(() if above is None else above.line))
         """Itself and those above, the nearest first."""
 
@@ -71,7 +73,15 @@ class TurnBudget:
         # (test_while_a_bound_above_is_asked_about_those_below_may_be_reached).
         while (met := next(((one, found) for one in self.line if (found := one.met(reserved))), None)) is not None:
             budget, found = met
-            await budget.ask(context, found)
+            # Calls under way return what they do not spend of their reservation.
+            if not (found.may_pass and await context.wait_beside_others(budget.next_release())):
+                await budget.ask(context, found)
+
+    def next_release(self) -> asyncio.Future[None]:
+        """Return what is done when the next request that counts here ends, and gives back what it did not spend."""
+        if self._release is None:
+            self._release = asyncio.get_running_loop().create_future()
+        return self._release
 
     def met(self, reserved: Reserved) -> Exhausted | None:
         """Return the first of its own bounds that forbids a request which may consume so much."""
@@ -79,22 +89,33 @@ class TurnBudget:
 
     async def ask(self, context: TurnContext, found: Exhausted) -> None:
         """Raise a bound as a person says."""
-        whose = f"the Bounds of agent {self.line[1].agent!r}" if self._is_share(found) else "its Bounds"
-        met = f"agent {self.agent!r}: {found}; to go on, raise {whose} and resume"
         if self.bounds.on_exhausted == FAIL:
-            raise BoundExceededError(met, found.bound, found.reason)
+            raise self._error(found)
         key = f"bound-{self.agent}-{found.bound}-{found.limit}"
-        question, data = asked_about(found._replace(used=None, reserved=None, needed=None), self._reached(found))
-        asked = await context.question(RESOURCE_EXHAUSTED, question, key=key, data={**data, "agent": self.agent})
+        # An answer belongs to the question that was shown: how it was worded, and how much was spent then, stays as it
+        # was recorded (test_a_question_about_a_bound_keeps_its_recorded_wording).
+        recorded = context.asked(key)
+        if recorded is not None:
+            question, data = recorded.question, recorded.data
+        else:
+            question, own = asked_about(found, f"{self._owner(found)}: ")
+            data = {**own, "agent": self.agent}
+        asked = await context.question(RESOURCE_EXHAUSTED, question, key=key, data=data)
         response = asked.response or {}
         if response.get("decision") == STOP:
-            raise BoundExceededError(met, found.bound, found.reason)
+            raise self._error(found)
         self.bounds = raised(self.bounds, found.bound, None, response["data"]["to"])
 
-    def _reached(self, found: Exhausted) -> str:
-        """Say which bound is reached, and not by how much: with agents side by side that is a matter of speed."""
-        reached = f"agent {self.agent!r}: {found.bound} is reached, at most {found.limit} allowed"
-        return f"{reached}, its share of what was left" if self._is_share(found) else reached
+    def _error(self, found: Exhausted) -> BoundExceededError:
+        """Return the error of a bound that is not raised."""
+        owner = self.line[1].agent if self._is_share(found) else self.agent
+        advice = f"Raise `{found.name}` in the Bounds of agent {owner!r} and resume."
+        return BoundExceededError(f"{self._owner(found)}: {found.summary} {advice}", found.bound, found.reason)
+
+    def _owner(self, found: Exhausted) -> str:
+        """Return whose bound is met, as people read it."""
+        agent = f"Agent {self.agent!r}"
+        return f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(found) else agent
 
     def _is_share(self, found: Exhausted) -> bool:
         """Whether a bound that is met is what the agent above gave it of its own."""
@@ -111,6 +132,9 @@ class TurnBudget:
         finally:
             for budget in self.line:
                 budget.consumed = budget.consumed.ended(reserved)
+                if budget._release is not None:
+                    budget._release.set_result(None)
+                    budget._release = None
 
     def spend(self, usage: Mapping[str, int]) -> None:
         """Count what a request has consumed."""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -188,6 +189,9 @@ class TurnContext(Protocol):
 
     def below(self, key: str) -> TurnContext:
         """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""
+
+    async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
+        """Wait for a change that another call of the step brings; return False once no other call can bring it."""
 
     async def alone(self) -> None:
         """Return when no other call of the step is under way: each has ended, or waits for something from outside."""

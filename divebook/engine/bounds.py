@@ -35,15 +35,15 @@ REASONS = {
 
 _SHARED = ("max_llm_calls", "max_agent_hops", "max_tokens", "max_cost", "max_seconds")
 """What an execution gives on of its bounds to those that it starts."""
-_SAID = {
-    "max_iterations": "passes through loops",
-    "max_llm_calls": "model calls",
-    "max_agent_hops": "agent steps",
-    "max_tokens": "tokens",
-    "max_cost": "US dollars",
-    "max_seconds": "seconds",
-    "edges": "passages",
-    "max_repeats": "repetitions",
+_SPENT = {
+    "max_iterations": "{used} of {limit} passes through loops used",
+    "max_llm_calls": "{used} of {limit} model calls made",
+    "max_agent_hops": "{used} of {limit} agent steps made",
+    "max_tokens": "{used} of {limit} tokens used",
+    "max_cost": "{used} of {limit} spent",
+    "max_seconds": "{used} of {limit} seconds used",
+    "edges": "{used} of {limit} passages of the edge {edge} used",
+    "max_repeats": "{used} of {limit} repetitions of a step made",
 }
 
 
@@ -64,14 +64,46 @@ class Exhausted(NamedTuple):
         """The typed reason."""
         return REASONS[self.bound]
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the call could fit once the calls under way have ended and returned what they did not spend."""
+        return self.reserved is not None and Decimal(self.reserved) > 0
+
+    @property
+    def name(self) -> str:
+        """What a person raises: the bound, or the edge within `edges`."""
+        return f"edges[{self.edge!r}]" if self.edge else self.bound
+
+    @property
+    def summary(self) -> str:
+        """What is spent, reserved and needed, as a sentence."""
+        spent = _SPENT[self.bound].format(used=self._text(self.used), limit=self._text(self.limit), edge=self.edge)
+        parts = [spent]
+        if self.may_pass:
+            parts.append(f"{self._text(self.reserved)} reserved by calls under way")
+        if self.needs_room:
+            parts.append(f"the next call needs up to {self._text(self.needed)}")
+        *before, last = parts
+        return f"Budget reached: {', '.join(before)}, and {last}." if before else f"Budget reached: {last}."
+
+    @property
+    def needs_room(self) -> bool:
+        """Whether the size of the next call is what does not fit."""
+        return self.needed is not None and Decimal(self.needed) > 0
+
+    def _text(self, amount: float | str | None) -> str:
+        return text_of_dollars(amount or 0) if self.bound == "max_cost" else str(amount)
+
     def __str__(self) -> str:
-        name = f"the bound of the edge {self.edge}" if self.edge else self.bound
-        spent = f"{self.used} {_SAID[self.bound]} spent"
-        if self.needed is not None:
-            spent += (
-                f", {self.reserved} reserved by calls under way, {self.needed} for the next one (MaxTokens lowers it)"
-            )
-        return f"{name} is reached: {spent}, at most {self.limit} allowed"
+        lower = ", or lower `MaxTokens`" if self.needs_room else ""
+        return f"{self.summary} Raise `{self.name}`{lower}."
+
+
+def text_of_dollars(amount: float | str) -> str:
+    """Return an amount in US dollars as people write it: two decimals, or as many as it has."""
+    exact = Decimal(str(amount))
+    decimals = max(2, -int(exact.normalize().as_tuple().exponent))
+    return f"${exact:.{decimals}f}"
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
@@ -92,7 +124,8 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
         return None
     if bounds.max_agent_hops is not None and ledger.agent_hops >= bounds.max_agent_hops:
         return Exhausted("max_agent_hops", bounds.max_agent_hops, ledger.agent_hops)
-    return call_bound(state, Reserved())
+    # What calls under way have reserved may come back, so that a step may begin: its own call waits for that.
+    return bound_met(bounds, _consumption(state)._replace(held_tokens=0, held_cost=0), Reserved())
 
 
 class Consumption(NamedTuple):
@@ -121,10 +154,13 @@ class Consumption(NamedTuple):
 
 def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
     """Return the first bound of an execution that forbids a model call which may consume `reserved`."""
+    return bound_met(state.bounds, _consumption(state), reserved)
+
+
+def _consumption(state: ExecutionState) -> Consumption:
     ledger, used = state.ledger, state.usage
     held = ledger.reserved_tokens, ledger.reserved_cost
-    consumed = Consumption(ledger.llm_calls, used.input_tokens + used.output_tokens, used.cost, *held)
-    return bound_met(state.bounds, consumed, reserved)
+    return Consumption(ledger.llm_calls, used.input_tokens + used.output_tokens, used.cost, *held)
 
 
 def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
@@ -292,19 +328,22 @@ def facts_about(state: ExecutionState, found: Exhausted, path: str, step: str) -
     interrupt_id = question_about(state, found)
     asked = state.interrupts.get(interrupt_id)
     if asked is None:
-        question, data = asked_about(found, str(found))
+        question, data = asked_about(found)
         return (Fact(catalog.InterruptRaised(interrupt_id, RESOURCE_EXHAUSTED, question, data=data), path, step),)
     if asked.status == PENDING and path not in asked.waiting:
         return (Fact(catalog.InterruptJoined(interrupt_id), path, step),)
     return ()
 
 
-def asked_about(found: Exhausted, met: str) -> tuple[str, dict[str, Any]]:
-    """Return the question whether to raise a bound, and its data; `met` says in words which one was met."""
+def asked_about(found: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
+    """Return the question whether to raise a bound, and its data.
+
+    `whose` names the agent that the bound belongs to, in front of the question.
+    """
     told = {"bound": found.bound, "limit": found.limit, "used": found.used, "edge": found.edge}
     told |= {"reason": found.reason, "reserved": found.reserved, "needed": found.needed}
     data = {key: value for key, value in told.items() if value is not None} | {"choices": [RAISE, STOP]}
-    return f"{met}. Raise the bound and go on, or stop?", data
+    return f"{whose}{found.summary} Raise `{found.name}` and continue, or stop?", data
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about, require_price
 from divebook.engine.operations import Place, Reserved
 from divebook.errors import BoundExceededError, InterruptExpiredError
@@ -22,6 +26,10 @@ class Asking:
 
     def __init__(self, once: Once, waits: Waits) -> None:
         self._once, self._waits = once, waits
+        self._model_calls = 0
+        """Model calls that are under way: each holds back what it may spend at most until it has ended."""
+        self._next_end: asyncio.Event | None = None
+        """Set when the next of them ends; None while nothing waits for that."""
 
     async def ask(self, place: Place, asked: Question, expires_in: float | None = None) -> Question:
         """Return the question that belongs to `place` with its answer; ask it if that has not been done.
@@ -82,6 +90,8 @@ class Asking:
         journal = self._once.journal
         require_price(journal.state.bounds, reserved)
         while (found := call_bound(journal.state, reserved)) is not None:
+            if found.may_pass and await self.model_call_ended():
+                continue
             if fails_at_bounds(journal.state):
                 raise BoundExceededError(str(found), found.bound, found.reason)
             if journal.state.stopped is not None:
@@ -89,3 +99,29 @@ class Asking:
             interrupt_id = question_about(journal.state, found)
             journal.record_all(facts_about(journal.state, found, place.path, place.step))
             await self._waits.answer(place.path, interrupt_id)
+
+    @contextmanager
+    def model_call(self) -> Iterator[None]:
+        """Surround a model call that has reserved a part of a budget, until its end is recorded."""
+        self._model_calls += 1
+        try:
+            yield
+        finally:
+            self._model_calls -= 1
+            if self._next_end is not None:
+                self._next_end.set()
+                self._next_end = None
+
+    async def model_call_ended(self) -> bool:
+        """Wait until one of the model calls that are under way ends; return False at once where there is none.
+
+        A model call waits for nothing but its provider, so this comes to an end. A caller therefore counts as running
+        meanwhile, and is not parked as if it waited for a person
+        (test_calls_wait_for_the_budget_that_others_under_way_hold).
+        """
+        if not self._model_calls:
+            return False
+        if self._next_end is None:
+            self._next_end = asyncio.Event()
+        await self._next_end.wait()
+        return True

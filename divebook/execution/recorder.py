@@ -171,6 +171,8 @@ class Recorder:
     async def _begin(self, wanted: Wanted, call: Call) -> Any:
         if call.reserved is not None:
             await self.asking.within_bounds(wanted.place, call.reserved)
+            with self.asking.model_call():
+                return await self._make(wanted, call)
         if call.workspace is not None:
             return await self._begin_inside(wanted, call, call.workspace)
         return await self._make(wanted, call)

@@ -137,17 +137,29 @@ class Strands:
 
         For one that is about to unwind the others, which would cut what they have under way.
         """
+        never = asyncio.get_running_loop().create_future()
+        await self.wait_beside_others(never)
+
+    async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
+        """Wait for a change that another strand brings; return False once no other strand runs.
+
+        The strand does not count as running meanwhile. Two strands that wait for each other are thus told one by one
+        that nothing can come.
+        """
+        if change.done():
+            return True
         if self.running <= 1:
-            return
-        waiting = asyncio.get_running_loop().create_future()
-        self._last.append(waiting)
+            return False
+        alone = asyncio.get_running_loop().create_future()
+        self._last.append(alone)
         self.leave()
         try:
-            await waiting
+            await asyncio.wait((alone, change), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            if waiting in self._last:  # it was cancelled meanwhile
-                self._last.remove(waiting)
+            if alone in self._last:  # the change came first, or the strand was cancelled
+                self._last.remove(alone)
                 self.running += 1
+        return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
         """Return when `is_ready`, at once if it is already.

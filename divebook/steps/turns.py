@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
@@ -142,6 +143,10 @@ class StepTurn:
         means = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._offers)
         self._below.append(means)
         return means
+
+    async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
+        """Wait for a change that another call of the step brings; return False once no other call can bring it."""
+        return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
         """Return when no other call of the step is under way."""

@@ -222,7 +222,7 @@ def test_what_assigned_work_has_spent_counts_whatever_process_goes_on():
     for end in ends:
         resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)
         (question,) = resumed.interrupts
-        assert "agent 'boss': max_llm_calls is reached, at most 4 allowed" in question.question
+        assert "Agent 'boss': Budget reached: 4 of 4 model calls made" in question.question
         assert resumed.usage.requests == 4
     assert resumed.answer(question.id, {"decision": "raise", "data": {"to": 9}}).wait(20).variables == {"birds": "done"}
 
@@ -252,9 +252,9 @@ def both_at_once(store=None, **bounds):
 
 def test_works_that_are_handed_on_at_once_share_what_is_left():
     execution = both_at_once().start("ask").wait(20)
-    met = "max_llm_calls is reached, at most 3 allowed, its share of what was left"
+    met = "(its share of the bounds of agent 'boss'): Budget reached: 3 of 3 model calls made"
     said = sorted(question.question.partition(". Raise")[0] for question in execution.interrupts)
-    assert said == [f"agent 'left': {met}", f"agent 'right': {met}"]
+    assert said == [f"Agent 'left' {met}", f"Agent 'right' {met}"]
     assert execution.usage.requests == 7
 
 
@@ -265,14 +265,14 @@ def test_the_shares_are_the_same_whatever_process_goes_on():
     for end in ends[::3]:
         resumed = both_at_once(cut(execution.store, execution, end)).resume(execution.id).wait(20)
         assert (resumed.usage.requests, len(resumed.interrupts)) == (7, 2)
-        assert all("at most 3 allowed" in question.question for question in resumed.interrupts)
+        assert all("3 of 3 model calls" in question.question for question in resumed.interrupts)
 
 
 def test_work_that_failed_for_its_share_has_a_new_one_when_it_is_done_again():
     """It had the old one, so that raising the bounds of who had given it the work was of no use."""
     bounded = both_at_once(max_llm_calls=7, on_exhausted="fail")
     failed = bounded.start("ask").wait(20)
-    assert "raise the Bounds of agent 'boss' and resume" in failed.error
+    assert "in the Bounds of agent 'boss' and resume" in failed.error
     more = both_at_once(bounded.store, max_llm_calls=40, on_exhausted="fail")
     spent = [more.resume(failed.id).wait(20).usage.requests for _ in range(2)]  # one failure at a time is made again
     assert (more.execution(failed.id).status, spent) == ("completed", [10, 14])
@@ -294,7 +294,7 @@ def test_what_failed_work_has_spent_counts_whatever_process_goes_on():
     ends = [e for e in execution.history() if e.event_type in ("operation_completed", "operation_failed")]
     (failed,) = [e for e in ends if (e.event_type, e.data.operation_type) == ("operation_failed", "agent_turn")]
     asked = [question.question for question in execution.interrupts]
-    assert ["agent 'boss': max_llm_calls is reached, at most 4 allowed" in said for said in asked] == [True]
+    assert ["Agent 'boss': Budget reached: 4 of 4 model calls made" in said for said in asked] == [True]
     spent = execution.usage.requests
     for end in ends[ends.index(failed) :]:
         resumed = bounded(cut(execution.store, execution, end.sequence)).resume(execution.id).wait(20)

@@ -40,15 +40,17 @@ def test_a_turn_stops_before_what_it_may_not_spend(note, bounds, made):
     execution = world.start(ASK).wait(20)
     assert execution.usage.requests == made
     (name,) = bounds
-    assert f"agent 'a': {name} is reached" in execution.error
+    assert "Agent 'a': Budget reached: " in execution.error
+    assert f"Raise `{name}` in the Bounds of agent 'a' and resume." in execution.error
 
 
 def test_a_person_raises_the_bound_and_nothing_is_made_again(note, noted):
     world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
     execution = world.start(ASK).wait(20)
     (question,) = execution.interrupts
-    met = "agent 'a': max_llm_calls is reached, at most 2 allowed"
-    assert question.question == f"{met}. Raise the bound and go on, or stop?"
+    assert question.question == (
+        "Agent 'a': Budget reached: 2 of 2 model calls made. Raise `max_llm_calls` and continue, or stop?"
+    )
     assert (question.data["agent"], question.data["limit"]) == ("a", 2)
     done = world.answer(question.interrupt_id, 4).wait(20)
     assert (done.variables, noted) == ({"r": "done"}, ["0", "1", "2"])
@@ -68,8 +70,8 @@ def test_who_says_stop_fails_the_step_until_the_agent_may_spend_more(note, noted
     world = environment(agents=[agent(note, {"max_llm_calls": 1}, **SPENT)])
     execution = world.start(ASK).wait(20)
     done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
-    assert "agent 'a': max_llm_calls is reached" in done.error
-    assert "to go on, raise its Bounds and resume" in done.error
+    assert "Agent 'a': Budget reached: 1 of 1 model calls made." in done.error
+    assert "Raise `max_llm_calls` in the Bounds of agent 'a' and resume." in done.error
     assert done.usage.requests == 1
     world.add_agent(agent(note, {"max_llm_calls": 9}, **SPENT), replace=True)
     assert world.resume(done.id).wait(20).variables == {"r": "done"}
@@ -95,7 +97,7 @@ def test_every_turn_has_the_whole_bound(note):
 def test_an_agent_that_only_answers_has_bounds_as_well():
     bounded = Agent("a", model=ScriptedModel(["well"], **SPENT), bounds={"max_tokens": 9, "on_exhausted": "fail"})
     execution = environment(agents=[bounded]).start(ASK).wait(20)
-    assert "agent 'a': max_tokens is reached: 0 tokens spent, 0 reserved" in execution.error
+    assert "Agent 'a': Budget reached: 0 of 9 tokens used, and the next call needs up to 10." in execution.error
     assert "operation_started" in event_types(execution)
     assert execution.usage.requests == 0
 
@@ -110,7 +112,10 @@ def test_what_a_definition_bounds():
 
 
 class Nobody:
-    """A turn in which nobody can be asked."""
+    """A turn without another call under way, in which no person can be asked."""
+
+    async def wait_beside_others(self, change):
+        return False
 
     async def question(self, *_, **__):
         raise AssertionError
@@ -135,14 +140,14 @@ def test_work_that_is_handed_on_counts_for_who_hands_it_on():
         admit(budget)
         with budget.holding(Reserved()):
             budget.spend({"input_tokens": 3})
-    with pytest.raises(BoundExceededError, match="agent 'chief': max_llm_calls is reached"):
+    with pytest.raises(BoundExceededError, match="Agent 'chief': Budget reached: 2 of 2 model calls made"):
         admit(one)
     assert (above.consumed.tokens, one.consumed.tokens) == (6, 3)
 
 
 def test_side_by_side_they_never_overshoot():
     _, one, other = two_below(max_tokens=10)
-    with one.holding(Reserved(6)), pytest.raises(BoundExceededError, match="6 reserved by calls under way, 5 for the"):
+    with one.holding(Reserved(6)), pytest.raises(BoundExceededError, match="6 reserved by calls under way, and the next call needs up to 5"):
         admit(other, Reserved(5))
     admit(other, Reserved(5))
 
@@ -153,9 +158,12 @@ def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
     one, other = TurnBudget("one", Bounds(), middle), TurnBudget("other", Bounds(), middle)
 
     class Person:
+        def asked(self, key):
+            return None
+
         async def question(self, *_, **__):
             other.holding(Reserved()).__enter__()
             return Question("id", "resource_exhausted", "?", response={"decision": "raise", "data": {"to": 5}})
 
-    with pytest.raises(BoundExceededError, match="agent 'middle': max_llm_calls is reached"):
+    with pytest.raises(BoundExceededError, match="Agent 'middle': Budget reached: 1 of 1 model calls made"):
         asyncio.run(one.admit(Person(), Reserved()))

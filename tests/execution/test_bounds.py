@@ -77,7 +77,7 @@ def test_stop_ends_it_with_the_typed_reason(bounds, calls):
     done = world.answer(execution.interrupts[0].interrupt_id, "stop").wait(20)
     (name,) = bounds
     assert (done.status, done.envelope.terminal_reason, script.calls) == ("failed", REASONS[name], calls)
-    assert "is reached" in done.error
+    assert "Budget reached: " in done.error
 
 
 @pytest.mark.parametrize(("bounds", "calls"), CASES)
@@ -305,6 +305,6 @@ def test_no_more_items_are_begun_once_nothing_is_left_for_them():
 def test_a_bound_tells_what_is_spent_what_is_reserved_and_what_the_next_call_would_need():
     found = Exhausted("max_cost", "0.5", "0.1", reserved="0.3", needed="0.2")
     assert str(found) == (
-        "max_cost is reached: 0.1 US dollars spent, 0.3 reserved by calls under way, 0.2 for the next one "
-        "(MaxTokens lowers it), at most 0.5 allowed"
+        "Budget reached: $0.10 of $0.50 spent, $0.30 reserved by calls under way, and the next call needs up to $0.20. "
+        "Raise `max_cost`, or lower `MaxTokens`."
     )

@@ -184,7 +184,7 @@ def test_what_each_try_may_spend_is_bounded_beside_what_the_run_had_spent(looped
         assert [tried.status for tried in trial.tries] == [status] * 2
     trial = world.try_step(source.id, "draft", bounds={"max_cost": 0.1})
     assert (trial.tries[0].asked, trial.tries[0].cost) == ("", None)
-    assert "max_cost is reached" in trial.tries[0].text
+    assert "Budget reached: $0.25 of $0.35 spent" in trial.tries[0].text
     assert "asked, each time as recorded" in str(trial)
 
 
