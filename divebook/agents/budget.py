@@ -131,10 +131,14 @@ class TurnBudget:
             yield
         finally:
             for budget in self.line:
-                budget.consumed = budget.consumed.ended(reserved)
-                if budget._release is not None:
-                    budget._release.set_result(None)
-                    budget._release = None
+                budget.release(reserved)
+
+    def release(self, reserved: Reserved) -> None:
+        """Count a request no longer as under way, and let requests look again that wait for its reservation."""
+        self.consumed = self.consumed.ended(reserved)
+        if self._release is not None:
+            self._release.set_result(None)
+            self._release = None
 
     def spend(self, usage: Mapping[str, int]) -> None:
         """Count what a request has consumed."""

@@ -1,6 +1,7 @@
 """What one turn of an agent may spend: asked about or failing at, the same on replay, subordinates included."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from divebook.agents.budget import TurnBudget
 from divebook.bounds import Bounds, agent_bounds
 from divebook.engine.operations import Reserved
 from divebook.errors import BoundExceededError, BoundsError, DefinitionError
+from divebook.execution.strands import Strands
 from divebook.questions import Question
+from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
@@ -147,7 +150,10 @@ def test_work_that_is_handed_on_counts_for_who_hands_it_on():
 
 def test_side_by_side_they_never_overshoot():
     _, one, other = two_below(max_tokens=10)
-    with one.holding(Reserved(6)), pytest.raises(BoundExceededError, match="6 reserved by calls under way, and the next call needs up to 5"):
+    with (
+        one.holding(Reserved(6)),
+        pytest.raises(BoundExceededError, match="6 reserved by calls under way, and the next call needs up to 5"),
+    ):
         admit(other, Reserved(5))
     admit(other, Reserved(5))
 
@@ -167,3 +173,64 @@ def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
 
     with pytest.raises(BoundExceededError, match="Agent 'middle': Budget reached: 1 of 1 model calls made"):
         asyncio.run(one.admit(Person(), Reserved()))
+
+
+def test_a_request_waits_for_what_another_one_of_its_agent_gives_back():
+    async def both():
+        strands = Strands(Strands.let_go)
+        _, one, other = two_below(max_tokens=10)
+        with strands.side_by_side(2) as strand, one.holding(Reserved(6)):
+
+            async def request():
+                with strand():
+                    await other.admit(strands, Reserved(5))
+                    return other.line[1].consumed.held_tokens
+
+            waiting = asyncio.ensure_future(request())
+            await asyncio.sleep(0)
+            assert (waiting.done(), strands.running) == (False, 1)
+        return await waiting
+
+    assert asyncio.run(both()) == 0
+
+
+def test_a_request_that_nothing_can_make_room_for_is_refused():
+    """The other one waits for a person: nothing of its reservation comes back before that."""
+
+    async def refused():
+        strands = Strands(lambda _: None)
+        _, one, other = two_below(max_tokens=10)
+        with strands.side_by_side(2) as strand, one.holding(Reserved(6)):
+
+            async def request():
+                with strand():
+                    await other.admit(strands, Reserved(5))
+
+            waiting = asyncio.ensure_future(request())
+            await asyncio.sleep(0)
+            parked = asyncio.ensure_future(strands.park(lambda: False))
+            with pytest.raises(BoundExceededError, match="6 reserved by calls under way"):
+                await waiting
+            parked.cancel()
+
+    asyncio.run(refused())
+
+
+def test_a_question_about_a_bound_keeps_its_recorded_wording(note):
+    """A log whose question was worded by an earlier version goes on with the answer that it was given."""
+    world = environment(agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
+    asked = world.start(ASK).wait(20)
+
+    def as_earlier(event):
+        if event.event_type != "interrupt_raised":
+            return event
+        old = "agent 'a': max_llm_calls is reached, at most 2 allowed. Raise the bound and go on, or stop?"
+        return replace(event, data=replace(event.data, question=old))
+
+    store = MemoryStore()
+    store.append(asked.id, [as_earlier(event) for event in asked.history()], 0)
+    later = environment(store=store, agents=[agent(note, {"max_llm_calls": 2}, **SPENT)])
+    waiting = later.resume(asked.id).wait(20)
+    assert waiting.interrupts[0].question.startswith("agent 'a': max_llm_calls is reached")
+    done = later.answer(waiting.interrupts[0].id, 9).wait(20)
+    assert done.variables == {"r": "done"}
