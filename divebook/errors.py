@@ -678,7 +678,7 @@ class AgentError(StepError):
 
     def __init__(self, agent: str, request: int, cause: str) -> None:
         self.agent, self.request = agent, request
-        super().__init__(f"agent {agent} gave no answer after {request} requests: {cause}")
+        super().__init__(f"agent {agent} gave no answer after {request} request{'' if request == 1 else 's'}: {cause}")
 
 
 class ToolError(StepError):

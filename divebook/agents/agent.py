@@ -87,6 +87,9 @@ class Agent:
         How long responses of its model are used again, in any run on the same store, for the same request: ``"7d"``.
     workspace
         Name of the workspace in which its tools work; it has tools for files and commands there.
+    corrections
+        How often its model may correct a call of a tool, or an answer, that does not have the expected form: counted
+        for each tool, and for the answer. By default what its definition says, which is 1 by default.
 
     Examples
     --------
@@ -114,6 +117,7 @@ class Agent:
         api_key: str | None = None,
         cache: str | float | None = None,
         workspace: str | None = None,
+        corrections: int | None = None,
     ) -> None:
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
@@ -143,6 +147,8 @@ class Agent:
             subordinates=list(subordinates),
             approvals=Approvals().plus(approvals).rules,
         )
+        if corrections is not None:
+            self.definition = replace(self.definition, corrections=corrections)
         if bounds is not None:
             self.definition = replace(self.definition, bounds=agent_bounds(bounds).to_dict())
         beside: dict[str, Any] = {"cache": cache, "workspace": workspace, "api_key": api_key}

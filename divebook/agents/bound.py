@@ -29,7 +29,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.dependencies import watched
-from divebook.agents.failures import errors_as_raised, keepable_errors
+from divebook.agents.failures import errors_as_raised, keepable_errors, readable_replies
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
 from divebook.agents.prices import estimate, tokens_of_definitions
@@ -43,6 +43,7 @@ from divebook.agents.wire import (
     in_time,
     plain_response,
     plainly,
+    require_whole,
     response_of,
     usage_of,
     with_said,
@@ -99,8 +100,9 @@ class BoundRequest(_Bound):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
-            with keepable_errors():
+            with keepable_errors(), readable_replies(named):
                 made = await in_time(self._made(_with_values(params, turn.policy), told.key), turn.seconds)
+                require_whole(made, turn.record.agent)
                 return concise(with_said(plain_response(made), partial(turn.kept, what="an answer of its model")))
 
         sent = RequestToSend(told.number, named, params)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -27,14 +26,23 @@ from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.behind import telling
 from divebook.agents.clients import CLIENTS
-from divebook.agents.failures import make_keepable
+from divebook.agents.failures import keepable_errors, readable_replies
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.models import RECORDED
 from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.agents.streaming import stream_response
-from divebook.agents.wire import in_time, plain_response, response_of, settings_of, usage_of, user_block, with_values
+from divebook.agents.wire import (
+    in_time,
+    plain_response,
+    require_whole,
+    response_of,
+    settings_of,
+    usage_of,
+    user_block,
+    with_values,
+)
 from divebook.engine.operations import AGENT_RESPONSE, RunOperation, Write
 from divebook.errors import StepError
 from divebook.history.messages import request_messages
@@ -74,11 +82,10 @@ class RecordedModel(WrapperModel):
             return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
 
         async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
-            try:
-                return plain_response(await in_time(request, self._seconds))
-            except ModelAPIError as error:
-                make_keepable(error)
-                raise
+            with keepable_errors(), readable_replies(self.wrapped.model_name):
+                response = await in_time(request, self._seconds)
+                require_whole(response, self._parameters["agent"])
+                return plain_response(response)
 
         written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
         recorded = await self._operation(

@@ -57,6 +57,40 @@ def make_keepable(error: ModelAPIError) -> None:
     error.args = (error.message,)
 
 
+_UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
+"""What the adapters of providers raise by accident where a reply lacks a part that they expect."""
+
+
+@contextmanager
+def readable_replies(model: str) -> Iterator[None]:
+    """Raise a clear error where the adapter of a provider stumbles over a reply.
+
+    An error out of a person's own model is left as it is: there its traceback says more.
+
+    Raises
+    ------
+    UnexpectedModelBehavior
+        The reply does not have the expected form.
+    """
+    try:
+        yield
+    except _UNREADABLE as error:
+        if not _is_from_adapter(error):
+            raise
+        raise exceptions.UnexpectedModelBehavior(
+            f"the reply of {model} cannot be read ({error}). A provider or a filter that withholds an answer sends an "
+            "empty list of choices. Try again, or use another Model"
+        ) from error
+
+
+def _is_from_adapter(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith("pydantic_ai.models.")
+
+
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
     """Raise what the log has of a failed request as pydantic-ai's code expects it."""

@@ -85,6 +85,7 @@ class LoopRun:
             context, record, agent.model_name, agent.retry, seconds, known, budget, agreement, agent.policy
         )
         turn.is_as_begun = bool(begun_with)
+        turn.corrections = definition.corrections if agent.library is None else None
         history, asked = _messages(self._message)
         if agent.library is not None and deps is None:
             _warn_of_none(agent.name, agent.library.deps_type)
@@ -129,6 +130,7 @@ class LoopRun:
             await resolved(agent),
             name=agent.name,
             tools=made,
+            retries=agent.definition.corrections,
             capabilities=[
                 *agent.capabilities,
                 *choosing(agent.definition),

@@ -95,6 +95,8 @@ class AgentTurn:
     """Tools that have changed what no log has, which has been said."""
     cleaned: set[str] = field(default_factory=set)
     """What had a credential in it, which has been said."""
+    corrections: int | None = None
+    """How often its model may correct a call or an answer; None where the agent of pydantic-ai says so itself."""
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
     _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ModelRetry, UnexpectedModelBehavior, UsageLimitExceeded
 from pydantic_ai.messages import InstructionPart, ModelResponse
@@ -16,6 +18,7 @@ from pydantic_ai.tools import RunContext
 from divebook.agents.present import AgentTurn
 from divebook.engine.retries import failure_text, names_of
 from divebook.errors import AgentError, OperationError, ToolError
+from divebook.text.shown import plural
 
 ANSWER_NOW = (
     "You have called tools as often as you may for this prompt, and cannot call one any more. "
@@ -93,10 +96,41 @@ def answering(turn: AgentTurn) -> Iterator[None]:
 
 
 def _reason(turn: AgentTurn, error: Exception) -> str:
-    """Return why there is no answer; of a tool that is not there without the library's advice to raise a limit."""
-    if not (turn.unknown and isinstance(error.__cause__, ModelRetry)):
+    """Return why there is no answer, with the key that allows more where a limit of ours was reached."""
+    if turn.unknown and isinstance(error.__cause__, ModelRetry):
+        return (
+            f'its model called unknown tool "{turn.unknown[0]}", was told so, and called it again; give the agent that '
+            "tool, or another Model"
+        )
+    limit = _CORRECTIONS_USED.match(str(error))
+    if limit is None:
         return str(error)
+    subject = f"its call of tool {limit['tool']}" if limit["tool"] else "its answer"
+    # An agent of pydantic-ai brings a limit of its own for each tool, which is the one that the message names.
+    count = int(limit["tool_limit"] or limit["output_limit"])
+    key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
-        f'its model called unknown tool "{turn.unknown[0]}", was told so, and called it again; give the agent that '
-        "tool, or another Model"
+        f"{subject} did not have the expected form ({_fault(error)}), also after {plural(count, 'correction')}; "
+        f"raise {key}, or use another Model"
     )
+
+
+_CORRECTIONS_USED = re.compile(
+    r"Tool '(?P<tool>.+)' exceeded max retries count of (?P<tool_limit>\d+)"
+    r"|Exceeded maximum output retries \((?P<output_limit>\d+)\)"
+)
+"""What pydantic-ai raises where a model has used up its corrections.
+
+`test_a_model_that_has_used_up_its_corrections_is_told_which_key_allows_more` pins the texts.
+"""
+
+
+def _fault(error: Exception) -> str:
+    """Return what was wrong with the last call or answer: one line, without the value that a model wrote."""
+    cause = error.__cause__
+    if isinstance(cause, ValidationError):
+        first = cause.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        text = first["msg"].removeprefix("Value error, ")
+        return f"{place}: {text}" if place else text
+    return next(iter(str(cause).strip().splitlines()), "") or type(cause).__name__

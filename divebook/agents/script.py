@@ -6,20 +6,26 @@ A reply is one of
 - ``{call: {tool: {argument: value}}}``: calls a tool, or several at once; ``[{call: ...}, {call: ...}]`` does as well,
 - ``{output: {...}}``: the structured answer,
 - ``{error: "overloaded", status: 503, retry_after: 2}``: the request fails,
+- in Python a function of the prompt, or of the prompt and the messages so far, which returns one of these,
 
 and any but an error may have ``say`` and ``think``: text and thoughts that come before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.errors import SetupError, did_you_mean
 
-WrittenReply: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+FixedReply: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """A reply as a person writes it."""
+ReplyFunction: TypeAlias = Callable[..., "FixedReply | Awaitable[FixedReply]"]
+"""Returns a reply to a prompt (str), or to a prompt and the messages so far (pydantic-ai's ``list[ModelMessage]``)."""
+WrittenReply: TypeAlias = FixedReply | ReplyFunction
+"""A reply of a scripted model."""
 
 KEYS = ("call", "error", "output", "retry_after", "say", "status", "think")
 FORMS = (
@@ -50,6 +56,8 @@ class ScriptedReply:
     """Of HTTP, where it fails as a provider's request does."""
     retry_after: float | None = None
     """Seconds after which the provider wants to be asked again."""
+    function: ReplyFunction | None = None
+    """Makes the reply when the request comes."""
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
@@ -65,6 +73,8 @@ class ScriptedReply:
         >>> ScriptedReply.read({"think": "Look it up.", "call": {"search": {"query": "owls"}}}).calls
         (ScriptedCall(tool='search', arguments={'query': 'owls'}),)
         """
+        if callable(written):
+            return cls(function=written)
         if isinstance(written, str):
             return cls(say=written)
         if isinstance(written, Sequence):
@@ -85,6 +95,39 @@ class ScriptedReply:
         output = (written["output"],) if "output" in written else ()
         calls = tuple(_calls(written.get("call", {})))
         return cls(_text(written, "say"), _text(written, "think"), calls, output)
+
+
+async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
+    """Return a reply, made by its function if it has one.
+
+    Parameters
+    ----------
+    prompt
+        The latest prompt of the request.
+    messages
+        All messages of the request, in pydantic-ai's form.
+
+    Raises
+    ------
+    SetupError
+        The function returned something that is not a reply.
+    """
+    if reply.function is None:
+        return reply
+    arguments = (prompt, list(messages)) if _takes_messages(reply.function) else (prompt,)
+    returned = reply.function(*arguments)
+    made = ScriptedReply.read(await returned if inspect.isawaitable(returned) else returned)
+    if made.function is not None:
+        raise SetupError(f"the function {reply.function!r} of a script returned a function; return {FORMS}")
+    return made
+
+
+def _takes_messages(function: ReplyFunction) -> bool:
+    """Return whether a function takes the messages besides the prompt."""
+    parameters = inspect.signature(function).parameters.values()
+    by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = [each for each in by_position if each.default is each.empty]
+    return len(required) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
 
 class Round(NamedTuple):

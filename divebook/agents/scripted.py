@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from divebook.agents.script import Round, ScriptedReply, WrittenReply, rounds_of
+from divebook.agents.script import ReplyFunction, Round, ScriptedReply, WrittenReply, rounds_of
 from divebook.errors import SetupError
 
 SCRIPTED = "scripted"
@@ -25,6 +25,9 @@ class ScriptedModel:
     A reply is a text, or says what a model with tools does: calls them, returns data, thinks, or fails
     (`divebook.agents.script`). Without replies it says that it is scripted and how to get a real model.
 
+    A function in place of the replies, or of one of them, returns the reply to each prompt: ``lambda prompt: ...`` or
+    ``lambda prompt, messages: ...``. It is called once for a request that the log does not have yet.
+
     An agent that only writes texts takes the next reply for each request of this process. The turn of an agent with
     tools begins at the first reply, and each request takes the one after those that the turn has had: the log tells
     how many they are, so that a turn goes on at its place in any process. Texts alone are always taken one by one.
@@ -35,13 +38,17 @@ class ScriptedModel:
     >>> [model.reply("any prompt") for _ in range(3)]
     ['first', 'second', 'second']
 
+    A reply that depends on the prompt:
+
+    >>> model = ScriptedModel(lambda prompt: "yes" if "?" in prompt else {"output": {"words": prompt.split()}})
+
     Two calls side by side, one request that fails and is made again, and the answer:
 
     >>> search = [{"call": {"search": {"query": "owls"}}}, {"call": {"search": {"query": "larks"}}}]
     >>> model = ScriptedModel([search, {"error": "overloaded", "status": 503}, {"output": {"birds": 2}}])
     """
 
-    replies: Sequence[WrittenReply] = ()
+    replies: Sequence[WrittenReply] | ReplyFunction = ()
     usage: Mapping[str, int] = field(default_factory=dict)
     """Tokens each reply claims to have consumed: ``input_tokens``, ``output_tokens``."""
     price: float = 0.0
@@ -56,6 +63,8 @@ class ScriptedModel:
     """In place of replies: those of the first turn, of the second, and so on; the last one repeats."""
 
     def __post_init__(self) -> None:
+        if callable(self.replies):
+            self.replies = (self.replies,)
         for name in ("replies", "turns"):
             if isinstance(given := getattr(self, name), str | Mapping):
                 raise SetupError(

@@ -21,13 +21,16 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from divebook.agents.script import ScriptedReply
+from divebook.agents.output import ITEM
+from divebook.agents.script import ScriptedReply, made_for
 from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
 from divebook.history.spans import COST
+from divebook.workflow.json_schemas import complaint
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError
@@ -57,7 +60,7 @@ class ScriptedFunction(FunctionModel):
             prompt = _last_prompt(messages)
             if script.is_texts:
                 return ModelResponse(parts=[TextPart(script.reply(prompt))])
-            reply = script.answer(prompt, *_position(messages))
+            reply = await made_for(script.answer(prompt, *_position(messages)), prompt, messages)
             if reply.error is not None:
                 raise _failure(reply)
             return ModelResponse(parts=list(_parts(reply, info, len(_responses(messages)) + 1)))
@@ -147,13 +150,34 @@ def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResp
 
 
 def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePart:
-    """Return the structured answer as the agent asks for it: a call of its output tool, or JSON."""
-    if not info.output_tools:
-        return TextPart(json.dumps(output, ensure_ascii=False))
+    """Return the structured answer as the agent asks for it: a call of its output tool, or text.
+
+    Providers take only objects as arguments. Where the answer is something else, its tool has one argument that holds
+    it. A script gives the answer itself, so it is put under that name; a script that gives the arguments is accepted
+    where only they fit. An answer that fits no tool is given as it is: a script may show how a model errs.
+    """
+    if not info.output_tools or (isinstance(output, str) and info.allow_text_output):
+        return TextPart(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
+    for tool in info.output_tools:
+        name = _wrapper(tool)
+        for arguments in ([] if name is None else [{name: output}]) + [output]:
+            if complaint(tool.parameters_json_schema, arguments) is None:
+                return ToolCallPart(tool.name, arguments, tool_call_id=tool_call_id)
     tool = info.output_tools[0]
-    wrapped = tool.outer_typed_dict_key
-    given = output if wrapped is None or isinstance(output, Mapping) else {wrapped: output}
-    return ToolCallPart(tool.name, given, tool_call_id=tool_call_id)
+    name = _wrapper(tool)
+    arguments = output if name is None or isinstance(output, Mapping) else {name: output}
+    written = arguments if isinstance(arguments, dict) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCallPart(tool.name, written, tool_call_id=tool_call_id)
+
+
+def _wrapper(tool: ToolDefinition) -> str | None:
+    """Return the name of the argument that holds an answer which is not an object; None for other tools.
+
+    pydantic-ai wraps other types than objects so, and `divebook.agents.output` other JSON schemas than objects.
+    """
+    schema = tool.parameters_json_schema
+    is_ours = list(schema.get("properties", {})) == [ITEM] and schema.get("additionalProperties") is False
+    return tool.outer_typed_dict_key or (ITEM if is_ours else None)
 
 
 def _failure(reply: ScriptedReply) -> Exception:

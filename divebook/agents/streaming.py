@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from weakref import WeakValueDictionary
 
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -25,10 +26,13 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from divebook.agents.scripted_model import ScriptedFunction, written_arguments
+from divebook.agents.wire import CUT_OFF, states_its_end
 from divebook.engine.operations import TEXT, THINKING, Write, arguments_part
 
 REFUSALS = (400, 422)
 """HTTP statuses of providers that do not stream this model, or not to this account."""
+_CUT_OFF: WeakValueDictionary[int, Model] = WeakValueDictionary()
+"""Models whose latest stream ended without a finish reason, by their id."""
 
 
 async def stream_response(
@@ -38,15 +42,24 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a request and hand on what it writes as it arrives; a model that cannot stream is asked plainly.
+    """Make a request and pass on its text as it arrives; a model that cannot stream is asked plainly.
+
+    A stream that ends without a finish reason was cut off: a proxy gave up, or a server was restarted. The caller tries
+    again as after any lost connection. That attempt asks plainly, because a whole body cannot end early unnoticed, and
+    because some local servers never send a finish reason: their models are asked plainly from then on.
 
     Raises
     ------
-    ModelAPIError
+    ModelConnectionError
         The stream ended before the response was complete.
     """
     if isinstance(model, ScriptedFunction):
         return await model.stream(messages, settings, parameters, write)
+    if id(model) in _CUT_OFF:
+        response = await model.request(messages, settings, parameters)
+        if states_its_end(response):
+            _CUT_OFF.pop(id(model), None)
+        return response
     async with AsyncExitStack() as stack:
         stream = await _opened(stack, model, messages, settings, parameters)
         if stream is None:
@@ -57,8 +70,9 @@ async def stream_response(
             if text:
                 write(text, part)
         response = stream.get()
-    if response.state == "incomplete":
-        raise ModelAPIError(model.model_name, "the stream ended before the response was complete")
+    if response.state == "incomplete" or not states_its_end(response):
+        _CUT_OFF[id(model)] = model
+        raise ModelConnectionError(model.model_name, CUT_OFF)
     return response
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic import TypeAdapter
+from pydantic_ai.exceptions import ModelConnectionError
 from pydantic_ai.messages import (
     BinaryContent,
     DocumentUrl,
@@ -27,11 +28,14 @@ from divebook.documents.references import resolved
 from divebook.errors import SetupError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.history.spans import COST
+from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
 
 T = TypeVar("T")
+_log = logger(__name__)
+CUT_OFF = "the reply was cut off: its stream ended without a finish reason before it was complete"
 _RESPONSE, _ANY = TypeAdapter(ModelResponse), TypeAdapter[Any](Any)
 
 
@@ -52,8 +56,49 @@ def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
     return _RESPONSE.validate_python({key: value for key, value in recorded.items() if key != COST})
 
 
+_ASSUMED = ("stop", "tool_call")
+"""Finish reasons that adapters fill in where a provider sent none."""
+_STATES_REASON_ALONE = "xai"
+"""The one provider whose adapter has the finish reason but not the provider's own word for it."""
+
+
+def states_its_end(response: ModelResponse) -> bool:
+    """Return whether the provider itself said why the response ended.
+
+    Adapters for chat completions put "stop" where a provider sent no reason; what the provider sent is in
+    `provider_details`. A model that is a function or a test has no address, and always answers completely.
+    """
+    if response.provider_url is None or (response.provider_details or {}).get("finish_reason"):
+        return True
+    if response.provider_name == _STATES_REASON_ALONE:
+        return response.finish_reason is not None
+    return response.finish_reason is not None and response.finish_reason not in _ASSUMED
+
+
+def require_whole(response: ModelResponse, agent: str) -> None:
+    """Refuse a response that was cut off on its way, and warn of one that its limit of tokens has cut.
+
+    Adapters that read every response as a stream leave the finish reason out where the stream ended early. Where a
+    whole body came without one, they fill one in.
+
+    Raises
+    ------
+    ModelConnectionError
+        The response is not complete.
+    """
+    if response.finish_reason is None and not states_its_end(response):
+        raise ModelConnectionError(str(response.model_name), CUT_OFF)
+    if response.finish_reason == "length":
+        _log.warning("agent %s: its model was cut off at the limit of tokens; raise MaxTokens", agent)
+
+
 def plain_response(response: ModelResponse) -> dict[str, Any]:
-    """Return a response as plain data, without what says nothing and without what no log may hold."""
+    """Return a response as plain data, without empty fields and without what no log may hold.
+
+    Its finish reason is the one that the provider sent, or none.
+    """
+    if not states_its_end(response):
+        response = replace(response, finish_reason=None)
     data: dict[str, Any] = _RESPONSE.dump_python(_told_apart(response), mode="json", exclude_none=True)
     data["parts"] = shared().without_named(data["parts"])
     data["usage"] = {name: value for name, value in data["usage"].items() if value}

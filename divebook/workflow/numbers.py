@@ -6,9 +6,9 @@ import math
 from typing import TypeGuard
 
 
-def is_count(value: object) -> bool:
-    """Return whether a value is a whole number from 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def is_count(value: object, *, least: int = 1) -> bool:
+    """Return whether a value is an integer of at least `least`."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def is_amount(value: object, *, above_zero: bool = False) -> TypeGuard[int | float]:

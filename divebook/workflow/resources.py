@@ -12,12 +12,14 @@ from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
+from divebook.workflow.numbers import is_count
 from divebook.workflow.policies import Retry
 from divebook.workflow.stored_form import Definition
 from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
+DEFAULT_CORRECTIONS = 1
 TOOL_CHOICES = ("auto", "any", "tool", "none")
 LOG_LEVELS = ("debug", "info", "warn", "error")
 DURABILITIES = ("full", "relaxed")
@@ -198,6 +200,14 @@ class AgentDefinition(Definition):
     tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", example="30")] = (
         DEFAULT_TOOL_ITERATIONS
     )
+    corrections: Annotated[
+        int,
+        Key(
+            "How often its model may correct a call of a tool, or an answer, that does not have the expected form.",
+            extension=True,
+            example="3",
+        ),
+    ] = DEFAULT_CORRECTIONS
     date_awareness: Annotated[bool, Key("Whether its instructions hold today's date.")] = True
     system_prompt: Annotated[
         str | None, Key("Its whole instructions, as a template over `agent`.", example="You are an editor.")
@@ -254,6 +264,9 @@ class AgentDefinition(Definition):
         if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
+        if not is_count(self.corrections, least=0):
+            message = f"Corrections must be an integer of at least 0, not {self.corrections!r}"
+            raise DefinitionError([Problem(message, key="Corrections")])
         self._put(output=declared_answer(self.output))
 
 

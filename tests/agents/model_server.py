@@ -31,6 +31,8 @@ class Mood:
     """Seconds after which the connection ends without an answer."""
     cut_after: int | None = None
     """How many events of a stream are sent before the connection ends."""
+    ends_after: int | None = None
+    """How many events of a stream are sent before the body ends in good order, as a proxy ends it that gives up."""
     garbage: bool = False
     """Whether the answer is no JSON."""
     crumbs: bool = False
@@ -181,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
             if sent == last:
                 self._stop()
                 return
+            if sent == mood.ends_after:
+                break
             written = mood.edit(event)
             for part in written if mood.crumbs else [written]:
                 self._write(part.encode())

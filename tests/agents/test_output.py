@@ -96,7 +96,10 @@ def test_what_does_not_fit_is_asked_for_again_by_the_library(output, wrong, righ
 def test_an_answer_that_never_fits_fails_the_step_in_words():
     agent = Agent("a", model=ScriptedModel([{"output": {"seen": 0}}] * 5), output=SCHEMA)
     execution = environment(asking(), agents=[agent]).start("ask").wait(20)
-    assert "agent a gave no answer after 2 requests: Exceeded maximum output retries" in execution.error
+    assert (
+        "agent a gave no answer after 2 requests: its answer did not have the expected form (seen: 0 is less"
+        in execution.error
+    )
 
 
 def test_a_step_may_want_other_data_than_its_agent():

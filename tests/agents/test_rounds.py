@@ -1,14 +1,19 @@
 """The last round of a turn, and turns that end without an answer."""
 
+import re
+
+import pydantic_ai
 import pytest
+from pydantic import BaseModel
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.agents.rounds import ANSWER_NOW
-from divebook.errors import AgentError, StepError
+from divebook.errors import AgentError, DefinitionError, StepError
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.functions import workflow
+from divebook.workflow.reader import definitions_from
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
@@ -108,3 +113,78 @@ def test_a_model_that_calls_a_tool_that_is_not_there_again_and_again_ends_its_tu
     execution = environment(ASK, agents=[Agent("a", model=model, **given)]).start("ask").wait(20)
     assert said in execution.error
     assert "raising the retry limit" not in execution.error
+
+
+# --- corrections ---------------------------------------------------------------------------------------------------
+
+
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def correcting(faults, *, output=None, **given):
+    """Return an agent whose model calls a tool, or answers, in a wrong form `faults` times before it is right."""
+
+    requests = []
+
+    def answer(messages, info):
+        requests.append(messages)
+        is_wrong = len(requests) <= faults
+        if output is not None:
+            return ModelResponse([ToolCallPart(info.output_tools[0].name, {"sum": "three" if is_wrong else 3})])
+        if is_wrong:
+            return ModelResponse([ToolCallPart("add", '{"a": 1, "b":' if len(requests) % 2 else {"a": 1})])
+        returned = any(part.part_kind == "tool-return" for part in messages[-1].parts)
+        return ModelResponse([TextPart("3") if returned else ToolCallPart("add", {"a": 1, "b": 2})])
+
+    return Agent("a", model=FunctionModel(answer), tools=[add], output=output, **given)
+
+
+class Sum(BaseModel):
+    sum: int
+
+
+@pytest.mark.parametrize("output", [None, Sum])
+@pytest.mark.parametrize("corrections", [0, 1, 2, 5])
+def test_a_model_corrects_itself_as_often_as_its_agent_says(corrections, output):
+    done = environment(ASK, agents=[correcting(corrections, output=output, corrections=corrections)]).start("ask")
+    assert done.wait(20).status == "completed"
+    failed = environment(ASK, agents=[correcting(corrections + 1, output=output, corrections=corrections)]).start("ask")
+    assert failed.wait(20).status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("output", "fault"),
+    [
+        (None, r"its call of tool add did not have the expected form \(b: Field required\), also after 1 correction"),
+        (
+            Sum,
+            r"its answer did not have the expected form \(sum: Input should be a valid integer.*\), also after 1",
+        ),
+    ],
+)
+def test_a_model_that_has_used_up_its_corrections_is_told_which_key_allows_more(output, fault):
+    execution = environment(ASK, agents=[correcting(2, output=output)]).start("ask").wait(20)
+    assert re.search(rf"agent a gave no answer after 2 requests: {fault}.*; raise its Corrections", execution.error)
+    assert "pydantic.dev" not in execution.error
+
+
+def test_an_agent_of_pydantic_ai_names_its_own_limit():
+    taken = pydantic_ai.Agent(
+        FunctionModel(lambda *_: ModelResponse([ToolCallPart("nothing", {})])), name="a", retries=2
+    )
+
+    @taken.tool_plain
+    def nothing(value: int) -> None:
+        """Do nothing."""
+
+    execution = environment(ASK, agents=[Agent.of(taken)]).start("ask").wait(20)
+    assert "also after 2 corrections; raise `retries` of its pydantic_ai.Agent" in execution.error
+
+
+def test_corrections_in_a_definition():
+    (agent,) = definitions_from({"Agents": [{"Name": "a", "Corrections": 4}]}).agents
+    assert agent.corrections == 4
+    with pytest.raises(DefinitionError, match="Corrections must be an integer of at least 0, not -1"):
+        definitions_from({"Agents": [{"Name": "a", "Corrections": -1}]})

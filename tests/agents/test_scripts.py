@@ -162,3 +162,98 @@ def test_a_script_of_another_form_is_refused(written, advice):
 def test_replies_that_are_no_list_are_refused_when_they_are_given(written):
     with pytest.raises(SetupError, match="of a scripted model are a list, one for each request"):
         ScriptedModel(**written)
+
+
+# --- outputs and functions -----------------------------------------------------------------------------------------
+
+
+class Count(BaseModel):
+    words: int
+
+
+OUTPUTS = [
+    (dict[str, int], {"x": 1}),
+    (dict[str, int], {"response": 1}),
+    (dict, {"a": {"b": 1}}),
+    (list[int], [1, 2]),
+    (list, []),
+    (str, "text"),
+    (None, "text"),
+    (int, 3),
+    (bool, True),
+    (float | None, None),
+    (Count | str, "text"),
+    ({"type": "object", "properties": {"data": {}}}, {"data": 1}),
+    ({"type": "object"}, {"response": {"b": 1}}),
+    ({"type": "array", "items": {"type": "integer"}}, [1, 2]),
+    ({"type": "string"}, "text"),
+    ({"type": "integer"}, 3),
+    ({"type": ["string", "null"]}, None),
+]
+
+
+@pytest.mark.parametrize(("output", "value"), OUTPUTS)
+def test_a_script_gives_the_answer_itself_whatever_its_type(output, value):
+    agent = Agent("a", model=ScriptedModel([{"output": value}]), output=output)
+    execution = run(ASK, agents=[agent])
+    assert (execution.error, execution.variables) == (None, {"r": value})
+
+
+def test_a_model_is_given_as_a_mapping():
+    agent = Agent("a", model=ScriptedModel([{"output": {"words": 2}}]), output=Count)
+    assert run(ASK, agents=[agent]).variables["r"] == Count(words=2)
+
+
+def test_an_output_that_fits_nothing_is_given_as_it_is_so_that_a_script_can_show_a_mistake():
+    agent = Agent("a", model=ScriptedModel([{"output": {"words": "two"}}, {"output": {"words": 2}}]), output=Count)
+    assert run(ASK, agents=[agent]).variables["r"] == Count(words=2)
+
+
+async def shout(prompt):
+    return prompt.upper()
+
+
+@pytest.mark.parametrize(
+    ("replies", "answer"),
+    [
+        (lambda prompt: f"{len(prompt.split())} words", "2 words"),
+        (shout, "HELLO WORLD"),
+        (lambda prompt, messages: f"{prompt} {len(messages)}", "hello world 1"),
+        ([lambda prompt: prompt, "never"], "hello world"),
+        (str.title, "Hello World"),
+        (lambda _: {"think": "hm", "say": "said"}, "said"),
+    ],
+)
+@pytest.mark.parametrize("tools", [False, True])
+def test_a_reply_may_depend_on_the_prompt(replies, answer, tools):
+    asked = Workflow("w", [Step("ask", prompt="hello world", agent="a", store="r")])
+    tools = [search] if tools else []
+    execution = run(asked, agents=[Agent("a", model=ScriptedModel(replies), tools=tools)])
+    assert (execution.error, execution.variables) == (None, {"r": answer})
+
+
+def test_a_function_is_not_called_again_for_a_request_that_the_log_has():
+    prompts = []
+
+    def reply(prompt):
+        prompts.append(prompt)
+        return f"answer {len(prompts)}"
+
+    world = environment(ASK, agents=[Agent("a", model=ScriptedModel(reply))])
+    execution = world.start("w").wait(20)
+    assert world.verify(execution.id).equal
+    assert (execution.variables, len(prompts)) == ({"r": "answer 1"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("replies", "fault"),
+    [
+        (lambda _: 3, "a reply of a script cannot be 3; write"),
+        (lambda _: {"answer": 3}, "a reply of a script has no 'answer'"),
+        (lambda _: len, "of a script returned a function; return"),
+        (lambda _: {"error": "overloaded", "status": 400}, "overloaded"),
+        (lambda _: {}["missing"], "KeyError: 'missing'"),
+    ],
+)
+def test_a_function_that_returns_no_reply_is_named(replies, fault):
+    assert fault in run(ASK, agents=[Agent("a", model=ScriptedModel(replies))]).error

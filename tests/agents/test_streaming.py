@@ -82,6 +82,11 @@ def heard(model, workflow=ASK, **settings):
     return started(model, workflow, deltas.append, **settings).wait(PATIENCE), deltas
 
 
+def once(model):
+    """Return an agent that asks its model once and never again."""
+    return Agent(AgentDefinition("poet", retry=Retry(attempts=1)), model=model)
+
+
 UNLIKE = ("duration", "timestamp", "started_at", "seed")
 """What differs between two runs that did the same."""
 
@@ -278,8 +283,12 @@ def test_a_stream_that_ends_too_early_is_no_answer():
                 stream.state = "incomplete"  # as models of OpenAI say when the last event is missing
                 yield stream
 
-    execution, _ = heard(Interrupted(stream_function=Poet("Roses ").stream))
-    assert "the stream ended before the response was complete" in execution.error
+    poet = Poet("Roses ", "are red")
+    world = environment(agents=[once(Interrupted(poet.answer, stream_function=poet.stream))])
+    execution = world.create(ASK)
+    execution.subscribe_text(lambda _: None)
+    execution.start().wait(PATIENCE)
+    assert "the reply was cut off: its stream ended without a finish reason" in execution.error
 
 
 def test_a_stream_that_takes_too_long_is_closed(held):

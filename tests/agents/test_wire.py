@@ -9,10 +9,12 @@ import pytest
 from divebook import Agent, Environment, Step, Workflow, tool
 from divebook.agents.agent import MODEL_RETRY
 from divebook.agents.clients import CLIENTS
+from divebook.agents.script import ScriptedReply
 from divebook.execution.engine_thread import ENGINE
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.policies import Retry
-from tests.agents.model_server import PATIENCE, TEXT, ModelServer, Mood
+from tests.agents import anthropic_form, openai_form
+from tests.agents.model_server import PATIENCE, PIECES, TEXT, ModelServer, Mood
 from tests.agents.test_streaming import facts
 
 PROVIDERS = {"openai": "openai-chat:gpt-4o-mini", "anthropic": "anthropic:claude-sonnet-5-5"}
@@ -212,7 +214,10 @@ def test_text_that_is_no_unicode_is_escaped(serve, world):
         (lambda answer: answer[:-20], "APIResponseValidationError|JSONDecodeError|Failed to decode response as JSON"),
         (lambda _: "", "Failed to decode response as JSON"),
         (lambda _: "null", "agent a gave no answer after 2 requests: Invalid response from openai"),
-        (lambda answer: re.sub(r'"choices": \[.*\]', '"choices": []', answer), "IndexError"),
+        (
+            lambda answer: re.sub(r'"choices": \[.*\]', '"choices": []', answer),
+            "agent a gave no answer after 2 requests: the reply of openai-chat:gpt-4o-mini cannot be read",
+        ),
         (lambda answer: answer.replace('"choices"', '"chosen"'), "agent a gave no answer after 2 requests: .*choices"),
     ],
 )
@@ -247,3 +252,55 @@ def test_thoughts_come_as_a_part_of_their_own(serve, world):
     execution, parts = heard(world())
     assert parts == {"thinking": "Hm, owls.", "text": TEXT}
     assert execution.variables == {"r": TEXT}
+
+
+# --- replies that are cut off --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", range(1, 5))
+@pytest.mark.parametrize("listened", [True, False])
+@pytest.mark.parametrize("tools", [True, False])
+def test_a_stream_without_a_finish_reason_is_asked_for_again(serve, world, provider, sent, listened, tools):
+    """A proxy that gives up ends the body in good order: nothing but the missing reason says that a part is missing."""
+    server = serve(moods={0: Mood(ends_after=sent)})
+    environment = world(tools=tools)
+    execution = heard(environment)[0] if listened else environment.start(ASK).wait(PATIENCE)
+    assert execution.variables == {"r": TEXT}
+    is_cut = server.streamed[0] and sent < _events_before_the_reason(provider)
+    assert len(server.prompts) == (2 if is_cut else 1)
+    assert list(execution.model_calls.finish_reason.dropna()) == ["stop"]
+    assert execution.usage.requests == 1
+
+
+def _events_before_the_reason(provider):
+    """Return how many events of a stream belong to it until its finish reason is sent."""
+    form = openai_form if provider == "openai" else anthropic_form
+    reasons = ('"finish_reason": "stop"', '"stop_reason": "end_turn"')
+    events = list(form.events(ScriptedReply.read(TEXT), 0, PIECES, {}))
+    return next(number for number, event in enumerate(events, 1) if any(reason in event for reason in reasons))
+
+
+@pytest.mark.parametrize("provider", ["openai"], indirect=True)
+def test_a_server_that_never_sends_a_finish_reason_is_asked_plainly_from_then_on(serve, world):
+    def without_reason(sent):
+        return sent.replace('"finish_reason": "stop"', '"finish_reason": null')
+
+    server = serve(moods={number: Mood(edit=without_reason) for number in range(9)})
+    environment = world()
+    executions = [heard(environment)[0] for _ in range(2)]
+    assert [execution.variables for execution in executions] == [{"r": TEXT}] * 2
+    assert server.streamed == [True, False, False]
+    assert all(execution.model_calls.finish_reason.isna().all() for execution in executions)
+
+
+@pytest.mark.parametrize("listened", [True, False])
+@pytest.mark.parametrize("tools", [True, False])
+def test_a_reply_at_the_limit_of_tokens_is_warned_of(serve, world, caplog, listened, tools):
+    def cut(sent):
+        return sent.replace('"stop"', '"length"').replace('"end_turn"', '"max_tokens"')
+
+    serve(moods={0: Mood(edit=cut)})
+    environment = world(tools=tools)
+    execution = heard(environment)[0] if listened else environment.start(ASK).wait(PATIENCE)
+    assert (execution.variables, list(execution.model_calls.finish_reason)) == ({"r": TEXT}, ["length"])
+    assert "agent a: its model was cut off at the limit of tokens; raise MaxTokens" in caplog.text
