@@ -63,16 +63,15 @@ class ScriptedModel:
     """In place of replies: those of the first turn, of the second, and so on; the last one repeats."""
 
     def __post_init__(self) -> None:
-        if callable(self.replies):
-            self.replies = (self.replies,)
         for name in ("replies", "turns"):
             if isinstance(given := getattr(self, name), str | Mapping):
                 raise SetupError(
                     f"{name} of a scripted model are a list, one for each request, not {given!r}; write [...]"
                 )
+        self._replies: Sequence[WrittenReply] = (self.replies,) if callable(self.replies) else self.replies
         self._failed: Counter[tuple[int | None, int]] = Counter()
         self._numbers: dict[str, int] = {}
-        self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self.replies,)]
+        self._rounds = [] if self.is_texts else [rounds_of(replies) for replies in self.turns or (self._replies,)]
 
     @classmethod
     def read(cls, written: Any) -> ScriptedModel:
@@ -108,14 +107,14 @@ class ScriptedModel:
         self.calls += 1
         if self.error is not None:
             raise RuntimeError(self.error)
-        if self.replies:
-            return str(self.replies[min(self.calls, len(self.replies)) - 1])
+        if self._replies:
+            return str(self._replies[min(self.calls, len(self._replies)) - 1])
         return _unscripted_reply(prompt)
 
     @cached_property
     def is_texts(self) -> bool:
         """Whether its replies are texts and nothing else."""
-        return not self.turns and all(isinstance(reply, str) for reply in self.replies)
+        return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
         """Return the number of a turn, from 0 in the order in which turns begin.
