@@ -102,7 +102,8 @@ class FlowInterrupt(EnvelopePart):
         UncopyableValueError
             A value in its data cannot be copied.
         """
-        return copied(self, "interrupt")
+        twin: FlowInterrupt = copied(self, "interrupt")
+        return twin
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its time has passed."""
