@@ -160,7 +160,7 @@ __all__ = [
     "tool",
 ]
 
-extensions.extend(extensions.ENVELOPE, "divebook.pipeline.envelope.of_execution:envelope_of")
+extensions.extend(extensions.ENVELOPE, "divebook.pipeline.reflection:envelope_of")
 extensions.extend(extensions.CODE_CELLS, "divebook.notebook.code_cells:run_cells")
 extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_of")
 extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")

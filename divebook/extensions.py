@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 ENVELOPE = "envelope"
-"""Function from the state of an execution, and the names of its steps, to its envelope."""
+"""Function from the state of an execution, and its workflow, to its envelope."""
 CODE_CELLS = "code cells"
 """Function that runs code cells of a notebook, and returns what they have defined."""
 CELL_OF_CODE = "cell of code"

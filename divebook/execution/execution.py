@@ -123,7 +123,7 @@ class Execution(ReadExecution):
     @property
     def envelope(self) -> Any:
         """The request as it stands, as `divebook.Envelope`: identity, bounds and what is spent, history, questions."""
-        return extensions.extension(extensions.ENVELOPE)(self.state, [step.name for step in self.workflow.steps])
+        return extensions.extension(extensions.ENVELOPE)(self.state, self.workflow)
 
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()

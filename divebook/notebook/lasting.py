@@ -163,7 +163,7 @@ class RunReplay(ReplayOutput, LogWalk):
         self, execution: Execution, name: str, saved: Callable[[], dict[str, Any]], *, moves: bool = True
     ) -> None:
         self._positions = positions_of(execution)
-        self._steps = [step.name for step in execution.workflow.steps]
+        self._workflow = execution.workflow
         beside = Pictured.of(lambda: source_of(execution))
         super().__init__(SteppedLog(self._positions), name, saved, beside=beside, moves=moves)
 

@@ -28,6 +28,8 @@ ENVELOPE, SLOTS, RESPONSE = "envelope", "slot_names", "response"
 """The inputs: an envelope's state, its slot names, and the answer to the question it came with."""
 DETACHED = "detached"
 """Input: whether to end at a question of the envelope, without asking it, since the envelope is kept elsewhere."""
+FEEDBACK = "feedback"
+"""Input: whether a stage that sends a request back hands its feedback on; executions of earlier versions lack it."""
 PART, NAME, FUNCTIONS = "part", "stage", "functions"
 """Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
 ROUTE, RUN, BATCH, MERGE = "route", "run", "batch", "merge"
@@ -41,7 +43,8 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
     if needed := sorted(functions):
         steps[0] = replace(steps[0], parameters={PART: ROUTE, FUNCTIONS: needed})
     optional = [InputDefinition(name, "map", required=False) for name in (SLOTS, RESPONSE)]
-    inputs = [InputDefinition(ENVELOPE, "map"), *optional, InputDefinition(DETACHED, "bool", default=False)]
+    flags = [InputDefinition(name, "bool", default=False) for name in (DETACHED, FEEDBACK)]
+    inputs = [InputDefinition(ENVELOPE, "map"), *optional, *flags]
     return Workflow(config.name, steps, inputs=inputs, description=f"{mode} pipeline")
 
 

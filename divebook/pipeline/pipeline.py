@@ -21,17 +21,16 @@ from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.clock import SystemClock
 from divebook.execution.execution import Execution
-from divebook.pipeline.compiled import DETACHED, ENVELOPE, RESPONSE, SLOTS, compiled
+from divebook.pipeline.compiled import DETACHED, ENVELOPE, FEEDBACK, RESPONSE, SLOTS, compiled
 from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.contents import utc_now
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, as_question, parts_of
 from divebook.pipeline.order import ready_stages
-from divebook.pipeline.reflection import question_inside, reflect, state_of
+from divebook.pipeline.reflection import question_inside, reflect, slots_to, state_of
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import StageFunctions, progress, stage_step
 from divebook.pipeline.stages.functions import EnvelopeFunction
-from divebook.pipeline.stages.handler import slots_from, slots_to
 from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
 from divebook.questions import checked_answer
 from divebook.questions.kinds import CONFIRMATION
@@ -194,9 +193,8 @@ class Pipeline:
     def envelope(self, execution: Execution | str) -> Envelope:
         """Return the envelope of an execution of this pipeline, live or past, as its log has it."""
         found = self.environment.execution(execution) if isinstance(execution, str) else execution
-        slot_names = slots_from(found.state.inputs.get(SLOTS))
-        envelope = Envelope.from_state_dict(state_of(found.state), slot_names=slot_names)
-        reflect(envelope, found)
+        state_of(found.state)  # raises where it is not one of a pipeline
+        envelope: Envelope = found.envelope
         return envelope
 
     def _prepared(self, envelope: Envelope, mode: RunMode | None, *, anew: bool) -> Execution:
@@ -210,7 +208,7 @@ class Pipeline:
         """Return a pending execution of an envelope that stands where it is to go on, or comes with an answer."""
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
         progress.reopen(envelope, self.config)
-        given: dict[str, Any] = {} if self._is_kept else {DETACHED: True}
+        given: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
         if answer is not None:
             given[RESPONSE] = _given(answer)
         return self.environment.create(
@@ -238,14 +236,14 @@ class Pipeline:
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
         """Bring an envelope up to what its execution has made of it; one in memory is forgotten if it is done with."""
-        reflect(envelope, execution)
+        reflect(envelope, execution.state, execution.workflow)
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
         if execution.status == catalog.CANCELLED:
             raise ExecutionCancelledError(execution.id)
         if self._is_kept:
             return envelope
-        if question_inside(execution) is not None:
+        if question_inside(execution.state, execution.workflow) is not None:
             self._waiting[envelope.envelope_id] = execution.id
         else:
             self._waiting.pop(envelope.envelope_id, None)
@@ -317,7 +315,7 @@ class Pipeline:
                 f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
                 "pipeline.envelope(execution), and answer that"
             )
-        inside, question = question_inside(execution), envelope.interrupt
+        inside, question = question_inside(execution.state, execution.workflow), envelope.interrupt
         if inside is not None or question is None:
             return execution.answer((inside or execution.interrupts[0]).id, _given(response))
         return execution.answer(execution.interrupts[0].id, _checked(question, response))

@@ -8,17 +8,34 @@ from typing import Any
 
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
-from divebook.execution.execution import Execution
-from divebook.pipeline.compiled import ENVELOPE, STATE
-from divebook.pipeline.envelope import Envelope, FlowInterrupt
+from divebook.pipeline.compiled import ENVELOPE, SLOTS, STATE
+from divebook.pipeline.envelope import Envelope, FlowInterrupt, SlotNames, of_execution
 from divebook.questions import Question
+from divebook.workflow.definition import Workflow
 from divebook.workflow.step import STAGE
 
 
-def reflect(envelope: Envelope, execution: Execution) -> None:
-    """Make an envelope, in place, what its execution has made of it."""
-    envelope.take_over(state_of(execution.state))
-    question = question_inside(execution)
+def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
+    """Return the envelope of an execution: of a pipeline the one that passes through its stages, else its own state.
+
+    An execution of a pipeline that has not started has no envelope in its log yet; its own state stands for it.
+    """
+    if workflow is None or not is_pipeline(workflow) or not state.inputs:
+        return of_execution.envelope_of(state, [] if workflow is None else [step.name for step in workflow.steps])
+    envelope = Envelope.from_state_dict(state_of(state), slot_names=slots_from(state.inputs.get(SLOTS)))
+    reflect(envelope, state, workflow)
+    return envelope
+
+
+def is_pipeline(workflow: Workflow) -> bool:
+    """Return whether a workflow was made of a pipeline."""
+    return workflow.start.type == STAGE
+
+
+def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
+    """Bring an envelope, in place, up to the state of its execution."""
+    envelope.take_over(state_of(state))
+    question = question_inside(state, workflow)
     if question is not None and not envelope.interrupt_pending:
         mirrored = FlowInterrupt.of(question)
         envelope.ask(replace(mirrored, message=mirrored.message or mirrored.question))
@@ -39,12 +56,23 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
     return found
 
 
-def question_inside(execution: Execution) -> Question | None:
-    """Return a question that an execution asks in the middle of a stage: an approval, or an unknown outcome.
+def question_inside(state: ExecutionState, workflow: Workflow) -> Question | None:
+    """Return a question that is asked in the middle of a stage: an approval, or an unknown outcome.
 
     The envelope knows nothing of it, since its stage has not ended.
     """
-    start = execution.workflow.start
-    if start.type != STAGE:
+    if not is_pipeline(workflow):
         return None
-    return next((question for question in execution.interrupts if question.step != start.name), None)
+    start = workflow.start.name
+    return next((question for question in state.pending_interrupts() if question.step != start), None)
+
+
+def slots_from(written: Mapping[str, Any] | None) -> SlotNames:
+    """Return slot names as `slots_to` wrote them."""
+    return SlotNames() if not written else SlotNames(**written)
+
+
+def slots_to(names: SlotNames) -> dict[str, Any]:
+    """Return slot names as plain data."""
+    resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
+    return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}

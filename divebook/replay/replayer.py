@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Self
 
 from divebook import extensions
@@ -16,14 +16,15 @@ from divebook.replay.asked import request_at
 from divebook.replay.changed import Changed, changed_between
 from divebook.replay.positions import Positions
 from divebook.replay.stops import Fits, Stop
+from divebook.workflow.definition import Workflow
 
 
 class LogWalk:
     """What goes through one log: `Replayer`, and a view that follows its own moves."""
 
     _positions: Positions
-    _steps: Sequence[str] = ()
-    """The names of the workflow's steps, as they are written."""
+    _workflow: Workflow | None = None
+    """The workflow of the execution, where it is known."""
     _position = 0
 
     # --- to move ---------------------------------------------------------------------------------------------------
@@ -70,8 +71,9 @@ class LogWalk:
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
         named = stop.get("step")
-        if named is not None and self._steps and named not in self._steps:
-            raise NotFoundError("step", named, self._steps)
+        steps = [] if self._workflow is None else [step.name for step in self._workflow.steps]
+        if named is not None and steps and named not in steps:
+            raise NotFoundError("step", named, steps)
         return Stop(where=where, **stop)
 
     def _run(self, stop: Stop, events: Iterable[Event]) -> Self | None:
@@ -116,7 +118,7 @@ class LogWalk:
     @property
     def envelope(self) -> Any:
         """The request as it stood, as `divebook.Envelope`."""
-        return extensions.extension(extensions.ENVELOPE)(self.state, self._steps)
+        return extensions.extension(extensions.ENVELOPE)(self.state, self._workflow)
 
     @property
     def diff(self) -> list[Changed]:
@@ -157,8 +159,8 @@ class Replayer(LogWalk):
     {'n': 2}
     """
 
-    def __init__(self, positions: Positions, steps: Sequence[str] = ()) -> None:
-        self._positions, self._steps = positions, tuple(steps)
+    def __init__(self, positions: Positions, workflow: Workflow) -> None:
+        self._positions, self._workflow = positions, workflow
 
     def __repr__(self) -> str:
         event = self.event
@@ -168,7 +170,7 @@ class Replayer(LogWalk):
 
 def replayer_of(execution: Execution) -> Replayer:
     """Return a replayer of an execution, which stands before its first event."""
-    return Replayer(positions_of(execution), [step.name for step in execution.workflow.steps])
+    return Replayer(positions_of(execution), execution.workflow)
 
 
 def positions_of(execution: Execution) -> Positions:

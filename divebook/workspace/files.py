@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from divebook.errors import FileOperationError, PathNotAllowedError
 from divebook.workspace.disk import Disk
+from divebook.workspace.paths import Root
 from divebook.workspace.policy import PathPolicy
 
 T = TypeVar("T")
@@ -176,12 +177,15 @@ class LocalFileOperator(FileOperator):
 
     Parameters
     ----------
+    policy
+        The folders that may be reached, or the one folder.
     tmp_dir
         The folder for what is passing, which the policy allows too.
     """
 
-    def __init__(self, policy: PathPolicy, tmp_dir: str | None = None) -> None:
-        self.disk, self.tmp_dir = Disk(policy), tmp_dir
+    def __init__(self, policy: PathPolicy | str | Path, tmp_dir: str | None = None) -> None:
+        allowed = policy if isinstance(policy, PathPolicy) else PathPolicy(Root(policy))
+        self.disk, self.tmp_dir = Disk(allowed), tmp_dir
 
     @property
     def policy(self) -> PathPolicy:

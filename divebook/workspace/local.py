@@ -174,4 +174,4 @@ class LocalWorkspace(Workspace):
 
 
 LocalEnvironment = LocalWorkspace
-"""What the older system called it."""
+"""The name of `LocalWorkspace` in the pai-agent-sdk."""

@@ -161,3 +161,7 @@ class AgentSession:
         if saved is not None:
             self.state = dict(saved.get("state", {}))
         return self
+
+
+AgentContext = AgentSession
+"""The name of `AgentSession` in the pai-agent-sdk."""

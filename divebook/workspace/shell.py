@@ -12,6 +12,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from divebook.errors import ShellExecutionError, ShellTimeoutError
@@ -20,6 +21,8 @@ from divebook.text.secret_names import looks_secret
 from divebook.workspace.commands.output import KeptOutput
 from divebook.workspace.commands.reapers import Reapers
 from divebook.workspace.commands.running import Given, Listen, WrongFolderError, run
+from divebook.workspace.paths import Root
+from divebook.workspace.policy import PathPolicy
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds, where neither the call nor the workspace says otherwise."""
@@ -304,8 +307,8 @@ class LocalShell(Shell):
     Parameters
     ----------
     folder_of
-        Returns the folder in which a command may run, for the one that is asked for or None; raises
-        `PathNotAllowedError`.
+        The folder in which commands run; or a function that returns the folder in which a command may run, for the one
+        that is asked for or None, and raises `PathNotAllowedError`.
     reapers
         The helper process; by default one of its own.
     scratch
@@ -316,7 +319,7 @@ class LocalShell(Shell):
 
     def __init__(
         self,
-        folder_of: Callable[[str | None], str],
+        folder_of: Callable[[str | None], str] | str | Path,
         *,
         reapers: Reapers | None = None,
         scratch: Callable[[], str | None] = lambda: None,
@@ -327,6 +330,10 @@ class LocalShell(Shell):
         output_limit: int = OUTPUT_LIMIT,
     ) -> None:
         super().__init__(default_timeout=default_timeout, environ=environ, secrets=secrets, output_limit=output_limit)
+        self._policy: PathPolicy | None = None
+        if isinstance(folder_of, str | Path):
+            self._policy = PathPolicy(Root(folder_of))  # opened here, so closed with the shell
+            folder_of = self._policy.folder
         self._folder_of, self._scratch, self._shell = folder_of, scratch, tuple(shell)
         self.reapers = reapers or Reapers()
 
@@ -363,3 +370,5 @@ class LocalShell(Shell):
     async def close(self) -> None:
         """End the helper process."""
         self.reapers.close()
+        if self._policy is not None:
+            self._policy.close()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from divebook.errors import WorkspaceEnteredError, WorkspaceGoneError, WorkspaceNotEnteredError
-from divebook.workspace.files import FileOperator
+from divebook.workspace.files import FileOperator, LocalFileOperator
 from divebook.workspace.instructions import resource_instructions, whole_instructions
 from divebook.workspace.paths import Root
 from divebook.workspace.resources import ResourceFactory, ResourceRegistry, SavedResources
@@ -18,8 +18,22 @@ from divebook.workspace.shielding import shielded
 class Workspace(ABC):
     """A place with files, a shell and resources.
 
-    Subclasses say in `_setup` what there is, and in `_teardown` what is to be let go; entering and leaving are here.
-    What was set up is undone if setting up fails, and everything is closed in reverse order, whatever fails meanwhile.
+    A subclass assigns `_file_operator` and `_shell` in `_setup`, and releases what is its own in `_teardown`; entering
+    and leaving are here. Whatever was set up is undone if setting up fails, and everything is closed in reverse order,
+    whatever fails meanwhile.
+
+    Examples
+    --------
+    ::
+
+        class Project(Workspace):
+            async def _setup(self):
+                self._file_operator = LocalFileOperator("project")
+                self._shell = LocalShell("project")
+                self._resources.set("database", await connect())
+
+        async with Project() as workspace:
+            await workspace.shell.execute("ls")
 
     Parameters
     ----------
@@ -76,16 +90,17 @@ class Workspace(ABC):
         await shielded(self._closed())
 
     async def _closed(self) -> None:
+        # A `_teardown` may set both to None, as that of the pai-agent-sdk does: they are closed all the same.
+        shell, files = self._shell, self._file_operator
         try:
             await self._resources.close_all()
         finally:
             try:
                 await self._teardown()
             finally:
-                await self._close_parts()
+                await self._close_parts(shell, files)
 
-    async def _close_parts(self) -> None:
-        shell, files = self._shell, self._file_operator
+    async def _close_parts(self, shell: Shell | None, files: FileOperator | None) -> None:
         self._shell, self._file_operator, self._is_entered = None, None, False
         self._toolsets.clear()
         self._resources.bind(None)
@@ -133,9 +148,22 @@ class Workspace(ABC):
         return None if self._file_operator is None else self._file_operator.tmp_dir
 
     @property
-    @abstractmethod
     def root(self) -> Root:
-        """The folder with its files, on this machine; raises `WorkspaceNotEnteredError`."""
+        """The folder with its files, on this machine.
+
+        Raises
+        ------
+        WorkspaceNotEnteredError
+            The workspace is not entered.
+        WorkspaceGoneError
+            Its files are not in one folder of this machine. Runs need that folder: they keep a copy of its files.
+        """
+        files = self.file_operator
+        if not isinstance(files, LocalFileOperator):
+            raise WorkspaceGoneError(
+                f"{type(self).__name__} has no folder on this machine: use a LocalFileOperator, or override `root`"
+            )
+        return files.policy.default
 
     async def require_there(self) -> None:
         """Raise `WorkspaceGoneError` unless what it was entered with is still there."""
@@ -145,9 +173,10 @@ class Workspace(ABC):
             )
 
     @property
-    @abstractmethod
     def reference(self) -> dict[str, Any]:
-        """What it is found again by after a restart, plain data."""
+        """Plain data by which the workspace is found again after a restart; by default its folder, while entered."""
+        has_folder = self._is_entered and isinstance(self._file_operator, LocalFileOperator)
+        return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
         """Offer a toolset to agents, until it is left."""
@@ -179,4 +208,4 @@ class Workspace(ABC):
 
 
 Environment = Workspace
-"""What the older system called it."""
+"""The name of `Workspace` in the pai-agent-sdk."""

@@ -10,7 +10,7 @@ from typing import Any
 from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
 from divebook.pipeline.envelope.enums import InterruptKind
-from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied_map, deep_copy, plain_part
+from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied, copied_map, deep_copy, plain_part
 from divebook.questions import Question
 from divebook.questions.kinds import CLARIFICATION, DEFINABLE, EXPIRED, KINDS, RESOURCE_EXHAUSTED
 
@@ -93,6 +93,17 @@ class FlowInterrupt(EnvelopePart):
             response=InterruptResponse.of(asked),
             expires_at=asked.expires_at,
         )
+
+    def clone(self) -> FlowInterrupt:
+        """Return an independent copy with the same id, data and response.
+
+        Raises
+        ------
+        UncopyableValueError
+            A value in its data cannot be copied.
+        """
+        twin: FlowInterrupt = copied(self, "interrupt")
+        return twin
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its time has passed."""

@@ -17,6 +17,7 @@ from divebook.pipeline.compiled import (
     BRANCHES,
     DETACHED,
     ENVELOPE,
+    FEEDBACK,
     FUNCTIONS,
     MERGE,
     NAME,
@@ -27,9 +28,10 @@ from divebook.pipeline.compiled import (
     STATE,
 )
 from divebook.pipeline.config import PipelineConfig
-from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, SlotNames, merge_branches
+from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, merge_branches
 from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.envelope.interrupt import as_question, parts_of
+from divebook.pipeline.reflection import slots_from
 from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunction, StageFunctions
@@ -187,7 +189,9 @@ class _Run:
         self.ticker.time = await self._context.now()
         handled: Mapping[str, Any] | None = ended.output
         if ended.error is None:
-            progress.go_on(self._config, envelope, stage, stage.next_stage(ended.output or {}), ended.output or {})
+            output = ended.output or {}
+            keeps = bool(self._context.inputs.get(FEEDBACK))
+            progress.go_on(self._config, envelope, stage, stage.next_stage(output), output, keeps_feedback=keeps)
         elif stage.error_next:
             handled = {}
             progress.go_on(self._config, envelope, stage, stage.error_next, {"question": ended.error})
@@ -264,17 +268,6 @@ class _Run:
             await invoke(self._context, function, {"state": envelope.to_state_dict()}, "save")
         except Exception:  # noqa: BLE001 - a function of the person, which may raise anything
             _log.exception("the state of %s could not be saved", envelope.envelope_id)
-
-
-def slots_from(told: Mapping[str, Any] | None) -> SlotNames:
-    """Return slot names as `slots_to` wrote them."""
-    return SlotNames() if not told else SlotNames(**told)
-
-
-def slots_to(names: SlotNames) -> dict[str, Any]:
-    """Return slot names as plain data."""
-    resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
-    return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}
 
 
 def _emitted(output: Mapping[str, Any] | None) -> str:

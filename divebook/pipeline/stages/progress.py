@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -110,26 +111,50 @@ def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
     return ready_stages(config, completed, envelope.failed_stages.keys())
 
 
-def go_on(config: PipelineConfig, envelope: Envelope, stage: AgentStage, target: str, told: Mapping[str, Any]) -> None:
+def go_on(
+    config: PipelineConfig,
+    envelope: Envelope,
+    stage: AgentStage,
+    target: str,
+    output: Mapping[str, Any],
+    *,
+    keeps_feedback: bool = True,
+) -> None:
     """Move an envelope from a stage to a target.
 
-    Another stage counts an edge, an earlier one an iteration as well; an edge that was passed too often ends the
-    request. A target that asks raises its question with what `told` says, and the request stays at the stage.
+    Another stage counts an edge. An earlier one counts an iteration as well, and takes the ``feedback`` of the output
+    along. An edge that was passed too often ends the request. A target that asks raises its question with the
+    ``question`` or ``message`` of the output, and the request stays at the stage.
+
+    Parameters
+    ----------
+    keeps_feedback
+        False for executions whose log was begun by a version that dropped the feedback: they are replayed as recorded.
     """
     if target in ASKING:
-        _raise_question(envelope, target, told)
+        _raise_question(envelope, target, output)
         target = stage.name
     elif target not in (stage.name, END):
-        target = _pass_edge(config, envelope, stage.name, target)
+        feedback = feedback_in(output) if keeps_feedback else None
+        target = _pass_edge(config, envelope, stage.name, target, feedback)
     envelope.current_stage = target
     finish_at_end(envelope)
 
 
-def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: str) -> str:
+def feedback_in(output: Mapping[str, Any]) -> str | None:
+    """Return the feedback of an output as a string: a list one entry a line, other data as JSON; None without any."""
+    feedback = output.get("feedback")
+    if feedback is None or isinstance(feedback, str):
+        return feedback
+    entries = feedback if isinstance(feedback, list | tuple) else [feedback]
+    return "\n".join(entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in entries)
+
+
+def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: str, feedback: str | None) -> str:
     edge = edge_key(source, target)
     passed = envelope.count_edge(edge)
     if config.order.index(target) < config.order.index(source):
-        envelope.increment_iteration()
+        envelope.increment_iteration(feedback)
     limit = config.edge_limit(source, target)
     if 0 < limit < passed:
         envelope.terminate(f"Edge limit exceeded: {edge}", TerminalReason.MAX_LOOP_EXCEEDED)

@@ -132,7 +132,11 @@ class Work:
 
 
 async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str:
-    """Return what a stage's agent is asked: its prompt filled in, by default the request and the outputs so far."""
+    """Return what a stage's agent is asked: its prompt filled in, or by default all that the envelope holds for it.
+
+    These are the request, the outputs so far, the plans and the feedback of earlier passes through a loop, and the
+    answer of a person.
+    """
     if key:
         if key not in config.prompts:
             raise NotFoundError("prompt", key, config.prompts)
@@ -141,5 +145,14 @@ async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str
     outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
     answered = envelope.interrupt.response if envelope.interrupt is not None else None
     answer = json.dumps(answered.to_dict(), ensure_ascii=False) if answered is not None else ""
-    parts = [envelope.raw_input, outputs and f"Outputs so far: {outputs}", answer and f"Answer of a person: {answer}"]
+    # Without feedback the prompt stays as earlier versions wrote it, so that their logs are replayed unchanged.
+    plans = json.dumps(envelope.prior_plans, ensure_ascii=False, default=str) if envelope.prior_plans else ""
+    feedback = "\n".join(f"{number}. {text}" for number, text in enumerate(envelope.loop_feedback, 1))
+    parts = [
+        envelope.raw_input,
+        outputs and f"Outputs so far: {outputs}",
+        feedback and plans and f"Plans of earlier passes: {plans}",
+        feedback and f"Feedback on earlier passes:\n{feedback}",
+        answer and f"Answer of a person: {answer}",
+    ]
     return "\n\n".join(part for part in parts if part)

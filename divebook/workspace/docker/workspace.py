@@ -233,3 +233,44 @@ class DockerWorkspace(LocalWorkspace):
 def _require(holds: bool, told: str) -> None:  # noqa: FBT001 - what must hold
     if not holds:
         raise ValueError(told)
+
+
+class DockerEnvironment(DockerWorkspace):
+    """A `DockerWorkspace` with the parameters that the pai-agent-sdk has.
+
+    Parameters
+    ----------
+    mount_dir
+        `default_path`: the folder of this machine, made if it is not there.
+    container_workdir
+        `workdir`: where the container has it.
+    container_id
+        `container`: one that runs, instead of a new one; it wins over `image`.
+    image
+        What a new container is made of.
+    cleanup_on_exit
+        Whether a new container is removed when the workspace is left; False is `keep=True`. A container that was
+        brought is never removed by this; `remove=True` of `DockerWorkspace` does that.
+    **options
+        Further parameters of `DockerWorkspace`.
+
+    Raises
+    ------
+    ValueError
+        There is neither an image nor a container.
+    """
+
+    def __init__(
+        self,
+        mount_dir: str | Path | None = None,
+        *,
+        container_workdir: str = WORKDIR,
+        container_id: str | None = None,
+        image: str | None = None,
+        cleanup_on_exit: bool = True,
+        **options: Any,
+    ) -> None:
+        keep = container_id is None and not cleanup_on_exit
+        super().__init__(
+            mount_dir, image=image, container=container_id, workdir=container_workdir, keep=keep, **options
+        )
