@@ -127,6 +127,7 @@ class Holdings(Outfit):
         for server in agent.servers:
             self.add_server(server, replace=replace)
         self._agents[agent.name] = agent
+        self._of_text.discard(("agent", agent.name))
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
 
@@ -176,6 +177,7 @@ class Holdings(Outfit):
         defined = merge(self._defined, definitions)
         agents = {agent.name: self._agent_of(agent, defined.config, definitions) for agent in defined.agents}
         self._defined = defined
+        self._define_origin(definitions)
         self.name = definitions.name or self.name
         self.description = definitions.description or self.description
         for document in definitions.documents:
@@ -183,7 +185,7 @@ class Holdings(Outfit):
                 self.documents.register(document.name, document.path)
         self._agents |= agents
         for server in definitions.mcp_servers:
-            self.servers.add(server, self._reach.policy, replace=True)
+            self.servers.add(server, self.policy if definitions.is_text else self.policy.of_code(), replace=True)
         for workflow in definitions.workflows:
             self.add_workflow(workflow, replace=True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.documents import Policy
+from divebook.documents.policy import HIDDEN
 from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.execution.open_workspaces import TellEgress
@@ -71,9 +72,12 @@ class Lending:
     def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
         """Return a workspace over a folder, which tells of each host that is asked for from there."""
         policy = self._outfit.policy_of(definition)
+        if not folder.resolve().is_relative_to(self._base().resolve()):  # the log of a run may name any folder
+            self._outfit.require_reachable(definition, folder)
         options: dict[str, Any] = {
             "shell_timeout": definition.timeout,
             "environ": definition.environ,
+            "guard": None if HIDDEN in policy.allowed else policy.why_protected,
             "secrets": functools.partial(_looked_up, definition.secrets, policy) if definition.secrets else None,
         }
         if definition.kind == FENCED:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from divebook.agents import Agent
 from divebook.dialects import OWN
 from divebook.dialects.dive import TOOLS
 from divebook.documents import DocumentRepository, Policy
-from divebook.documents.policy import KINDS
+from divebook.documents.policy import APPROVALS, KINDS, VARIABLE
+from divebook.documents.references import require_allowed
 from divebook.engine.operations import TOOL_CALL
 from divebook.errors import (
     AlreadyRegisteredError,
@@ -24,14 +25,15 @@ from divebook.keyboard import interruptible_result
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
+from divebook.text.logs import logger
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
 from divebook.tools.reach import ToolReach
 from divebook.tools.workspaces import PROCESS_TOOLS, SHELL, WORKSPACE_TOOLS, workspace_tool
 from divebook.workflow.approvals import ApprovalRule, Approvals
-from divebook.workflow.definition import AgentDefinition, Config, Definitions
-from divebook.workflow.merge import merge, unknown
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, ToolDefinition
+from divebook.workflow.merge import merge, merge_config, unknown
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
@@ -39,6 +41,9 @@ from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workspace.docker.engine import require_image
 
 T = TypeVar("T")
+_Origin: TypeAlias = tuple[str, str]
+"""``agent``, ``workspace`` or ``tool``, and its name."""
+_log = logger(__name__)
 
 
 class Outfit:
@@ -59,6 +64,10 @@ class Outfit:
         self._approvals = Approvals().plus(approvals)
         self._trusted: set[str] = set()
         """Workspaces that code gave it, which may run programs and lie anywhere."""
+        self._of_text: set[_Origin] = set()
+        """What was read from a text; a person vouches for everything else, since Python code defines it."""
+        self._text_config, self._code_config = Config(), Config()
+        """Settings that were read from texts, and those that Python code made."""
         self.servers = Servers(_on_engine, sealing)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
@@ -66,6 +75,32 @@ class Outfit:
         self.documents, self.policy = documents, policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
+
+    def _define_origin(self, definitions: Definitions) -> None:
+        """Keep which of the definitions are of a text, and separate their settings from those of Python code.
+
+        Something that is defined again loses the trust that it had: a text may take the name of what code defined.
+        """
+        agents = definitions.agents
+        if definitions.is_text and definitions.config.providers:  # its headers become those of agents that were there
+            agents = self._defined.agents
+        names = _origins(agents, definitions.workspaces, definitions.tools)
+        self._trusted -= {workspace.name for workspace in definitions.workspaces}
+        if definitions.is_text:
+            self._of_text |= names
+            self._text_config = merge_config(self._text_config, definitions.config)
+        else:
+            self._of_text -= names
+            self._code_config = merge_config(self._code_config, definitions.config)
+        if definitions.is_text and APPROVALS not in self.policy.allowed and (ignored := _relaxing(definitions)):
+            _log.warning(
+                "the definition would ask less than a person allows: %s. This has no effect; to allow it: %s=%s or "
+                "--allow %s",
+                ", ".join(ignored),
+                VARIABLE,
+                APPROVALS,
+                APPROVALS,
+            )
 
     def take_in(self, other: Self) -> None:
         """Have all that another one has; what that has wins, and of rules all hold."""
@@ -75,9 +110,13 @@ class Outfit:
         for document in self._defined.documents:
             if document.path:
                 self.documents.register(document.name, document.path)
+        names = _origins(other._agents.values(), other._defined.workspaces, other._defined.tools)
+        self._of_text = (self._of_text - names) | other._of_text
+        self._text_config = merge_config(self._text_config, other._text_config)
+        self._code_config = merge_config(self._code_config, other._code_config)
         self._agents |= other._agents
         self._tools |= other._tools
-        self._trusted |= other._trusted
+        self._trusted = (self._trusted - other.workspaces.keys()) | other._trusted
         self._approvals = self._approvals.plus(unknown(other._approvals.rules, self._approvals.rules))
         self.servers.take_in(other.servers)
 
@@ -179,22 +218,36 @@ class Outfit:
         if workspace.name in self.workspaces and not replace:
             raise AlreadyRegisteredError("workspace", workspace.name)
         self._trusted.add(workspace.name)  # who writes Python may run programs anyway
+        self._of_text.discard(("workspace", workspace.name))
         self._defined = merge(replaced(self._defined, warnings=()), Definitions(workspaces=(workspace,)))
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
         """Return what a workspace may reach: all, if code gave it, and else what is allowed."""
-        return Policy(*KINDS) if workspace.name in self._trusted else self.policy
+        return Policy(*KINDS) if workspace.name in self._trusted else self._policy_for(("workspace", workspace.name))
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the permissions of an agent: one that Python code defines has more than one of a text."""
+        return self._policy_for(("agent", name))
+
+    def _policy_for(self, *origins: _Origin) -> Policy:
+        return self.policy.of_code() if self._of_text.isdisjoint(origins) else self.policy
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
         """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
+        return self.require_reachable(workspace, workspace.folder or ".")
+
+    def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
+        """Return a folder where a workspace may lie; raises `SetupError`."""
         folder = Path.cwd() if workspace.name in self._trusted else self._reach.folder
-        return self.policy_of(workspace).file(workspace.folder or ".", folder)
+        return self.policy_of(workspace).file(path, folder)
 
     def check_workspace(self, name: str) -> None:
         """Raise unless there is a workspace, and what it does is allowed."""
         found = self.workspace(name)
+        policy = self.policy_of(found)
         if found.shell:
-            self.policy_of(found).commands(f"workspace {found.name}")
+            policy.commands(f"workspace {found.name}")
+        require_allowed(found.secrets, policy)
         if found.image is not None:
             require_image(found.image)
 
@@ -207,7 +260,8 @@ class Outfit:
         if not isinstance(config, Mapping):
             raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
         try:
-            made = declared(name, known.get(name), said.get(name), config, self._reach)
+            policy = self._policy_for(("agent", definition.name), ("tool", name))
+            made = declared(name, known.get(name), said.get(name), config, self._reach._replace(policy=policy))
         except SetupError as error:
             raise SetupError(f"agent {definition.name}: {error}", error.place) from error
         if made is not None or name == ASSIGN_WORK:
@@ -223,17 +277,35 @@ class Outfit:
         return None
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless what an agent names is there, once: see `divebook.steps.agent_checks`."""
+        """Raise unless what an agent names is there, once, and may be used: see `divebook.steps.agent_checks`."""
         check_agent(agent, self, self._tools)
+        own = agent.definition
+        headers = None if own.model_settings is None else own.model_settings.request_headers
+        require_allowed([own.api_key, headers], self.policy_for_agent(agent.name))
+        for server in self.servers_for(own):
+            server.check()
 
     def approvals_for(self, agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent."""
-        table = replaced(self._approvals, mode=self.config.confirmation_mode).plus(self.config.approvals)
+        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.
+
+        Those of texts can only make verdicts stricter, unless the policy allows more.
+        """
+        tables = {True: self._approvals, False: Approvals()}
+        """By whether a person vouches for them."""
+
+        def add(more: Approvals, policy: Policy, of: str | None = None) -> None:
+            is_vouched = APPROVALS in policy.allowed
+            table = tables[is_vouched]
+            mode, servers = more.mode or table.mode, {**table.servers, **more.servers}
+            tables[is_vouched] = replaced(table, mode=mode, servers=servers).plus(more.rules, of)
+
+        for config, policy in ((self._code_config, self.policy.of_code()), (self._text_config, self.policy)):
+            add(Approvals(config.approvals, config.confirmation_mode), policy)
         for server in self.servers.values():
-            own = server.definition.approvals
-            table = replaced(table, servers={**table.servers, **own.servers}).plus(own.rules)
-        known = self._agents.get(agent)
-        return table if known is None else table.plus(known.definition.approvals, agent)
+            add(server.definition.approvals, server.policy)
+        if agent in self._agents:
+            add(Approvals(self._agents[agent].definition.approvals), self.policy_for_agent(agent), agent)
+        return replaced(tables[True], stricter=tables[False])
 
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
         """Take a tool in; a taken name is an error unless `replace` is set."""
@@ -248,6 +320,24 @@ class Outfit:
         It is started when an agent first needs it, and ends with the environment.
         """
         self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
+
+
+def _origins(
+    agents: Iterable[AgentDefinition | Agent],
+    workspaces: Iterable[WorkspaceDefinition],
+    tools: Iterable[ToolDefinition],
+) -> set[_Origin]:
+    lists = {"agent": agents, "workspace": workspaces, "tool": tools}
+    return {(kind, one.name) for kind, several in lists.items() for one in several}
+
+
+def _relaxing(definitions: Definitions) -> list[str]:
+    """Return what of definitions could make calls of tools go unasked, in words."""
+    config, agents = definitions.config, definitions.agents
+    tables = [Approvals(config.approvals, config.confirmation_mode), *(Approvals(agent.approvals) for agent in agents)]
+    tables += [server.approvals for server in definitions.mcp_servers]
+    trusted = [f"Trusted of mcp server {server.name}" for server in definitions.mcp_servers if server.trusted]
+    return [words for table in tables for words in table.relaxing] + trusted
 
 
 def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -43,7 +43,7 @@ class Surroundings:
         """Return both in one: what the other was given wins, and policies allow what both allow."""
         given = {field.name: value for field in fields(self) if (value := getattr(other, field.name)) is not None}
         if self.policy is not None and other.policy not in (None, self.policy):
-            given["policy"] = Policy(*(self.policy.allowed & given["policy"].allowed))
+            given["policy"] = self.policy.both(given["policy"])
         return replace(self, **given)
 
     def listen_to(self, store: EventStore, calls: SurroundedCalls) -> list[Callable[[], object]]:

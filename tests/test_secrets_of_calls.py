@@ -140,7 +140,7 @@ def world(folder, references, server):
         agents=agents,
         tools=[tells, breaks],
         servers=[leaky],
-        policy=Policy("programs", "addresses"),
+        policy=Policy("programs", "addresses", "environment"),
         approvals=[ApprovalRule()],
     )
     made.define(definitions(references))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook import Agent, Environment, MemoryDocuments, Retry, ScriptedModel, tool
+from divebook import Agent, Environment, MemoryDocuments, Policy, Retry, ScriptedModel, tool
 from divebook.agents.signatures import library_tool
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.store import MemoryStore
@@ -68,7 +68,11 @@ def test_arguments_of_a_definition_are_looked_up_at_the_call_and_no_model_sees_t
 
     function = later if is_async else find
     definition = {"Tools": [{"Name": function.__name__, "Parameters": {"key": "env://FIND_KEY"}}]}
-    (found,) = tools_of({**definition, "Agents": {"Tools": [function.__name__]}}, tools=[function])
+    (found,) = tools_of(
+        {**definition, "Agents": {"Tools": [function.__name__]}},
+        tools=[function],
+        policy=Policy("environment:FIND_KEY"),
+    )
     assert list(library_tool(found, None).function_schema.json_schema["properties"]) == ["query"]
     with pytest.raises(SetupError, match="env://FIND_KEY names a variable that is not set"):
         asyncio.run(found.function(query="q")) if is_async else found.function(query="q")

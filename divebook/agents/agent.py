@@ -136,8 +136,8 @@ class Agent:
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps
-        self.policy = Policy.given()
-        """What its key and its headers may name; in an environment it is that of the environment."""
+        self.policy = Policy.given().of_code()
+        """What its key and its headers may name; an environment sets its own policy (`under`)."""
         self.library: LibraryAgent[Any, Any] | None = None
         """The agent of pydantic-ai that it is, where it was taken as it is."""
         self._declare(
@@ -284,7 +284,7 @@ class Agent:
         return self._with(own, Agent(AgentDefinition(self.name, script=own.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return this agent where its key and its headers may name the files that a policy allows."""
+        """Return this agent with the permissions of a policy, for its key and its headers."""
         other = copy.copy(self)
         other.policy = policy
         return other

@@ -65,14 +65,15 @@ class ModelClients:
         api_key
             Names the key, ``env://NAME`` or ``file://PATH``; by default it is where its provider's library looks.
         policy
-            Which files may be read; by default what the variable ``DIVEBOOK_ALLOW`` says.
+            Which files and environment variables may be read; by default what the variable ``DIVEBOOK_ALLOW`` says, and
+            all environment variables.
 
         Raises
         ------
         SetupError
             Its provider is not known, its library is not installed, or it has no key.
         """
-        secret = None if api_key is None else resolved(api_key, policy or Policy.given())
+        secret = None if api_key is None else resolved(api_key, policy or Policy.given().of_code())
         key = (os.getpid(), self._environ_hash(), name, secret)
         if key not in self._models:
             await self._add(key)

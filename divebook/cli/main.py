@@ -32,6 +32,7 @@ from divebook.cli import (
 )
 from divebook.cli.refusal import Commands
 from divebook.cli.text import secrets
+from divebook.documents.policy import ENVIRONMENT, KINDS
 
 app = typer.Typer(
     name="divebook",
@@ -106,7 +107,7 @@ def options(
         typer.Option(
             "--allow",
             metavar="KIND",
-            help="Let a definition have: files, addresses, programs, credentials; see SECURITY.md.",
+            help=f"Let a definition have: {', '.join(KINDS)}, {ENVIRONMENT}:NAME; see SECURITY.md.",
         ),
     ] = None,
     show_secrets: Annotated[bool, typer.Option("--show-secrets", help="Show what looks like a credential.")] = False,

@@ -45,13 +45,14 @@ def mcp(
         raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
 
     from divebook.cli.project import open_environment, take_in
+    from divebook.documents.policy import KINDS, Policy
     from divebook.documents.references import resolved
     from divebook.serve import serve_stdio
     from divebook.serve.http import serve_http
 
     with open_environment(store, actions or (), note) as environment:
         take_in(environment, file, dialect, code=code)
-        given = resolved(token, environment.policy)
+        given = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
         asyncio.run(
             serve_stdio(environment, wait=wait)
             if http is None

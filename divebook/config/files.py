@@ -22,9 +22,11 @@ def named_files(path: str, base_path: Path, policy: Policy) -> list[Path]:
         policy.file(path, base_path)
         return [base_path / path]
     found = {file for pattern in alternatives(path) for file in _matching(pattern, base_path, policy)}
-    for file in found:
+    root = base_path.resolve()
+    visible = {file for file in found if not policy.why_protected(file.resolve(), root)}  # as a shell's ``*``
+    for file in visible:
         policy.file(file, base_path)
-    return sorted(found)
+    return sorted(visible)
 
 
 def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from divebook.documents.policy import FILES, Policy
+from divebook.documents.policy import KINDS, Policy
 from divebook.documents.references import resolved
 from divebook.errors import DevEnvError, SetupError
 
@@ -65,7 +65,7 @@ def at_start(text: str, secrets: Path) -> str:
         file = secrets / found[2]
         is_file = found[1] == "secret" and file.is_file()
         try:
-            value: str = resolved(f"file://{file}" if is_file else f"env://{found[2]}", Policy(FILES))
+            value: str = resolved(f"file://{file}" if is_file else f"env://{found[2]}", Policy(*KINDS))
         except SetupError as error:
             way = f", or write it into {file}" if found[1] == "secret" else ""
             raise DevEnvError(f"{match.group()}: {error}{way}") from error

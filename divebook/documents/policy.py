@@ -1,35 +1,49 @@
-"""What a definition may reach: it names files, addresses and programs, and may have been written by a stranger.
+"""Permissions of definitions: what they may use, since a stranger may have written them.
 
-Without further word these are files of its own folder, addresses of the public internet, no programs, and for its
-agents no credentials. More is allowed by the person who runs it, never by the definition:
-``Environment(policy=Policy("programs"))``, ``divebook run --allow programs``, or the variable
-``DIVEBOOK_ALLOW=files,programs``.
+Without permission a definition may read and write files of its own folder, and read the public internet. The person who
+runs it permits more, never the definition: ``Environment(policy=Policy("programs"))``, ``divebook run --allow
+programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``. SECURITY.md has the list.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 from pathlib import Path
 from typing import Self
 
 from divebook.documents.addresses import is_public
+from divebook.documents.protected import why_protected
 from divebook.errors import SetupError
 
 VARIABLE = "DIVEBOOK_ALLOW"
-FILES, ADDRESSES, PROGRAMS, CREDENTIALS = KINDS = ("files", "addresses", "programs", "credentials")
+FILES, ADDRESSES, PROGRAMS, CREDENTIALS, APPROVALS, HIDDEN, ENVIRONMENT = KINDS = (
+    "files",
+    "addresses",
+    "programs",
+    "credentials",
+    "approvals",
+    "hidden",
+    "environment",
+)
 """Files outside the definition's folder; addresses of this machine and of private networks; programs; credentials that
-agents read or write, such as those in the tests of a program."""
+agents read or write, such as those in the tests of a program; fewer questions before calls of tools; hidden files,
+version control and the store; environment variables of this process."""
+OF_CODE = frozenset({APPROVALS, HIDDEN, ENVIRONMENT})
+"""Permissions of agents and settings that Python code defines: who writes it can do the same in Python."""
+_ONE_VARIABLE = re.compile(rf"{ENVIRONMENT}:[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 
 
 class Policy:
-    """What a definition may reach beyond its folder and the public internet.
+    """Permissions of a definition, beyond its folder and the public internet.
 
     Parameters
     ----------
     allowed
-        Any of ``files``, ``addresses``, ``programs`` and ``credentials``.
+        Any of ``files``, ``addresses``, ``programs``, ``credentials``, ``approvals``, ``hidden`` and ``environment``;
+        ``environment:NAME`` permits one environment variable.
 
     Examples
     --------
@@ -43,8 +57,8 @@ class Policy:
 
     def __init__(self, *allowed: str) -> None:
         for kind in allowed:
-            if kind not in KINDS:
-                raise SetupError(f"{kind!r} cannot be allowed; one of {', '.join(KINDS)} can")
+            if kind not in KINDS and not _ONE_VARIABLE.fullmatch(kind):
+                raise SetupError(f"{kind!r} cannot be allowed; one of {', '.join(KINDS)}, {ENVIRONMENT}:NAME can")
         self.allowed = frozenset(allowed)
 
     @classmethod
@@ -56,15 +70,48 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
+    def of_code(self) -> Policy:
+        """Return the policy of what Python code defines in an environment with this policy."""
+        return Policy(*self.allowed, *OF_CODE)
+
+    def both(self, other: Policy) -> Policy:
+        """Return the policy that allows what this one and another one allow."""
+        return Policy(*(kind for kind in self.allowed | other.allowed if self._has(kind) and other._has(kind)))
+
+    def _has(self, kind: str) -> bool:
+        return kind in self.allowed or kind.partition(":")[0] in self.allowed
+
     def file(self, path: str | Path, folder: Path) -> Path:
-        """Return where a file of a folder really is, links followed; raises `SetupError` outside the folder."""
+        """Return the real path of a file of a folder, links followed.
+
+        Raises
+        ------
+        SetupError
+            It is outside the folder, or it is protected: see `divebook.documents.protected`.
+        """
         try:
-            found, root = (folder / path).resolve(), folder.resolve()
+            real, root = (folder / path).resolve(), folder.resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
             raise SetupError(f"{str(path)!r} cannot be the path of a file: {error}") from error
-        if FILES not in self.allowed and not found.is_relative_to(root):
+        if FILES not in self.allowed and not real.is_relative_to(root):
             raise SetupError(f"{str(path)!r} is outside the definition's folder {folder}; {_way(FILES)}")
-        return found
+        if reason := self.why_protected(real, root):
+            raise SetupError(f"{str(path)!r} cannot be used: {reason}")
+        return real
+
+    def why_protected(self, path: Path, base: Path) -> str:
+        """Return why a real path below a folder may not be used, and how to allow it; empty if it may be used."""
+        reason = "" if HIDDEN in self.allowed else why_protected(path, base)
+        return f"{reason}; {_way(HIDDEN)}" if reason else ""
+
+    def variable(self, name: str) -> None:
+        """Raise `SetupError` unless an environment variable may be used."""
+        kind = f"{ENVIRONMENT}:{name}"
+        if not self._has(kind):
+            raise SetupError(
+                f"the definition uses the environment variable {name}, and environment variables are not allowed; "
+                f"{_way(kind if _ONE_VARIABLE.fullmatch(kind) else ENVIRONMENT)}"
+            )
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
         """Raise `SetupError` unless programs, such as one that a key names, may be started."""

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
+from divebook.documents.protected import why_protected
 from divebook.documents.whole_files import make_folders, replace_whole
 from divebook.errors import NotFoundError, SetupError
 
@@ -175,7 +176,8 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Documents in a folder; nothing outside it can be reached, also not through links, and nothing hidden.
+    """Documents in a folder; nothing outside it can be reached, also not through links, and nothing protected:
+    see `divebook.documents.protected`.
 
     What it writes is for this user alone (0600, new folders 0700).
     """
@@ -191,10 +193,8 @@ class FileDocuments(DocumentRepository):
             raise SetupError(f"document path {path!r} cannot be the path of a file: {error}") from error
         if not located.is_relative_to(self.root):
             raise SetupError(f"document path {path!r} attempts to escape root directory {self.root}")
-        if any(part.startswith(".") for part in located.relative_to(self.root).parts):
-            raise SetupError(
-                f"document path {path!r} is hidden: files that begin with a dot are not documents; choose another name"
-            )
+        if reason := why_protected(located, self.root):
+            raise SetupError(f"document path {path!r} cannot be a document: {reason}; choose another name")
         return located
 
     def _read(self, path: str) -> str | None:
@@ -218,7 +218,7 @@ class FileDocuments(DocumentRepository):
         if not self.root.is_dir():
             return []
         found = (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
-        return filter(_is_text, found)
+        return [path for path in found if _is_text(path) and not why_protected(self.root / path, self.root)]
 
 
 def _is_text(path: str) -> bool:

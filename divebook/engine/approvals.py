@@ -1,7 +1,8 @@
 """What becomes of a call of a tool: it is allowed, denied, or a person is asked. The only place that decides.
 
 Of all rules that match the strictest holds, in whatever order they stand; where none does, the mode. What a person
-allowed on a card turns asking into allowing, and never denying. A call that the log has is never judged again.
+allowed on a card turns asking into allowing, and never denying. A call that the log has is never judged again. Rules
+and modes of a definition for which no person vouches only make the verdict stricter (`Approvals.stricter`).
 """
 
 from __future__ import annotations
@@ -95,13 +96,18 @@ def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCal
 
 
 def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
-    matching = (rule for rule in table.rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
+    stricter = table.stricter or Approvals()
+    rules = (*table.rules, *(rule for rule in stricter.rules if rule.outcome != ALLOW))
+    matching = (rule for rule in rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
     found = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
     if call.asks:
         found.append(Verdict(ASK, ""))
     if found:
         return max(found, key=lambda verdict: OUTCOMES.index(verdict.outcome))
-    mode = table.servers.get(call.server) or table.mode or call.mode
+    mode = table.mode_for(call.server) or call.mode
+    beside = stricter.mode_for(call.server)
+    if beside and asks(beside, call.hints):
+        return Verdict(ASK, beside)
     return Verdict(ASK if asks(mode, call.hints) else ALLOW, mode)
 
 

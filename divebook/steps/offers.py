@@ -37,8 +37,6 @@ class Equipment(Protocol):
 class Offers(Equipment, Protocol):
     """What an environment gives to agents."""
 
-    policy: Policy
-    """What definitions may reach."""
     threads: ThreadBooks
     """The conversations of its store."""
 
@@ -48,6 +46,9 @@ class Offers(Equipment, Protocol):
 
     def requests_of(self, run: str) -> Sequence[RequestView]:
         """Return the requests that a run made to models; raises `ExecutionNotFoundError`."""
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the permissions of an agent."""
 
     def check_agent(self, agent: Agent) -> None:
         """Raise unless what an agent names is there, once."""

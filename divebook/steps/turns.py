@@ -44,7 +44,7 @@ def run_id_of(context: StepContext, key: str) -> str:
 
 def as_asked(context: StepContext, agent: Agent, offers: Offers) -> Agent:
     """Return an agent as a run asks it: with the run's model, if it has one, and without a key where none is asked."""
-    agent = agent.with_model(context.model).under(offers.policy)
+    agent = agent.with_model(context.model).under(offers.policy_for_agent(agent.name))
     return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from divebook.documents.references import resolved
+from divebook.documents.references import require_allowed, resolved
 from divebook.errors import SetupError
 from divebook.tools.offered import ABSENT, OFFERED, offered, option_named
 from divebook.tools.reach import ToolReach
@@ -72,6 +72,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
     """
     if not arguments:
         return tool
+    require_allowed(arguments, reach.policy, reach.folder)
     function, signature = tool.function, signature_of(tool.function)
     for name in arguments:
         if name not in signature.parameters:

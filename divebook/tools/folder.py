@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from divebook.documents.globs import has_wildcards, matches
-from divebook.documents.policy import FILES
+from divebook.documents.policy import FILES, HIDDEN
 from divebook.documents.whole_files import MOST_FOLDERS
 from divebook.errors import PathNotAllowedError, SetupError
 from divebook.tools.reach import ToolReach, failed, in_utf8
@@ -74,8 +74,10 @@ class Folder:
     def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
         """Give the files below the folder; raises what the model is told of what goes wrong there."""
         policy: PathPolicy | None = None
+        allowed = self._policy.allowed
         try:
-            policy = PathPolicy(Root(self.root), [Root("/")] if FILES in self._policy.allowed else [])
+            others = [Root("/")] if FILES in allowed else []
+            policy = PathPolicy(Root(self.root), others, None if HIDDEN in allowed else self._policy.why_protected)
             yield Disk(policy)
         except PathNotAllowedError as error:
             raise failed(f"Access denied: {error}") from error

@@ -133,12 +133,26 @@ class Approvals:
     """The mode of all tools; empty leaves it to each tool."""
     servers: Mapping[str, str] = field(default_factory=dict)
     """Modes of the tools of single MCP servers, by name."""
+    stricter: Approvals | None = None
+    """Rules and modes of definitions for which no person vouches: they can turn allowing into asking or denying, and
+    never the reverse."""
 
     def __post_init__(self) -> None:
         for mode in (self.mode, *self.servers.values()):
             if mode and mode not in CONFIRMATION_MODES:
                 hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
                 raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
+
+    @property
+    def relaxing(self) -> list[str]:
+        """What could allow a call that would be asked about otherwise, in words."""
+        modes = (self.mode, *self.servers.values())
+        found = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
+        return found + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
+
+    def mode_for(self, server: str) -> str:
+        """Return the mode of the tools of a server, of no server for an empty name; empty leaves it to each tool."""
+        return self.servers.get(server) or self.mode
 
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
         """Return it with more rules, which hold for one agent only if that is named."""

@@ -310,3 +310,5 @@ class Definitions(Definition):
         default_factory=dict, compare=False, repr=False, metadata={"transient": True}
     )
     """Line and column of everything that was read from a text, for problems found later."""
+    is_text: bool = field(default=False, compare=False, repr=False, metadata={"transient": True})
+    """Whether any of it was read from a text or plain data: only Python code vouches for what it defines."""

@@ -35,7 +35,8 @@ def merge(left: Definitions, right: Definitions) -> Definitions:
     lists: Mapping[str, Any] = {name: merge_named(getattr(left, name), getattr(right, name)) for name in LISTS}
     texts: Mapping[str, Any] = {name: getattr(right, name) or getattr(left, name) for name in TEXTS}
     warnings = (*left.warnings, *right.warnings)
-    return Definitions(**texts, **lists, config=merge_config(left.config, right.config), warnings=warnings)
+    config, is_text = merge_config(left.config, right.config), left.is_text or right.is_text
+    return Definitions(**texts, **lists, config=config, warnings=warnings, is_text=is_text)
 
 
 def merge_config(left: Config, right: Config) -> Config:

@@ -120,7 +120,7 @@ def _read(node: Node | None, reading: Reading, body: Body, name: str | None) -> 
         )
     found = _file(root, reading) if body == "file" else _single(root, reading, body, name)
     reading.raise_errors()
-    return replace(found, warnings=reading.warnings, positions=reading.positions)
+    return replace(found, warnings=reading.warnings, positions=reading.positions, is_text=True)
 
 
 def _file(root: located.Mapping, reading: Reading) -> Any:

@@ -89,6 +89,8 @@ class Disk:
 
     def append(self, path: str, content: bytes) -> None:
         """Add to the end of a file, which is made if it is not there."""
+        with self.policy.parent(self.policy.real(path)):
+            pass  # raises for a file that is refused before it is made
         with open(self.policy.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
             file.write(content)
 
@@ -102,6 +104,7 @@ class Disk:
 
     def delete_tree(self, path: str) -> None:
         """Remove a folder with all in it, or a file or link."""
+        self._require_unprotected(path)
         with self.policy.parent(path) as (folder, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 shutil.rmtree(name, dir_fd=folder)
@@ -112,7 +115,7 @@ class Disk:
         """Return the names in a folder, sorted."""
         opened = self.policy.open(path, _LIST)
         try:
-            return sorted(os.listdir(opened))
+            return sorted(self.policy.visible(opened, os.listdir(opened)))
         finally:
             os.close(opened)
 
@@ -165,6 +168,7 @@ class Disk:
     def move(self, source: str, target: str) -> None:
         """Move a file, link or folder: in place of a file, or into a folder."""
         target = self._into(source, target)
+        self._require_unprotected(source)
         with (
             self._going("move", source, target),
             self.policy.parent(source) as (old, was),
@@ -179,6 +183,27 @@ class Disk:
                 return
         self.copy(source, target)
         self.delete_tree(source)
+
+    def _require_unprotected(self, source: str) -> None:
+        """Raise for a folder that holds what the guard refuses: what is done to the folder is done to that, too."""
+        if not self.policy.is_guarded:
+            return
+        left: list[str] = []
+        with suppress(FileNotFoundError), self.policy.parent(source) as (holder, name):
+            if stat.S_ISDIR(os.stat(name, dir_fd=holder, follow_symlinks=False).st_mode):
+                left = [source]
+        while left:
+            place = left.pop()
+            opened = self.policy.open(place, _LIST | os.O_NOFOLLOW)
+            try:
+                names = os.listdir(opened)
+                hidden = set(names) - set(self.policy.visible(opened, names))
+                if hidden:
+                    raise PathNotAllowedError(source, f"it holds {min(hidden)}, which is refused")
+                modes = {name: os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode for name in names}
+            finally:
+                os.close(opened)
+            left += [f"{place}/{name}" for name, mode in modes.items() if stat.S_ISDIR(mode)]
 
     def copy(self, source: str, target: str) -> None:
         """Copy a file with its mode and times, or a folder with all in it to where nothing is."""
@@ -270,7 +295,7 @@ class Disk:
             except (OSError, PathNotAllowedError):
                 continue
             try:
-                for name in sorted(os.listdir(opened)):
+                for name in sorted(self.policy.visible(opened, os.listdir(opened))):
                     with suppress(OSError):
                         found = os.stat(name, dir_fd=opened, follow_symlinks=False)
                         path = f"{place.rstrip('/')}/{name}"

@@ -16,7 +16,7 @@ from divebook.workspace.files import LocalFileOperator
 from divebook.workspace.given import several
 from divebook.workspace.instructions import file_instructions, shell_instructions
 from divebook.workspace.paths import Root
-from divebook.workspace.policy import PathPolicy
+from divebook.workspace.policy import Guard, PathPolicy
 from divebook.workspace.resources import ResourceFactory, SavedResources
 from divebook.workspace.shell import DEFAULT_TIMEOUT, LocalShell
 from divebook.workspace.workspace import Workspace
@@ -72,6 +72,8 @@ class LocalWorkspace(Workspace):
         Variables of all commands; those of `secrets` are hidden in what they print.
     openat2
         Whether the kernel opens files; by default if it can.
+    guard
+        Refuses files of the folders all the same; see `divebook.workspace.policy.PathPolicy`. Commands do not ask it.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class LocalWorkspace(Workspace):
         resource_state: SavedResources | None = None,
         resource_factories: Mapping[str, ResourceFactory] | None = None,
         openat2: bool | None = None,
+        guard: Guard | None = None,
     ) -> None:
         super().__init__(resource_state, resource_factories)
         self._default, self._allowed = (
@@ -108,6 +111,7 @@ class LocalWorkspace(Workspace):
         )
         self._shell_timeout, self._environ, self._secrets = shell_timeout, environ, secrets
         self._tmp_base, self._has_tmp, self._openat2 = tmp_base_dir, enable_tmp_dir, openat2
+        self._guard = guard
         self._scratch: str | None = None
 
     async def _setup(self) -> None:
@@ -120,7 +124,7 @@ class LocalWorkspace(Workspace):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
             raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
-        policy = PathPolicy(self._rooted(str(self._default)))
+        policy = PathPolicy(self._rooted(str(self._default)), guard=self._guard)
         self._file_operator = files = _Files(policy)
         for folder in self._allowed:
             if not folder.is_dir():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
@@ -24,6 +25,15 @@ LONGEST_PATH, LONGEST_NAME = 4095, 255
 _PLAIN = os.O_CLOEXEC | os.O_NOCTTY
 NOT_A_FILE = "not a regular file"
 ABOVE = "leads above the root by .."
+
+
+def path_of(descriptor: int) -> str:
+    """Return the real path of an open file or folder, however it was reached."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(LONGEST_PATH)).rstrip(b"\0"))
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 class Root:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 from divebook.errors import PathNotAllowedError, WorkspaceNotEnteredError
-from divebook.workspace.paths import Root
+from divebook.workspace.paths import Root, path_of
 
 T = TypeVar("T")
+Guard: TypeAlias = Callable[[Path, Path], str]
 
 
 class PathPolicy:
@@ -25,10 +27,14 @@ class PathPolicy:
         The folder that relative paths are of.
     allowed
         The others.
+    guard
+        Returns why a file below a folder is refused all the same, from the real paths of both; empty if it is not. It
+        is asked about what was opened, so that no link and no spelling gets past it.
     """
 
-    def __init__(self, default: Root, allowed: Sequence[Root] = ()) -> None:
+    def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:
         self.default, self._roots, self._is_closed = default, [default, *allowed], False
+        self._guard = guard
 
     @property
     def roots(self) -> list[Root]:
@@ -46,11 +52,35 @@ class PathPolicy:
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
         """Return a descriptor of what is at a path; see `Root.open`."""
-        return self._tried(path, lambda root, text: root.open(text, flags, mode))
+        return self._admitted(path, self._tried(path, lambda root, text: root.open(text, flags, mode)))
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
         """Return a descriptor of a plain file; see `Root.open_regular`."""
-        return self._tried(path, lambda root, text: root.open_regular(text, flags, mode))
+        return self._admitted(path, self._tried(path, lambda root, text: root.open_regular(text, flags, mode)))
+
+    def _admitted(self, path: str, descriptor: int, name: str = "") -> int:
+        """Return the descriptor of what was opened, or of the folder with a name, unless the guard refuses it."""
+        if self._guard is not None and (reason := self._refusal(f"{path_of(descriptor)}/{name}")):
+            os.close(descriptor)
+            raise PathNotAllowedError(path, reason)
+        return descriptor
+
+    def _refusal(self, real: str) -> str:
+        """Return why the guard refuses a real path, judged from the deepest folder that holds it."""
+        folders = (root.path for root in self._roots if real.startswith(f"{root.path.rstrip('/')}/"))
+        return "" if self._guard is None else self._guard(Path(real), Path(max(folders, key=len, default="/")))
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether some files below its folders may be refused."""
+        return self._guard is not None
+
+    def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:
+        """Return those of the names in an open folder that the guard does not refuse."""
+        if self._guard is None:
+            return [*names]
+        folder = path_of(descriptor)
+        return [name for name in names if not self._refusal(f"{folder}/{name}")]
 
     def real(self, path: str) -> str:
         """Return a path without links."""
@@ -60,6 +90,7 @@ class PathPolicy:
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
         """Give the descriptor of the folder that holds a path, and its last name."""
         entered = self._tried(path, _entered)
+        self._admitted(path, *entered)
         try:
             yield entered
         finally:

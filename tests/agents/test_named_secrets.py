@@ -105,8 +105,9 @@ def test_files_that_may_be_named_are_those_of_the_environments_policy(server, tm
     key, header = {"api_key": "file://../key"}, {"api_key": "env://RESEARCH_KEY", "model_settings": settings}
     for named in (key, header):
         agent = Agent(AgentDefinition("a", **named), model=NAMED, **more)
-        with Environment(store="memory:", agents=[agent]) as strict:
-            assert "'../key' is outside the definition's folder" in strict.start(ASK).wait(PATIENCE).error
+        outside = pytest.raises(SetupError, match=r"'\.\./key' is outside the definition's folder")
+        with Environment(store="memory:", agents=[agent]) as strict, outside:
+            strict.start(ASK)
         with Environment(store="memory:", agents=[agent], policy=Policy("files")) as open_world:
             assert open_world.start(ASK).wait(PATIENCE).variables == {"r": TEXT}
 

@@ -13,11 +13,11 @@ from mcp.types import BlobResourceContents, TextResourceContents
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.documents import Policy
+from divebook.documents.references import expanded
 from divebook.engine.approvals import ToolCall, verdict_of
 from divebook.environment import Environment
 from divebook.errors import DivebookError
 from divebook.store import MemoryStore
-from divebook.tools.mcp.connecting import expanded
 from divebook.tools.mcp.resources import document_of
 from divebook.workflow.approvals import ASK, NEVER
 from divebook.workflow.definition import Step, Workflow
@@ -75,8 +75,9 @@ def _expanded(given: Data, _expect: Data) -> dict[str, Any]:
     before = dict(os.environ)
     os.environ.update(given["process_env"])
     try:
-        env = {name: expanded(value) for name, value in given["env"].items()}
-        return {"args": [expanded(part) for part in given["args"]], "env": env}
+        allowed = Policy("environment")
+        env = {name: expanded(value, allowed) for name, value in given["env"].items()}
+        return {"args": [expanded(part, allowed) for part in given["args"]], "env": env}
     finally:
         os.environ.clear()
         os.environ.update(before)

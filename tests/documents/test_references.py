@@ -20,15 +20,15 @@ def environ(monkeypatch):
 def test_references_are_resolved_at_any_depth_and_nothing_else(environ):
     given = {"a": ["env://DIVEBOOK_TEST_VALUE", 1], "b": {"c": "Bearer env://DIVEBOOK_TEST_VALUE"}, "d": "see env://X"}
     with pytest.raises(SetupError, match=r"env://X names a variable that is not set.*set X"):
-        resolved(given, Policy())
+        resolved(given, Policy("environment"))
     given["d"] = "it is said in env://X"
-    found = resolved(given, Policy())
+    found = resolved(given, Policy("environment"))
     assert found == {"a": [KEY, 1], "b": {"c": f"Bearer {KEY}"}, "d": "it is said in env://X"}
     assert given["a"][0] == "env://DIVEBOOK_TEST_VALUE"
 
 
 def test_what_was_resolved_is_hidden_from_then_on(environ):
-    resolved("env://DIVEBOOK_TEST_VALUE", Policy())
+    resolved("env://DIVEBOOK_TEST_VALUE", Policy("environment"))
     assert shared().text(f"it was {KEY}, they said") == "it was [redacted], they said"
 
 
@@ -62,12 +62,12 @@ def test_what_cannot_be_resolved_says_why_and_shows_no_value(tmp_path, reference
         (tmp_path / name).write_bytes(data)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SetupError, match=says):
-        resolved(reference, Policy(), tmp_path)
+        resolved(reference, Policy("environment"), tmp_path)
 
 
 def test_a_value_too_short_to_be_known_is_warned_of(monkeypatch, logs):
     monkeypatch.setenv("DIVEBOOK_TEST_VALUE", "abc")
-    assert resolved("env://DIVEBOOK_TEST_VALUE", Policy()) == "abc"
+    assert resolved("env://DIVEBOOK_TEST_VALUE", Policy("environment")) == "abc"
     assert ["fewer than 8 characters" in said and "abc" not in said for said in logs()] == [True]
 
 

@@ -37,7 +37,9 @@ def serve(run):
     made = []
 
     def serve(program, *args, idle=300.0, **more):
-        server = Server(defined(program, *args, **more), Policy("programs"), on_loop, idle=idle)
+        server = Server(
+            defined(program, *args, **more), Policy("programs", "environment", "approvals"), on_loop, idle=idle
+        )
         made.append(server)
         return server
 

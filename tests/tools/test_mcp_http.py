@@ -135,7 +135,8 @@ def client(run, plain):
 def test_headers_and_tokens_reach_the_server_and_show_nowhere(run, plain, client, monkeypatch):
     monkeypatch.setenv("FAR_TOKEN", "t-0123456789")
     monkeypatch.setenv("TEAM", "blue")
-    server = client(authorization_token="env://FAR_TOKEN", headers={"X-Team": "$TEAM", "X-Key": "env://FAR_TOKEN"})
+    named = {"authorization_token": "env://FAR_TOKEN", "headers": {"X-Team": "$TEAM", "X-Key": "env://FAR_TOKEN"}}
+    server = client(("addresses", "environment"), **named)
     assert [tool.name for tool in run(server.discover()).tools] == ["go"]
     for heard in plain.heard:
         given = {name.lower(): value for name, value in heard.items()}

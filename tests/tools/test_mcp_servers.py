@@ -16,7 +16,7 @@ from tests.tools.conftest import defined, on_loop
 @pytest.fixture(scope="module")
 def good(run):
     definition = defined("good.py", name="good", env={"PLACE": "$HOME", "KEY": "env://GOOD_KEY"})
-    server = Server(definition, Policy("programs"), on_loop)
+    server = Server(definition, Policy("programs", "environment"), on_loop)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GOOD_KEY", "k-123456789")
         yield server

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from divebook.documents.protected import protect_store
 from divebook.engine.inbox import Message
 from divebook.errors import ForkedStoreError, ReadOnlyStoreError
 from divebook.events.catalog import Payload
@@ -88,6 +89,7 @@ class SqliteStore(SqliteListing):
         super().__init__()
         with translated(str(path)):
             self.path = Path(path).expanduser().absolute()
+            protect_store(self.path)
             self.read_only = why_read_only(self.path)
             """Why nothing can be written, or None."""
         self.location = str(self.path)

@@ -6,11 +6,9 @@ arguments, variables and headers, as in the old system, and references (`diveboo
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -21,55 +19,34 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from divebook.documents.policy import Policy
-from divebook.documents.references import resolved
+from divebook.documents.references import expanded, resolved
 from divebook.errors import SetupError
 from divebook.text.redaction import shared
-from divebook.text.secret_names import looks_secret
 from divebook.tools.mcp import guard
 from divebook.tools.mcp.connection import HANDSHAKE, Opened, Told
 from divebook.tools.mcp.reaching import addresses_of, checked_transport
+from divebook.tools.mcp.variables import require_variables
 from divebook.workflow.servers import MCPServerDefinition
 
 T = TypeVar("T")
 
 LARGEST = 16 * 1024 * 1024
 """Bytes of one message of a server."""
-_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
-
-
-def expanded(text: str) -> str:
-    """Return a text with the process's variables in the places of ``$NAME`` and ``${NAME}``; empty where not set.
-
-    Examples
-    --------
-    >>> os.environ["WHERE"] = "here"
-    >>> expanded("$WHERE/${WHERE}/$NO_SUCH_VARIABLE")
-    'here/here/'
-    >>> del os.environ["WHERE"]
-    """
-
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        looked_up = os.environ.get(name, "")
-        if looks_secret(name):
-            shared().know(looked_up)
-        return looked_up
-
-    return _VARIABLE.sub(value, text)
 
 
 def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> Opened:
     """Return what opens a transport to a server; raises `SetupError` if its definition does not say how, or may not."""
+    require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
-    def looked_up(value: Any) -> Any:
-        return resolved(value, policy)
+    def looked_up(text: str) -> Any:
+        return resolved(expanded(text, policy), policy)
 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)
         policy.program(command, "Command")
         return lambda told: _over_pipes(
-            [command, *(looked_up(expanded(part)) for part in definition.args)],
-            looked_up({name: expanded(value) for name, value in definition.env.items()}),
+            [command, *map(looked_up, definition.args)],
+            _environ(definition, looked_up),
             told,
         )
     if definition.type == "http":
@@ -92,10 +69,16 @@ def _required(value: str | None, key: str, definition: MCPServerDefinition) -> s
     return value
 
 
-def _headers(definition: MCPServerDefinition, looked_up: Any) -> dict[str, str]:
-    headers = {name: looked_up(expanded(value)) for name, value in definition.headers.items()}
+def _environ(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
+    environ = {name: looked_up(value) for name, value in definition.env.items()}
+    shared().know_all(environ)
+    return environ
+
+
+def _headers(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
+    headers = {name: looked_up(value) for name, value in definition.headers.items()}
     if definition.authorization_token:
-        token = looked_up(expanded(definition.authorization_token))
+        token = looked_up(definition.authorization_token)
         shared().know(token)
         headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
     shared().know_all(headers)

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
 
+from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
 from divebook.store.codec import Sealing
 from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
+from divebook.tools.mcp.variables import require_variables
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit
 
@@ -105,6 +108,15 @@ class Server:
         """Whether there is a connection to it."""
         return self._connection is not None and not self._connection.has_ended
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its own statements about its tools count, such as that one changes nothing."""
+        return self.definition.trusted and APPROVALS in self.policy.allowed
+
+    def check(self) -> None:
+        """Raise `SetupError` unless the policy allows the variables and files that its definition names."""
+        require_variables(self.definition, self.policy)
+
     # --- for people and their code -----------------------------------------------------------------------------------
 
     def resources(self) -> list[dict[str, Any]]:
@@ -143,7 +155,8 @@ class Server:
         await _load()
         from divebook.tools.mcp.discovery import discovered
 
-        return await self.ask("list_tools", lambda client: discovered(client, self.definition))
+        definition = replace(self.definition, trusted=self.is_trusted)
+        return await self.ask("list_tools", lambda client: discovered(client, definition))
 
     async def call(
         self,

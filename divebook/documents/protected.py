@@ -1,0 +1,64 @@
+"""Files that need permission to be used: hidden files, version control, and the stores of this process.
+
+A file is judged by its real path, with links followed. Only the names below the folder that was granted count: a
+project in ``~/.cache/project`` is not hidden from a definition that lies in it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn"})
+"""Folders of version control whose names do not begin with a dot; capitals do not count."""
+_BARE_REPOSITORY = ("HEAD", "objects", "refs")
+"""Entries by which git recognizes a folder as a repository, whatever the folder's name is."""
+_EXECUTION = "exec_"
+_WORKSPACES = "workspaces"
+_stores: set[Path] = set()
+
+
+def protect_store(path: Path) -> None:
+    """Protect the file of a store, and the files beside it that belong to it, for the life of this process."""
+    _stores.add(path.resolve())
+
+
+def why_protected(path: Path, base: Path) -> str:
+    """Return why a file needs permission, as the end of a sentence; empty if it needs none.
+
+    Parameters
+    ----------
+    path
+        Real path of the file, which need not exist.
+    base
+        Real path of the folder that was granted. For a file outside it, the names below their common folder count.
+    """
+    common = base
+    while not path.is_relative_to(common) and common != common.parent:
+        common = common.parent
+    place = common
+    for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
+        if name.startswith("."):
+            return f"{name} is hidden"
+        if name.casefold() in VERSION_CONTROL:
+            return f"{name} belongs to version control"
+        if _is_bare_repository(place):
+            return f"{place.name} is a repository of git"
+        place /= name
+    store = next((store for store in _stores if _belongs_to(store, path) and not _belongs_to(store, base)), None)
+    return "" if store is None else f"it belongs to the store {store.name}"
+
+
+def _is_bare_repository(folder: Path) -> bool:
+    return all((folder / name).exists() for name in _BARE_REPOSITORY)
+
+
+def _belongs_to(store: Path, path: Path) -> bool:
+    """Return whether a path is the store's file, one beside it (``-wal``, ``.cache``), or a folder of an execution."""
+    if not path.is_relative_to(store.parent):
+        return False
+    names = [name.casefold() for name in path.relative_to(store.parent).parts]  # some disks ignore capitals
+    own = store.name.casefold()
+    if not names:
+        return False
+    is_beside = names[0] == own or names[0].startswith((f"{own}-", f"{own}."))
+    return is_beside or (names[0] == _WORKSPACES and len(names) > 1 and names[1].startswith(_EXECUTION))
