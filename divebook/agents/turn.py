@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
     from divebook.questions import Question
     from divebook.workflow.policies import Retry
-    from divebook.workflow.tools import ToolFunction
+    from divebook.workflow.tools import FileSpellings, ToolFunction
 
 
 SPENT = "spent"
@@ -186,6 +186,9 @@ class TurnContext(Protocol):
 
         `place` is where it belongs: the question is ``approve-<place>``, the call itself ``tool-<place>``.
         """
+
+    def files_of(self, tool: ToolFunction) -> FileSpellings | None:
+        """Return which arguments of a tool name files; None if none do."""
 
     def below(self, key: str) -> TurnContext:
         """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""

@@ -72,6 +72,11 @@ class DocumentRepository(ABC):
         """Let `name` stand for `path`."""
         self._names[name] = path if self._elsewhere(path) else relative_path(path)
 
+    def path_named(self, name: str) -> str | None:
+        """Return the path that a registered name stands for, any other path as it is, and None for one elsewhere."""
+        meant = self._names.get(name, name)
+        return None if self._elsewhere(meant) else meant.lstrip("/")
+
     def resolve(self, path: str) -> str:
         """Return the path inside the repository that a path or registered name means.
 

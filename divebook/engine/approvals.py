@@ -26,7 +26,7 @@ from divebook.workflow.approvals import (
     ApprovalRule,
     Approvals,
 )
-from divebook.workflow.tools import ToolHints
+from divebook.workflow.tools import FileSpellings, ToolHints
 
 TOOL = "tool"
 BY_PERSON, BY_RULE = "User denied tool call", "A rule denies"
@@ -53,6 +53,10 @@ class ToolCall:
     """What is called: ``tool``, ``action`` or ``step``."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What arguments are where a caller says nothing of them: to have that is to be left out."""
+    files: FileSpellings | None = None
+    """Which arguments name files, if any do."""
+    spellings: tuple[Mapping[str, Any], ...] = ()
+    """The arguments with the real paths of the files that they reach; empty where no file is named."""
 
 
 class Approved(NamedTuple):
@@ -151,12 +155,15 @@ def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
         return True
     if rule.outcome == ALLOW:
         return _are_exactly(rule.arguments, call)
-    return are_met_by(rule.arguments, call.arguments)
+    return any(are_met_by(rule.arguments, given) for given in (call.arguments, *call.spellings))
 
 
 def _are_exactly(wanted: Mapping[str, Any], call: ToolCall) -> bool:
-    """Return whether the arguments are those that are wanted, and no more."""
-    given, defaults = call.arguments, call.defaults
+    """Return whether the arguments are those that are wanted, and no more; files are judged by their real paths."""
+    return any(_is_exactly(wanted, given, call.defaults) for given in call.spellings or (call.arguments,))
+
+
+def _is_exactly(wanted: Mapping[str, Any], given: Mapping[str, Any], defaults: Mapping[str, Any]) -> bool:
     more = [name for name in given if name not in wanted]
     return all(name in given and is_allowed_by(wanted[name], given[name]) for name in wanted) and all(
         name in defaults and is_same(defaults[name], given[name]) for name in more

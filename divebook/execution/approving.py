@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from divebook.engine.approvals import ToolCall, Verdict, verdict_of
 from divebook.engine.cards import ALWAYS, RUN, rules_of_run
 from divebook.engine.rules import StandingRule
 from divebook.execution.once import Once
 from divebook.questions import Question
-from divebook.workflow.approvals import ASK, Approvals
+from divebook.workflow.approvals import ALLOW, ASK, ApprovalRule, Approvals
+from divebook.workflow.tools import FileSpellings
 
 
 class ApprovalPolicy:
@@ -27,6 +29,26 @@ class ApprovalPolicy:
         """Let a rule hold in every execution; done twice it is done once."""
 
 
+def _located(table: Approvals, files: FileSpellings) -> Approvals:
+    """Return a table whose rules are about files, wherever they name paths."""
+    rules: list[ApprovalRule] = []
+    for rule in table.rules:
+        if rule.arguments is None:
+            rules.append(rule)
+        elif rule.outcome == ALLOW:
+            rules.append(rule.like(arguments=files.tidied(rule.arguments)))
+        else:
+            rules += [rule, rule.like(arguments=files.followed(rule.arguments))]
+    stricter = None if table.stricter is None else _located(table.stricter, files)
+    return replace(table, rules=tuple(rules), stricter=stricter)
+
+
+def _tidied(rules: Iterable[StandingRule], files: FileSpellings | None) -> Iterable[StandingRule]:
+    if files is None:
+        return rules
+    return [rule if rule.arguments is None else rule._replace(arguments=files.tidied(rule.arguments)) for rule in rules]
+
+
 class Approving:
     """Judges the calls of one execution."""
 
@@ -36,8 +58,14 @@ class Approving:
     async def verdict(self, call: ToolCall) -> Verdict:
         """Return what becomes of a call that the log does not have."""
         table, now = self._policy.table(call.agent), self._once.journal.clock.now()
-        found = verdict_of(table, self.rules, call, now)
-        return verdict_of(table, await self._policy.lasting(), call, now) if found.outcome == ASK else found
+        files = call.files
+        if files is not None:
+            call = replace(call, spellings=tuple(files.spellings(call.arguments)))
+            table = _located(table, files)
+        found = verdict_of(table, _tidied(self.rules, files), call, now)
+        if found.outcome != ASK:
+            return found
+        return verdict_of(table, _tidied(await self._policy.lasting(), files), call, now)
 
     @property
     def rules(self) -> list[StandingRule]:

@@ -159,6 +159,24 @@ class Workspaces:
             if opened is not None:
                 opened.known, opened.at, opened.is_behind = tree, self._journal.recorded, True
 
+    def place_of(self, name: str) -> tuple[Path, str | None] | None:
+        """Return the folder with the files of a workspace, and its name for tools; None for a folder still to be made.
+
+        Before the first call works in the workspace, this is the folder that the files are copied from.
+        """
+        if name in self._opened:
+            root = self._opened[name].workspace.root
+            return Path(root.path), root.name
+        held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+        if held is not None and "folder" in held.reference:
+            return Path(held.reference["folder"]), None
+        source = None if self._lender is None else self._lender.source_of(self._lender.definition(name))
+        return None if source is None else (source, None)
+
+    def may_go_unasked(self, name: str) -> bool:
+        """Return whether a definition may have changes of a workspace applied without a question."""
+        return self._lender is not None and self._lender.may_go_unasked(name)
+
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
         """Return how the files of a workspace differ from those that it began with; raises as `enter` does.
 

@@ -18,6 +18,7 @@ from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION
 from divebook.text.redaction import shared
 from divebook.text.shown import plural
+from divebook.workflow.functions import FUNCTION
 from divebook.workspace.snapshots.diffs import FileDiff
 
 TAKE_OVER = "Workspace.Apply"
@@ -34,7 +35,8 @@ async def take_over(
     Parameters
     ----------
     parameters
-        ``Paths``: of which files; by default of all. ``Ask``: whether a person chooses among them; by default yes.
+        ``Paths``: of which files; by default of all. ``Ask``: whether a person chooses among them; by default yes, and
+        always in a workspace of a definition that may not ask less (`divebook.documents.policy`).
     key
         Name of the call within the step.
 
@@ -46,6 +48,8 @@ async def take_over(
         The folder has something else than the changes began with.
     """
     paths, asks = _read(parameters)
+    if not asks and context.step.type != FUNCTION:  # a step of a definition; code of a person decides by itself
+        asks = not context.workspaces.may_go_unasked(workspace)
     tree: str | None = None
     if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
         paths, tree = await _asked(context, workspace, paths, f"{key}-files")

@@ -14,6 +14,7 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.turn import OperationOptions
 from divebook.agents.unasked import unasked
+from divebook.documents.file_arguments import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
 from divebook.events.event import to_datetime
@@ -25,7 +26,7 @@ from divebook.steps.approval import approve
 from divebook.steps.call import compute_for, invoke, made_in_slot, workspace_of
 from divebook.steps.offers import Offers
 from divebook.workflow.policies import Retry
-from divebook.workflow.tools import ToolFunction
+from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
     from divebook.agents.recall import Recall
@@ -137,6 +138,13 @@ class StepTurn:
             within=self._turn,
         )
         return await self._going_on(judged)
+
+    def files_of(self, tool: ToolFunction) -> FileSpellings | None:
+        """Return the arguments of a tool that name files, also of one that works in a workspace."""
+        if not tool.paths or (name := workspace_of(self._context, tool)) is None:
+            return tool.files
+        place = self._context.workspaces.place_of(name)
+        return None if place is None else FileArguments(tool.paths, *place)
 
     def below(self, key: str) -> StepTurn:
         """Return the means of an agent that a call runs."""

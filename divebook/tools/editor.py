@@ -54,7 +54,7 @@ def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
         edit = _Edit(folder, found, path, file_text, old_str, new_str, insert_line, view_range)
         return _COMMANDS[command](edit)
 
-    return coming(edit, _EDITS, name)
+    return coming(edit, _EDITS, name, folder.files)
 
 
 class _Edit(NamedTuple):

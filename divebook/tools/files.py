@@ -28,7 +28,7 @@ def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
         """
         return folder.text(_file(folder, path), path, max_size)
 
-    return coming(read_file, READS)
+    return coming(read_file, READS, files=folder.files)
 
 
 def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: Sequence[str] = ()) -> ToolFunction:
@@ -51,7 +51,7 @@ def file_writer(reach: ToolReach, *, allow_list: Sequence[str] = (), deny_list: 
         folder.write(found, content, path)
         return f"Successfully wrote {len(content.encode())} bytes to {path}"
 
-    return coming(write_file, WRITES)
+    return coming(write_file, WRITES, files=folder.files)
 
 
 def directory_lister(
@@ -85,7 +85,7 @@ def directory_lister(
             listed["note"] = f"limited to {max_entries} entries of {len(visible)}"
         return listed
 
-    return coming(list_directory, READS)
+    return coming(list_directory, READS, files=folder.files)
 
 
 def _file(folder: Folder, path: str) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from divebook.documents.file_arguments import FileArguments
 from divebook.documents.globs import has_wildcards, matches
 from divebook.documents.policy import FILES, HIDDEN
 from divebook.documents.whole_files import MOST_FOLDERS
@@ -65,6 +66,11 @@ class Folder:
         if self.is_denied(found) or not is_allowed:
             raise failed(f"Access denied: {path} is not among the files that this tool may reach")
         return found
+
+    @property
+    def files(self) -> FileArguments:
+        """The argument that names a file of the folder, for approval rules."""
+        return FileArguments(("path",), self.root)
 
     def shown(self, path: Path) -> str:
         """Return a path as it is shown: relative to the folder, if it is within."""

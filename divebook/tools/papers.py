@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from divebook.documents.file_arguments import FileArguments
 from divebook.errors import DivebookError
 from divebook.text.lines import lines_in
 from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed
@@ -36,7 +37,7 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
         found = lines_in(text)[max(0, first_line - 1) :]
         return "".join(found if lines is None else found[: max(0, lines)])
 
-    return coming(read_document, READS)
+    return coming(read_document, READS, files=_files(reach))
 
 
 def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
@@ -56,7 +57,7 @@ def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction
         more = {"note": f"limited to {max_entries} of {len(found)}"} if len(found) > max_entries else {}
         return {"paths": found[:max_entries], **more}
 
-    return coming(list_documents, READS)
+    return coming(list_documents, READS, files=_files(reach))
 
 
 def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
@@ -82,7 +83,7 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
                 return {"matches": found[:max_matches], "note": f"limited to {max_matches}: use more words"}
         return {"matches": found}
 
-    return coming(search_documents, READS)
+    return coming(search_documents, READS, files=_files(reach))
 
 
 def document_writer(reach: ToolReach) -> ToolFunction:
@@ -104,7 +105,11 @@ def document_writer(reach: ToolReach) -> ToolFunction:
             raise failed(f"document {path} cannot be written: {error}") from error
         return f"Successfully wrote {len(content)} characters to {written.path}"
 
-    return coming(write_document, WRITES)
+    return coming(write_document, WRITES, files=_files(reach))
+
+
+def _files(reach: ToolReach) -> FileArguments:
+    return FileArguments(("path", "folder"), reach.folder, named=reach.documents.path_named)
 
 
 def _text(reach: ToolReach, path: str, most: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from divebook.documents import DocumentRepository, Policy
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
-from divebook.workflow.tools import ToolFunction, ToolHints
+from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints
 
 READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
 WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)
@@ -24,7 +24,9 @@ class ToolReach(NamedTuple):
     """What paths of files are relative to."""
 
 
-def coming(function: Callable[..., Any], hints: ToolHints, name: str = "") -> ToolFunction:
+def coming(
+    function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
+) -> ToolFunction:
     """Return a function as a tool that comes with divebook: one that does more than read asks, unless a rule decides.
 
     It stays in this process, whatever the executor of other functions is.
@@ -36,6 +38,7 @@ def coming(function: Callable[..., Any], hints: ToolHints, name: str = "") -> To
         hints=hints,
         confirmation=IF_NOT_READ_ONLY,
         executor="thread",
+        files=files,
     )
 
 

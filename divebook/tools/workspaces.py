@@ -265,6 +265,8 @@ async def list_processes() -> list[dict[str, Any]]:
     return processes.listed(process_manager(present_workspace()))
 
 
+_PATHS = ("file_path", "path", "paths", "src", "dst", "cwd")
+"""Names of arguments that name files, in any of the tools."""
 _READS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (view, ls, glob, grep)}
 _CHANGES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (edit, multi_edit, replace, mkdir, move, copy, delete)
@@ -302,4 +304,5 @@ def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFun
         hints=hints,
         confirmation=IF_DESTRUCTIVE,
         workspace="" if definition is None else definition.name,
+        paths=_PATHS,
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.approvals import IF_DESTRUCTIVE
@@ -45,6 +45,19 @@ class ToolHints:
         return {name: value for name, value in said.items() if value is not None}
 
 
+class FileSpellings(Protocol):
+    """Arguments of a tool that name files; see `divebook.documents.file_arguments`."""
+
+    def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return the arguments of a call in each spelling of the files that they reach."""
+
+    def followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a rule that asks or denies, with links followed."""
+
+    def tidied(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a rule that allows, without detours in the spelling."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolFunction(UserFunction):
     """A function that agents may call.
@@ -75,6 +88,10 @@ class ToolFunction(UserFunction):
     """The mode that decides where no rule of approvals does."""
     server: str = ""
     """The MCP server that it belongs to."""
+    files: FileSpellings | None = None
+    """Which arguments name files, and how rules know these."""
+    paths: tuple[str, ...] = ()
+    """Names of the arguments that name files of the workspace that its calls work in."""
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:
