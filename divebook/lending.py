@@ -20,6 +20,7 @@ from divebook.store.contents import file_content
 from divebook.workflow.workspaces import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.fenced import FencedWorkspace
+from divebook.workspace.files_only import FilesWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.virtualenv import VirtualenvWorkspace
 from divebook.workspace.workspace import Workspace
@@ -84,6 +85,8 @@ class Lending:
             "guard": None if HIDDEN in policy.allowed else policy.why_protected,
             "secrets": functools.partial(_looked_up, definition.secrets, policy) if definition.secrets else None,
         }
+        if not definition.shell:
+            return FilesWorkspace(folder, **options)
         if definition.kind == FENCED:
             return FencedWorkspace(folder, **options)
         if definition.kind == VIRTUALENV:

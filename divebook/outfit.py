@@ -248,7 +248,7 @@ class Outfit:
         if found.shell:
             policy.commands(f"workspace {found.name}")
         require_allowed(found.secrets, policy)
-        if found.image is not None:
+        if found.image is not None and found.shell:
             require_image(found.image)
 
     def _tool(self, name: str, definition: AgentDefinition) -> ToolFunction | None:

@@ -6,6 +6,7 @@ project in ``~/.cache/project`` is not hidden from a definition that lies in it.
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 
 VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn"})
@@ -20,6 +21,17 @@ _stores: set[Path] = set()
 def protect_store(path: Path) -> None:
     """Protect the file of a store, and the files beside it that belong to it, for the life of this process."""
     _stores.add(path.resolve())
+
+
+def patterns_of_stores(folder: Path) -> list[str]:
+    """Return patterns of what belongs to stores of this process below a folder, relative to the folder."""
+    below = [store.relative_to(folder.resolve()) for store in _stores if store.is_relative_to(folder.resolve())]
+    names = ((store.parent.as_posix(), glob.escape(store.name)) for store in below)
+    return [
+        f"/{parent}/{pattern}".replace("/./", "/")
+        for parent, name in names
+        for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
+    ]
 
 
 def why_protected(path: Path, base: Path) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from divebook.documents.protected import patterns_of_stores
 from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.applying import Applied, Meanwhile, applied, chosen
@@ -20,10 +21,11 @@ MOST_CHANGES = 1_000
 
 
 def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
-    """Copy the files of a folder into one that an execution has for them."""
+    """Copy the files of a folder into one that an execution has for them, without the stores that are there."""
     root, target = Root(source), Root(folder)
     try:
-        with Snapshots(root, exclude=definition.exclude, watch=False) as snapshots:
+        exclude = [*definition.exclude, *patterns_of_stores(source)]  # a copy of the store would not be protected
+        with Snapshots(root, exclude=exclude, watch=False) as snapshots:
             taken = snapshots.take()
         with Snapshots(target, watch=False) as copies:
             copies.restore(taken.tree, taken.contents.__getitem__)

@@ -18,7 +18,7 @@ from divebook.workspace.instructions import file_instructions, shell_instruction
 from divebook.workspace.paths import Root
 from divebook.workspace.policy import Guard, PathPolicy
 from divebook.workspace.resources import ResourceFactory, SavedResources
-from divebook.workspace.shell import DEFAULT_TIMEOUT, LocalShell
+from divebook.workspace.shell import DEFAULT_TIMEOUT, LocalShell, Shell
 from divebook.workspace.workspace import Workspace
 
 NO_FENCE = "Commands run as the user of this machine and may reach beyond the directory: a local shell is no sandbox."
@@ -142,7 +142,7 @@ class LocalWorkspace(Workspace):
         """Return a folder that may be reached; other kinds give it another name."""
         return Root(folder, openat2=self._openat2)
 
-    def _make_shell(self, policy: PathPolicy) -> ToldShell:
+    def _make_shell(self, policy: PathPolicy) -> Shell:
         """Return the shell; other kinds of workspaces on this machine have others."""
         return self._shell_with(policy, None)
 

@@ -358,7 +358,7 @@ def test_the_tools_of_a_file_of_the_old_system_are_called(folder, page, name):
     path = folder / f"{name}.yaml"
     path.write_text(EXAMPLES[name])
     definitions = with_servers_of_this_machine(load(path, dialect="dive"), folder)
-    reach = Policy("programs", "addresses")
+    reach = Policy("programs", "addresses", "approvals")
     given = {"documents": FileDocuments(folder), "policy": reach, "tools": OWN, "printer": lambda _: None}
     with MemoryStore() as store, Environment(store=store, **given) as environment:
         environment.define(definitions)

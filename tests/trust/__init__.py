@@ -1,0 +1,1 @@
+"""What a definition that no person vouches for may do."""
