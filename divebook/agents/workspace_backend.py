@@ -39,6 +39,7 @@ from divebook.workspace.disk import Disk
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.fenced import FencedWorkspace
 from divebook.workspace.files import LocalFileOperator
+from divebook.workspace.files_only import FilesWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shielding import shielded
 from divebook.workspace.virtualenv import VirtualenvWorkspace
@@ -48,7 +49,7 @@ T = TypeVar("T")
 PROVIDER = "divebook-"
 """What the providers of references begin with, before the kind of the workspace."""
 _KINDS: Mapping[str, type[LocalWorkspace]] = {
-    each.kind: each for each in (LocalWorkspace, FencedWorkspace, VirtualenvWorkspace, DockerWorkspace)
+    each.kind: each for each in (LocalWorkspace, FilesWorkspace, FencedWorkspace, VirtualenvWorkspace, DockerWorkspace)
 }
 _NAMES = {"folder": "default_path", "virtualenv_path": "venv_path"}
 _KILLED = 128

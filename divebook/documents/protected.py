@@ -53,9 +53,9 @@ def why_protected(path: Path, base: Path) -> str:
             return f"{name} is hidden"
         if name.casefold() in VERSION_CONTROL:
             return f"{name} belongs to version control"
-        if _is_bare_repository(place):
-            return f"{place.name} is a repository of git"
         place /= name
+        if _is_bare_repository(place):
+            return f"{name} is a repository of git"
     store = next((store for store in _stores if _belongs_to(store, path) and not _belongs_to(store, base)), None)
     return "" if store is None else f"it belongs to the store {store.name}"
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from divebook.documents.protected import patterns_of_stores
 from divebook.engine.operations import OUTPUT, Place, StreamedCall, Write
 from divebook.events import catalog
 from divebook.workflow.workspaces import WorkspaceDefinition
@@ -117,7 +118,9 @@ async def entered(
     """Enter a workspace over a folder."""
     workspace = lender.made(definition, folder, told)
     await workspace.__aenter__()
-    snapshots = Snapshots(workspace.root, exclude=definition.exclude) if definition.snapshots else None
+    # A store that kept its own files would double with each run.
+    exclude = [*definition.exclude, *patterns_of_stores(folder)]
+    snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
     return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
 
 

@@ -15,7 +15,7 @@ class FilesWorkspace(LocalWorkspace):
 
     kind: ClassVar[str] = "files"
 
-    def _make_shell(self, policy: PathPolicy) -> Shell:
+    def _make_shell(self, policy: PathPolicy) -> Shell:  # noqa: ARG002 - no command starts in any folder
         return _NoShell()
 
 

@@ -1,0 +1,343 @@
+"""Each permission of the table in SECURITY.md: refused without it, possible with it."""
+
+import re
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from divebook import Agent, Environment, Policy, ScriptedModel, Step, Workflow
+from divebook.errors import NotFoundError, SetupError
+from divebook.workflow import definitions_from
+from divebook.workflow.definition import Config, Definitions
+from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.workspaces import WorkspaceDefinition
+from tests.tools.conftest import SERVERS
+from tests.trust.strange import SECRETS, Recorder, recording
+
+PATIENCE = 30
+SECURITY = (Path(__file__).parents[2] / "SECURITY.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in a folder with hidden files, version control and a store."""
+    place = tmp_path / "project"
+    files = (".git/config", ".env", ".github/ci.yml", "CVS/Root", "docs/a.md", "repo.git/HEAD", "repo.git/config")
+    for name in files:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("as it was")
+    for name in ("repo.git/objects", "repo.git/refs"):
+        (place / name).mkdir()
+    (place / "link").symlink_to(".git")
+    (place / "env-link").symlink_to(".env")
+    (tmp_path / "outside.txt").write_text("as it was")
+    monkeypatch.chdir(place)
+    monkeypatch.delenv("DIVEBOOK_ALLOW", raising=False)
+    return place
+
+
+def world(definition, *allowed, **settings):
+    made = Environment(store="runs.db", policy=Policy(*allowed), printer=lambda _: None, **settings)
+    made.define(definitions_from(definition) if isinstance(definition, dict) else definition)
+    return made
+
+
+def ran(definition, *allowed, **settings):
+    """Return the run of a definition's only workflow, as it stands when it ends or waits."""
+    with world(definition, *allowed, **settings) as environment:
+        run = environment.start("w").wait(PATIENCE)
+        run.said = said_in(run)
+        return run
+
+
+def said_in(run):
+    """Return the whole log of a run as a text."""
+    return " ".join(str(event) for event in run.history())
+
+
+def calling(tool, arguments, agent=None, **more):
+    own = {"Name": "a", "Model": "scripted", "Tools": [tool], "Script": [{"call": {tool: arguments}}, "done"]}
+    steps = [{"Name": "s", "Agent": "a", "Prompt": "go", "Store": "said"}]
+    return {"Agents": [{**own, **(agent or {})}], "Workflows": [{"Name": "w", "Steps": steps}], **more}
+
+
+def acting(name, workspace=None, **parameters):
+    step = {"Name": "s", "Action": name, "Parameters": parameters, "Store": "said"}
+    space = {"Name": "app", "Folder": ".", "Shell": False, "InPlace": True} | (workspace or {})
+    return {"Workspaces": [space], "Workflows": [{"Name": "w", "Workspace": "app", "Steps": [step]}]}
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+PROTECTED = [".git/config", "./.git//config", "docs/../.git/config", "link/config", ".env", "env-link", ".new/file"]
+PROTECTED += ["CVS/Root", "cvs/new", "repo.git/config", "runs.db", "runs.db-wal", "runs.db.cache/x"]
+WAYS = {
+    "Workspace.Write": lambda path: acting("Workspace.Write", Path=path, Content="changed"),
+    "Workspace.Delete": lambda path: acting("Workspace.Delete", Path=path),
+    "Workspace.Read": lambda path: acting("Workspace.Read", Path=path),
+    "Document.Write": lambda path: acting("Document.Write", Path=path, Content="changed"),
+    "write_file": lambda path: calling("write_file", {"path": path, "content": "changed"}),
+    "read_file": lambda path: calling("read_file", {"path": path}),
+}
+UNASKED = {"Config": {"ConfirmationMode": "never"}}
+
+
+def state_of(folder):
+    """Return what the protected files hold."""
+    names = (".git/config", ".env", ".new/file", "CVS/Root", "cvs/new", "repo.git/config")
+    return {name: (folder / name).read_text() if (folder / name).exists() else None for name in names}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_hidden_files_version_control_and_the_store_need_permission(folder, way):
+    before = state_of(folder)
+    paths = [path for path in PROTECTED if (way, path) != ("Workspace.Delete", "env-link")]  # a link of the folder
+    with world(UNASKED, "approvals") as environment:  # nothing is asked: the file itself is refused
+        for path in paths:
+            environment.define(definitions_from(WAYS[way](path)))
+            run = environment.start("w").wait(PATIENCE)
+            assert (path, run.status) == (path, "failed" if "." in way else "completed")
+            assert re.search(r"is hidden|version control|repository of git|belongs to the store|not found", said_in(run)), path
+    assert state_of(folder) == before
+    assert sqlite3.connect("runs.db").execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("way", ["Workspace.Write", "write_file"])
+def test_hidden_files_are_written_where_that_is_allowed(folder, way):
+    run = ran({**WAYS[way](".git/config"), **UNASKED}, "approvals", "hidden")
+    assert (run.status, (folder / ".git/config").read_text()) == ("completed", "changed")
+
+
+@pytest.mark.parametrize("place", [".git", "link", "docs/../.git", "repo.git", ".."])
+def test_a_workspace_cannot_lie_in_a_protected_folder(place):
+    run = ran(acting("Workspace.List", {"Folder": place}))
+    assert run.status == "failed"
+    assert "DIVEBOOK_ALLOW=" in run.error
+
+
+def test_patterns_and_lists_leave_out_what_is_hidden(folder):
+    found = ran(acting("Workspace.Glob", Pattern="**/*")).variables["said"]
+    assert not [name for name in found if name.startswith((".", "CVS", "runs.db", "repo.git/"))]
+    assert "docs/a.md" in found
+    names = ran(acting("Workspace.List")).variables["said"]
+    assert set(names) == {"docs", "env-link", "link"}
+
+
+def test_a_folder_that_holds_hidden_files_is_not_moved(folder):
+    (folder / "nested/.git").mkdir(parents=True)
+    call = calling("move", {"pairs": [{"src": "nested", "dst": "away"}]}, {"Workspace": "app"}, **UNASKED)
+    run = ran({**call, "Workspaces": acting("x")["Workspaces"]}, "approvals")
+    assert "it holds .git, which is refused" in run.said
+    assert (folder / "nested/.git").is_dir()
+
+
+def test_a_copy_of_the_folder_has_no_copy_of_the_store(folder):
+    (folder / "runs.database").write_text("of the project")
+    run = ran(acting("Workspace.Glob", {"InPlace": False}, Pattern="*"))
+    assert "runs.db" not in run.variables["said"]
+    assert "runs.database" in run.variables["said"]
+
+
+@pytest.mark.parametrize("way", ["Workspace.Write", "write_file", "Workspace.Read"])
+def test_files_outside_the_folder_need_permission(folder, way):
+    run = ran({**WAYS[way]("../outside.txt"), **UNASKED}, "approvals")
+    assert run.status in ("failed", "completed")
+    assert (folder / "../outside.txt").read_text() == "as it was"
+    if way == "write_file":
+        ran({**WAYS[way]("../outside.txt"), **UNASKED}, "approvals", "files")
+        assert (folder / "../outside.txt").read_text() == "changed"
+
+
+def test_what_python_code_defines_reaches_hidden_files(folder):
+    model = ScriptedModel([[{"call": {"read_file": {"path": ".env"}}}], "done"])
+    agent = Agent("a", model=model, tools=["read_file"])
+    space = WorkspaceDefinition("app", folder=".", shell=False, in_place=True)
+    steps = [
+        Step("s", prompt="go", agent="a"),
+        Step("t", action="Workspace.Read", parameters={"Path": ".env"}, store="v"),
+    ]
+    with Environment(store="memory:", agents=[agent], workspaces=[space]) as environment:
+        run = environment.start(Workflow("w", steps, workspace="app")).wait(PATIENCE)
+        run.said = said_in(run)
+    assert run.variables["v"] == "as it was"
+    assert "as it was" in run.said
+
+
+def test_a_definition_that_takes_the_name_of_python_code_has_less_permission(folder):
+    space = WorkspaceDefinition("app", folder=".", shell=False, in_place=True)
+    run = ran(acting("Workspace.Write", Path=".env", Content="changed"), workspaces=[space])
+    assert (run.status, (folder / ".env").read_text()) == ("failed", "as it was")
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+WRITES = {"path": "notes.md", "content": "changed"}
+RELAXED = {
+    "a mode": calling("write_file", WRITES, Config={"ConfirmationMode": "never"}),
+    "a rule": calling("write_file", WRITES, Config={"Approvals": [{"Tool": "write_file"}]}),
+    "a rule of the agent": calling("write_file", WRITES, {"Approvals": [{"Tool": "*", "Outcome": "allow"}]}),
+    "both": calling(
+        "write_file", WRITES, {"Approvals": [{"When": "destructive"}]}, Config={"ConfirmationMode": "never"}
+    ),
+}
+
+
+@pytest.mark.parametrize("how", RELAXED)
+def test_a_definition_cannot_ask_less(folder, how, logs):
+    run = ran(RELAXED[how])
+    assert ([question.question for question in run.interrupts], (folder / "notes.md").exists()) == (
+        ["Run write_file?"],
+        False,
+    )
+    assert any("the definition would ask less than a person allows" in line for line in logs())
+    run = ran(RELAXED[how], "approvals")
+    assert (run.status, (folder / "notes.md").read_text()) == ("completed", "changed")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"ApprovalMode": "never"}, {"ApprovalFilter": {"Never": ["write_note"]}}, None],
+    ids=["mode", "filter", "trusted"],
+)
+def test_a_server_of_a_definition_cannot_ask_less(settings):
+    server = {"Name": "good", "Type": "stdio", "Command": sys.executable, "Args": [str(SERVERS / "good.py")]}
+    server |= {"Trusted": True} if settings is None else {"ToolConfiguration": settings}
+    definition = {**calling("add", {"a": 1, "b": 2}), "MCPServers": [server]}
+    run = ran(definition, "programs")
+    assert ([question.question for question in run.interrupts], run.error) == (["Run add?"], None)
+    assert ran(definition, "programs", "approvals").status == "completed"
+
+
+def test_what_a_definition_makes_stricter_holds_and_what_a_person_allows_is_not_asked(folder):
+    reads = calling("read_file", {"path": "docs/a.md"}, Config={"ConfirmationMode": "always"})
+    assert [question.question for question in ran(reads).interrupts] == ["Run read_file?"]
+    denies = calling("read_file", {"path": "docs/a.md"}, Config={"Approvals": [{"Tool": "*", "Outcome": "deny"}]})
+    assert "A rule denies read_file" in ran(denies).said
+    assert ran(RELAXED["a mode"], approvals=[{"tool": "write_file"}]).status == "completed"
+    own = Definitions(config=Config(confirmation_mode="never"))
+    with world(own) as environment:
+        environment.define(definitions_from(calling("write_file", WRITES)))
+        assert environment.start("w").wait(PATIENCE).status == "completed"
+
+
+def test_changes_of_a_copy_are_applied_after_a_question_only(folder):
+    (folder / "notes.md").write_text("as it was")
+    steps = acting("Workspace.Write", {"InPlace": False}, Path="notes.md", Content="changed")
+    steps["Workflows"][0]["Steps"].append({"Name": "t", "Action": "Workspace.Apply", "Parameters": {"Ask": False}})
+    run = ran(steps)
+    assert [question.question for question in run.interrupts] == ["Which of these files are to be taken over?"]
+    assert (folder / "notes.md").read_text() == "as it was"
+    assert ran(steps, "approvals").status == "completed"
+    assert (folder / "notes.md").read_text() == "changed"
+
+
+# --- variables -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def recorder():
+    with recording() as found:
+        yield found
+
+
+NAME, VALUE = "GITHUB_TOKEN", SECRETS["GITHUB_TOKEN"]
+MODEL = {"Provider": "openai", "Model": "gpt-5-mini", "Tools": [], "Retry": {"Attempts": 1}}
+
+
+def far(recorder: Recorder, **more):
+    server = {"Name": "far", "Type": "http", "URL": f"{recorder.address}/mcp", "Timeout": "5s", **more}
+    return {**calling("far/go", {}), "MCPServers": [server]}
+
+
+NAMED = {
+    "a header": lambda it: far(it, Headers={"X-Note": f"env://{NAME}"}),
+    "a variable in a header": lambda it: far(it, Headers={"X-Note": f"a ${{{NAME}}} b"}),
+    "a token": lambda it: far(it, AuthorizationToken=f"${NAME}"),
+    "a secret of OAuth": lambda it: far(it, OAuth={"ClientID": "x", "ClientSecret": f"env://{NAME}"}),
+    "a variable of a program": lambda it: {
+        **calling("near/go", {}),
+        "MCPServers": [{"Name": "near", "Type": "stdio", "Command": "false", "Env": {"KEY": f"env://{NAME}"}}],
+    },
+    "an argument of a program": lambda it: {
+        **calling("near/go", {}),
+        "MCPServers": [{"Name": "near", "Type": "stdio", "Command": "false", "Args": [f"${NAME}"]}],
+    },
+    "a key": lambda it: calling("read_file", {}, {**MODEL, "ApiKey": f"env://{NAME}"}),
+    "a header of a model": lambda it: calling(
+        "read_file", {}, {**MODEL, "ModelSettings": {"RequestHeaders": {"X-Note": f"Bearer env://{NAME}"}}}
+    ),
+    "a header of a provider": lambda it: calling(
+        "read_file", {}, MODEL, Config={"Providers": [{"Name": "openai", "RequestHeaders": {"X": f"env://{NAME}"}}]}
+    ),
+    "a secret of a workspace": lambda it: acting("Workspace.List", {"Secrets": {"KEY": f"env://{NAME}"}}),
+}
+
+
+@pytest.mark.parametrize("place", NAMED)
+def test_variables_need_permission_before_anything_starts(place, recorder):
+    recorder.received.clear()
+    with world(NAMED[place](recorder), "addresses", "programs", "environment:ANOTHER") as environment:
+        with pytest.raises(SetupError, match=f"--allow environment:{NAME}"):
+            environment.start("w")
+        assert (list(environment.store.ids()), recorder.received) == ([], [])
+
+
+@pytest.mark.parametrize("allowed", ["environment", f"environment:{NAME}"])
+def test_variables_are_sent_where_that_is_allowed(recorder, allowed):
+    recorder.received.clear()
+    ran(NAMED["a header"](recorder), "addresses", allowed)
+    assert VALUE in recorder.received[0]
+
+
+def test_files_of_references_are_those_of_the_folder_and_not_hidden(recorder):
+    for reference, kind in (("file://.env", "hidden"), ("file://../outside.txt", "files")):
+        refused = pytest.raises(SetupError, match=f"--allow {kind}")
+        with world(far(recorder, Headers={"X-Note": reference}), "addresses") as environment, refused:
+            environment.start("w")
+
+
+def test_a_server_that_python_code_adds_may_name_variables(recorder):
+    recorder.received.clear()
+    server = MCPServerDefinition("far", "http", url=f"{recorder.address}/mcp", headers={"X-Note": f"env://{NAME}"})
+    ran(calling("far/go", {}), servers=[server])
+    assert VALUE in recorder.received[0]
+
+
+# --- programs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"Kind": "fenced"}, {"Kind": "virtualenv", "Python": "./touch.sh"}, {"Kind": "docker", "Image": "none"}],
+    ids=["local", "fenced", "virtualenv", "docker"],
+)
+def test_a_workspace_without_shell_starts_no_program(folder, more):
+    (folder / "touch.sh").write_text(f"#!/bin/sh\ntouch {folder}/pwned\n")
+    (folder / "touch.sh").chmod(0o755)
+    run = ran(acting("Workspace.Shell", more, Command="./touch.sh"))
+    assert (run.status, (folder / "pwned").exists()) == ("failed", False)
+    assert "its definition says Shell: false" in run.error
+    assert ran(acting("Workspace.Read", more, Path="docs/a.md")).variables["said"] == "as it was"
+
+
+def test_a_definition_cannot_name_the_address_of_an_executor():
+    definition = acting("Time.Now")
+    definition["Workflows"][0]["Steps"][0]["Executor"] = "tcp://127.0.0.1:8786"
+    with world(definition) as environment, pytest.raises((NotFoundError, SetupError), match="executor"):
+        environment.start("w")
+
+
+# --- the table -----------------------------------------------------------------------------------------------------
+
+
+def test_each_line_of_the_table_names_a_test_that_is_there():
+    table = SECURITY.partition("## What a stranger's file can do")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith("| A definition")]
+    assert len(rows) > 10
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", table)
+    for file, test in named:
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (file, test)
+    assert set(re.findall(r"`(\w+)`", table)) >= set(Policy("files").allowed)
