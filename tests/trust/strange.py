@@ -33,7 +33,7 @@ SECRETS = {
 }
 HELD = "what-only-a-hidden-file-holds-7741"
 """Text of the hidden files: a log with it shows that one was read."""
-PATIENCE = 30
+PATIENCE = 120
 """Seconds that a run may take."""
 TARGETS = [
     ".git/config",
