@@ -81,7 +81,7 @@ async def _approved(
     call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if own is not None:
         call = replace(call, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation)
-        call = replace(call, files=turn.context.files_of(own))
+        call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
     definition = tool.tool_def
     found = await turn.context.approve(
         call, definition.parameters_json_schema, place=place.name, description=definition.description or ""

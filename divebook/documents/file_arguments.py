@@ -9,6 +9,7 @@ allowed name must not extend the rule to the link's target.
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,9 @@ class FileArguments:
     names
         Names of the arguments, at any depth: ``src`` in ``{"pairs": [{"src": "a", "dst": "b"}]}``.
     folder
-        The working folder, to which paths are relative.
+        The working folder, to which paths of rules are relative.
+    start
+        The folder to which paths of calls are relative; by default the working folder.
     shown_as
         Absolute path of the working folder as the tool knows it, such as the mount point in a container.
     named
@@ -38,15 +41,18 @@ class FileArguments:
         names: Sequence[str],
         folder: Path,
         shown_as: str | None = None,
+        start: Path | None = None,
         named: Callable[[str], str | None] = str,
     ) -> None:
         self._names, self._named = frozenset(names), named
         self._folder = os.path.realpath(folder)
+        self._start = self._folder if start is None else os.path.realpath(start)
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the arguments with the real paths of their files: below the working folder, and absolute."""
-        return [dict(self._changed(arguments, change)) for change in (self._relative, self._absolute)]
+        absolute = dict(self._changed(arguments, functools.partial(self._absolute, start=self._start)))
+        return [dict(self._changed(absolute, self._relative)), absolute]
 
     def followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a rule with links followed in what precedes the first wildcard of a path."""
@@ -69,12 +75,12 @@ class FileArguments:
                 return [self._changed(part, change, is_path=is_path) for part in value]
         return value
 
-    def _absolute(self, path: str) -> str:
+    def _absolute(self, path: str, start: str | None = None) -> str:
         named = self._named(path)
         if named is None:
             return path
         try:
-            return os.path.realpath(Path(self._folder, self._on_disk(named)))
+            return os.path.realpath(Path(start or self._folder, self._on_disk(named)))
         except (OSError, ValueError):  # a NUL; the tool refuses it
             return path
 

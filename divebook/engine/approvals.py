@@ -53,6 +53,10 @@ class ToolCall:
     """What is called: ``tool``, ``action`` or ``step``."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """What arguments are where a caller says nothing of them: to have that is to be left out."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that a definition has fixed; no caller gives them."""
+    rule_name: str = ""
+    """The name by which rules know the tool, where a definition has renamed it."""
     files: FileSpellings | None = None
     """Which arguments name files, if any do."""
     spellings: tuple[Mapping[str, Any], ...] = ()
@@ -131,7 +135,9 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     """Return whether a rule is about a call: one that allows must name it, of any other it is enough that it could."""
     fits = is_allowed_by if rule.outcome == ALLOW else is_met_by
-    tools = (call.tool, f"{call.server}/{call.tool}")[: 2 if call.server else 1]
+    tools = [call.tool, f"{call.server}/{call.tool}"][: 2 if call.server else 1]
+    if call.rule_name:  # what is allowed for a name is not allowed for a tool that a definition gives that name
+        tools = [call.rule_name] if rule.outcome == ALLOW else [*tools, call.rule_name]
     named = ((rule.agent, call.agent), (rule.server, call.server))
     if not any(fits(rule.tool, tool) for tool in tools):
         return False
@@ -155,7 +161,7 @@ def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
         return True
     if rule.outcome == ALLOW:
         return _are_exactly(rule.arguments, call)
-    return any(are_met_by(rule.arguments, given) for given in (call.arguments, *call.spellings))
+    return any(are_met_by(rule.arguments, {**call.fixed, **given}) for given in (call.arguments, *call.spellings))
 
 
 def _are_exactly(wanted: Mapping[str, Any], call: ToolCall) -> bool:

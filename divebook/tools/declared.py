@@ -87,7 +87,7 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
     called = _async(function, given) if inspect.iscoroutinefunction(function) else _plain(function, given)
     functools.update_wrapper(called, function)
     called.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]  # what inspect looks for
-    return replace(tool, function=called)
+    return replace(tool, function=called, fixed=dict(arguments))
 
 
 def _async(function: Callable[..., Any], given: Callable[[], dict[str, Any]]) -> Callable[..., Any]:

@@ -38,7 +38,7 @@ class Folder:
     """
 
     def __init__(self, reach: ToolReach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
-        self._policy = reach.policy
+        self._policy, self._base = reach.policy, reach.folder
         self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
         self._allow = [self._anchored(pattern) for pattern in allow]
         self._deny = [self._anchored(pattern).casefold() for pattern in deny]
@@ -70,7 +70,7 @@ class Folder:
     @property
     def files(self) -> FileArguments:
         """The argument that names a file of the folder, for approval rules."""
-        return FileArguments(("path",), self.root)
+        return FileArguments(("path",), self._base, start=self.root)
 
     def shown(self, path: Path) -> str:
         """Return a path as it is shown: relative to the folder, if it is within."""

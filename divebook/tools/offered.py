@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 from divebook.errors import SetupError, did_you_mean
@@ -58,7 +59,8 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
             hint = did_you_mean(written, known.values()) or f"it has {', '.join(known.values()) or 'none'}"
             raise SetupError(f"tool {name} has no option {written!r}: {hint}")
         given[option] = _fitting(name, written, value, kinds[option])
-    return make(reach, **given)
+    made = make(reach, **given)
+    return made if made.name == name else replace(made, rule_name=name)
 
 
 def option_named(name: str) -> str:

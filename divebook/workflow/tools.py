@@ -92,6 +92,10 @@ class ToolFunction(UserFunction):
     """Which arguments name files, and how rules know these."""
     paths: tuple[str, ...] = ()
     """Names of the arguments that name files of the workspace that its calls work in."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that a definition fixes, with references in place of secrets; rules that ask or deny see them."""
+    rule_name: str = ""
+    """The name by which rules know it, where a definition has models see another one."""
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:

@@ -5,9 +5,10 @@ import random
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.documents.file_arguments import FileArguments
 from divebook.store import MemoryStore
+from divebook.workflow import AgentDefinition, definitions_from
 from divebook.workflow.workspaces import WorkspaceDefinition
 
 PATIENCE = 120
@@ -144,3 +145,51 @@ def test_every_spelling_of_a_file_is_the_file_for_a_rule(tmp_path, seed):
         assert os.path.realpath(base / relative) == real
         if real.startswith(f"{base}/"):
             assert relative == os.path.relpath(real, base)
+
+
+def test_a_rule_is_relative_to_the_working_folder_whatever_the_folder_of_a_tool_is(folder):
+    options = {"list_directory": {"RootDirectory": "secret"}}
+    definition = AgentDefinition("a", tools=("list_directory",), tool_config=options)
+    for name in ("secret", "secret/**", "vault"):
+        model = ScriptedModel(
+            [[{"call": {"list_directory": {"path": "." if name != "secret/**" else "key.txt"}}}], "done"]
+        )
+        agent = Agent(definition, model=model, approvals=[ALLOW, denying(name)])
+        with Environment(store=MemoryStore(), agents=[agent]) as environment:
+            run = environment.start(ASK).wait(PATIENCE)
+            assert "A rule denies list_directory" in str([request.messages for request in run.requests])
+
+
+@pytest.mark.parametrize(("outcome", "is_denied"), [("deny", True), ("allow", False)])
+def test_a_definition_cannot_evade_a_rule_by_another_name_or_fixed_arguments(folder, outcome, is_denied):
+    sent = []
+
+    @tool(destructive=True)
+    def deploy(version: int, target: str = "test") -> str:
+        """Deploy a version."""
+        sent.append((version, target))
+        return "done"
+
+    rules = [ApprovalRule("text_editor" if is_denied else "read_file", outcome=outcome)]
+    rules.append(ApprovalRule("deploy", arguments={"target": "production"}, outcome="deny"))
+    calls = [
+        {"call": {"read_file": {"command": "create", "path": "notes.md", "file_text": "changed"}}},
+        {"call": {"deploy": {"version": 7}}},
+    ]
+    text = {
+        "Tools": [{"Name": "deploy", "Parameters": {"target": "production"}}],
+        "Agents": [
+            {
+                "Name": "a",
+                "Model": "scripted",
+                "Tools": ["text_editor", "deploy"],
+                "ToolConfig": {"text_editor": {"Name": "read_file"}},
+                "Script": [calls, "done"],
+            }
+        ],
+    }
+    with Environment(store=MemoryStore(), approvals=rules, tools=[deploy]) as environment:
+        environment.define(definitions_from(text))
+        run = environment.start(ASK).wait(PATIENCE)
+        assert [question.question for question in run.interrupts] == ([] if is_denied else ["Run read_file?"])
+    assert (sent, (folder / "notes.md").read_text()) == ([], "as it was")
