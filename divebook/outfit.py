@@ -92,7 +92,7 @@ class Outfit:
         else:
             self._of_text -= names
             self._code_config = merge_config(self._code_config, definitions.config)
-        if definitions.is_text and APPROVALS not in self.policy.allowed and (ignored := _relaxing(definitions)):
+        if definitions.is_text and APPROVALS not in self.policy.allowed and (ignored := _relaxations(definitions)):
             _log.warning(
                 "the definition would ask less than a person allows: %s. This has no effect; to allow it: %s=%s or "
                 "--allow %s",
@@ -331,13 +331,13 @@ def _origins(
     return {(kind, one.name) for kind, several in lists.items() for one in several}
 
 
-def _relaxing(definitions: Definitions) -> list[str]:
+def _relaxations(definitions: Definitions) -> list[str]:
     """Return what of definitions could make calls of tools go unasked, in words."""
     config, agents = definitions.config, definitions.agents
     tables = [Approvals(config.approvals, config.confirmation_mode), *(Approvals(agent.approvals) for agent in agents)]
     tables += [server.approvals for server in definitions.mcp_servers]
     trusted = [f"Trusted of mcp server {server.name}" for server in definitions.mcp_servers if server.trusted]
-    return [words for table in tables for words in table.relaxing] + trusted
+    return [words for table in tables for words in table.relaxations] + trusted
 
 
 def _on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:

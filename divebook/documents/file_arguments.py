@@ -32,7 +32,7 @@ class FileArguments:
         The folder to which paths of calls are relative; by default the working folder.
     shown_as
         Absolute path of the working folder as the tool knows it, such as the mount point in a container.
-    named
+    path_of_name
         Returns the path that a registered name stands for; None for what is not a file.
     """
 
@@ -42,50 +42,52 @@ class FileArguments:
         folder: Path,
         shown_as: str | None = None,
         start: Path | None = None,
-        named: Callable[[str], str | None] = str,
+        path_of_name: Callable[[str], str | None] = str,
     ) -> None:
-        self._names, self._named = frozenset(names), named
+        self._names, self._path_of_name = frozenset(names), path_of_name
         self._folder = os.path.realpath(folder)
         self._start = self._folder if start is None else os.path.realpath(start)
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """Return the arguments with the real paths of their files: below the working folder, and absolute."""
-        absolute = dict(self._changed(arguments, functools.partial(self._absolute, start=self._start)))
-        return [dict(self._changed(absolute, self._relative)), absolute]
+        absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
+        return [dict(self._map_paths(absolute, self._below)), absolute]
 
-    def followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a rule with links followed in what precedes the first wildcard of a path."""
-        return dict(self._changed(arguments, self._followed))
+        return dict(self._map_paths(arguments, self._follow_links))
 
-    def tidied(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a rule as `spellings` spells them, without following links below the folder."""
-        return dict(self._changed(arguments, self._tidied))
+        return dict(self._map_paths(arguments, self._without_detours))
 
-    def _changed(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
+    def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
         match value:
             case str():
                 return change(value) if is_path and value else value
             case Mapping():
                 parts = value.items()
                 return {
-                    name: self._changed(part, change, is_path=is_path or name in self._names) for name, part in parts
+                    name: self._map_paths(part, change, is_path=is_path or name in self._names) for name, part in parts
                 }
             case list() | tuple():
-                return [self._changed(part, change, is_path=is_path) for part in value]
+                return [self._map_paths(part, change, is_path=is_path) for part in value]
         return value
 
     def _absolute(self, path: str, start: str | None = None) -> str:
-        named = self._named(path)
-        if named is None:
+        file = self._path_of_name(path)
+        if file is None:
             return path
         try:
-            return os.path.realpath(Path(start or self._folder, self._on_disk(named)))
+            return os.path.realpath(Path(start or self._folder, self._on_disk(file)))
         except (OSError, ValueError):  # a NUL; the tool refuses it
             return path
 
     def _relative(self, path: str) -> str:
-        real = self._absolute(path)
+        return self._below(self._absolute(path))
+
+    def _below(self, real: str) -> str:
         return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
 
     def _on_disk(self, path: str) -> str:
@@ -94,15 +96,15 @@ class FileArguments:
             return self._folder + path[len(self._shown_as.rstrip("/")) :]
         return path
 
-    def _followed(self, pattern: str) -> str:
+    def _follow_links(self, pattern: str) -> str:
         start, wildcard, rest = pattern.partition(_WILDCARD)
         folder, slash, name = start.rpartition("/") if wildcard else (start, "", "")
         if wildcard and not slash:
             return pattern
         return f"{self._relative(folder or '/')}{slash}{name}{wildcard}{rest}"
 
-    def _tidied(self, pattern: str) -> str:
-        if ".." in pattern.split("/") or self._named(pattern) is None:
+    def _without_detours(self, pattern: str) -> str:
+        if ".." in pattern.split("/") or self._path_of_name(pattern) is None:
             return pattern
         tidy = posixpath.normpath(self._on_disk(pattern))
         if not tidy.startswith("/"):

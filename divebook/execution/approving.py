@@ -29,24 +29,27 @@ class ApprovalPolicy:
         """Let a rule hold in every execution; done twice it is done once."""
 
 
-def _located(table: Approvals, files: FileSpellings) -> Approvals:
+def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
     """Return a table whose rules are about files, wherever they name paths."""
     rules: list[ApprovalRule] = []
     for rule in table.rules:
         if rule.arguments is None:
             rules.append(rule)
         elif rule.outcome == ALLOW:
-            rules.append(rule.like(arguments=files.tidied(rule.arguments)))
+            rules.append(rule.like(arguments=files.without_detours(rule.arguments)))
         else:
-            rules += [rule, rule.like(arguments=files.followed(rule.arguments))]
-    stricter = None if table.stricter is None else _located(table.stricter, files)
+            rules += [rule, rule.like(arguments=files.with_links_followed(rule.arguments))]
+    stricter = None if table.stricter is None else _about_files(table.stricter, files)
     return replace(table, rules=tuple(rules), stricter=stricter)
 
 
-def _tidied(rules: Iterable[StandingRule], files: FileSpellings | None) -> Iterable[StandingRule]:
+def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None) -> Iterable[StandingRule]:
     if files is None:
         return rules
-    return [rule if rule.arguments is None else rule._replace(arguments=files.tidied(rule.arguments)) for rule in rules]
+    return [
+        rule if rule.arguments is None else rule._replace(arguments=files.without_detours(rule.arguments))
+        for rule in rules
+    ]
 
 
 class Approving:
@@ -61,11 +64,11 @@ class Approving:
         files = call.files
         if files is not None:
             call = replace(call, spellings=tuple(files.spellings(call.arguments)))
-            table = _located(table, files)
-        found = verdict_of(table, _tidied(self.rules, files), call, now)
+            table = _about_files(table, files)
+        found = verdict_of(table, _without_detours(self.rules, files), call, now)
         if found.outcome != ASK:
             return found
-        return verdict_of(table, _tidied(await self._policy.lasting(), files), call, now)
+        return verdict_of(table, _without_detours(await self._policy.lasting(), files), call, now)
 
     @property
     def rules(self) -> list[StandingRule]:

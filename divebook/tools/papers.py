@@ -109,7 +109,7 @@ def document_writer(reach: ToolReach) -> ToolFunction:
 
 
 def _files(reach: ToolReach) -> FileArguments:
-    return FileArguments(("path", "folder"), reach.folder, named=reach.documents.path_named)
+    return FileArguments(("path", "folder"), reach.folder, path_of_name=reach.documents.path_named)
 
 
 def _text(reach: ToolReach, path: str, most: int) -> str:

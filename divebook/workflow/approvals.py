@@ -144,7 +144,7 @@ class Approvals:
                 raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
 
     @property
-    def relaxing(self) -> list[str]:
+    def relaxations(self) -> list[str]:
         """What could allow a call that would be asked about otherwise, in words."""
         modes = (self.mode, *self.servers.values())
         found = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]

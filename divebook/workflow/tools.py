@@ -51,10 +51,10 @@ class FileSpellings(Protocol):
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Return the arguments of a call in each spelling of the files that they reach."""
 
-    def followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a rule that asks or denies, with links followed."""
 
-    def tidied(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments of a rule that allows, without detours in the spelling."""
 
 

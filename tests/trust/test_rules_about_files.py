@@ -89,6 +89,25 @@ def test_a_rule_that_denies_holds_for_tools_of_a_workspace(folder):
     assert (folder / "notes.md").read_text() == "changed"
 
 
+@pytest.mark.parametrize("name", ["secret/key.txt", "vault/**", "docs/out/*"])
+def test_a_rule_that_denies_holds_for_documents(folder, name):
+    for path in (
+        "secret/key.txt",
+        "/secret/key.txt",
+        "docs/../secret/key.txt",
+        "vault/key.txt",
+        "docs/key-link.txt",
+        "key",
+    ):
+        model = ScriptedModel([[{"call": {"write_document": {"path": path, "content": "changed"}}}], "done"])
+        agent = Agent("a", model=model, tools=["write_document"], approvals=[ALLOW, denying(name)])
+        with Environment(store=MemoryStore(), agents=[agent]) as environment:
+            environment.documents.register("key", "secret/key.txt")
+            run = environment.start(ASK).wait(PATIENCE)
+            assert "A rule denies write_document" in str([request.messages for request in run.requests]), path
+    assert (folder / "secret/key.txt").read_text() == "as it was"
+
+
 def test_a_rule_that_denies_holds_for_both_ends_of_a_move(folder):
     rule = ApprovalRule("move", arguments={"pairs": {"src": "secret/**"}}, outcome="deny")
     pairs = [{"src": "docs/out/key.txt", "dst": "seen.txt"}]
