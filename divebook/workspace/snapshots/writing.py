@@ -11,7 +11,6 @@ the steps first. A file that a person has changed after the kill stays as that p
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
 import json
@@ -239,6 +238,9 @@ class _Journal:
                 os.fchmod(opened, after.mode if is_exact else _with_execution(old_mode, after))
                 if is_exact:
                     os.utime(opened, ns=(after.mtime, after.mtime))
+                # Not `sync` for all of them: that would flush the old files too, which are soon removed, and took five
+                # times as long for 4,000 files.
+                os.fsync(opened)
         state = None
         if before is not None and before.kind != FOLDER:
             with self._root.parent(step.path) as (folder, name):
@@ -258,7 +260,6 @@ class _Journal:
 
     def commit(self, steps: Sequence[_Step]) -> None:
         """Write the journal, once all that it names is on the disk."""
-        _flush_file_system(self._folder)
         record = {"identity": self.identity(), "steps": steps}
         opened = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
         with open(opened, "wb") as file:
@@ -431,13 +432,6 @@ def _named(root: Root, path: str) -> Iterator[None]:
         raise SnapshotError(
             f"{root.path}: {shown_path(path)} cannot be written: {reason}; nothing was changed"
         ) from error
-
-
-def _flush_file_system(folder: int) -> None:
-    """Wait until all that was written is on the disk; one call for thousands of files."""
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None or syncfs(folder) != 0:
-        os.sync()
 
 
 def _recover(root: Root) -> None:
