@@ -102,7 +102,7 @@ class Reapers:
             self._process = None
 
     def close(self) -> None:
-        """End the helper, once its commands have ended; twice is once."""
+        """End the helper, and with it all that commands have left in the background; twice is once."""
         with self._lock:
             self._stop()
 
