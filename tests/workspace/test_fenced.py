@@ -272,7 +272,7 @@ def test_an_environment_may_not_name_any_folder_as_its_python(place, project):
 
 
 def test_sockets_of_commands_themselves_work(project):
-    serve = "import socket; s = socket.socket(1); s.bind('own'); s.listen(); print('listens', flush=True); s.accept()[0].recv(9)"
+    serve = "import socket as k; s = k.socket(1); s.bind('own'); s.listen(); print('listens', flush=True); s.accept()[0].recv(9)"
 
     async def work(made):
         manager = process_manager(made)
