@@ -172,7 +172,7 @@ def chosen(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[F
 
 
 def without_protected(
-    changes: Sequence[FileChange], folder: str, by_name: Collection[str]
+    changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
     """Return the changes that may be taken over into a folder, and those of protected paths that nobody has named.
 
