@@ -106,6 +106,10 @@ class _Fence:
         """Folders that commands can read or write."""
         self._hidden: dict[str, tuple[int, int]] | None = None
         """By path, device and inode of each socket that is hidden; None before the first command."""
+        self._searched: set[tuple[str, str]] = set()
+        """Sockets with relative paths that were looked for, by number and name."""
+        self._relative: list[str] = []
+        """Files that may be theirs."""
 
     def command(self) -> list[str]:
         """Return the program and its arguments, for the sockets that exist now."""
@@ -134,26 +138,34 @@ class _Fence:
                     "remove it, or leave the workspace and enter it again, which hides it",
                 )
 
-    def _sockets_of_others(self) -> Iterator[str]:
-        """Give the sockets that programs outside have bound in the mounted folders.
+    def _sockets_of_others(self) -> list[str]:
+        """Return the sockets that programs outside have bound in the mounted folders.
 
         Those that commands in the fence have bound are not among them: they are in another network namespace.
         """
-        bound = _bound_names()
-        for path in sorted(path for path in bound if path.startswith("/")):
+        bound = _bound_sockets()
+        found = []
+        for path in sorted(path for _, path in bound if path.startswith("/")):
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-            if any(_is_beneath(real, place) for place in self._mounted) and _special(real) is not None:
-                yield real
-        # A path that was relative when it was bound says only how the file is named.
-        names = {os.path.basename(path) for path in bound if not path.startswith(("/", "@"))}
-        if names:
-            yield from (path for path in _special_files(self._mounted) if os.path.basename(path) in names)
+            if any(_is_beneath(real, place) for place in self._mounted):
+                found.append(real)
+        # A path that was relative when it was bound says only how the file is named. Looking for it takes seconds in
+        # folders of the system, so it is done once for each such socket.
+        relative = {(number, path) for number, path in bound if not path.startswith(("/", "@"))}
+        if not relative <= self._searched:
+            names = {os.path.basename(path) for _, path in relative}
+            self._relative = [path for path in _special_files(self._mounted) if os.path.basename(path) in names]
+            self._searched = relative
+        return [path for path in (*found, *self._relative) if _special(path) is not None]
 
 
-def _bound_names() -> set[str]:
-    """Return the names of all Unix sockets of this network namespace: paths as they were written, or ``@`` names."""
+def _bound_sockets() -> set[tuple[str, str]]:
+    """Return number and name of all Unix sockets of this network namespace that have one: a path as it was written.
+
+    The name of one that is bound to no file begins with ``@``.
+    """
     rows = (line.split(None, 7) for line in os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:])
-    return {row[7] for row in rows if len(row) == 8}
+    return {(row[6], row[7]) for row in rows if len(row) == 8}
 
 
 def _special(path: str) -> tuple[int, int] | None:
