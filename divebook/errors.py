@@ -52,6 +52,7 @@
     │   ├── TemplateNotFoundError  3: there is no such template, or none that it extends
     │   ├── LimitExceededError     4: more was asked for than the host or the tenant has
     │   ├── CommandFailedError     6: a command failed
+    │   ├── NotReplacedError       1: a checkpoint could not be restored, and the environment is as it was
     │   ├── CheckpointNotFoundError    7: there is none of that name
     │   └── EnvironmentDeniedError 8: it is another's, or asks for what is forbidden
     └── ExecutionError             a run went wrong
@@ -942,6 +943,10 @@ class CommandFailedError(DevEnvError):
     """A command of an environment failed, or could not be started."""
 
     exit_code = 6
+
+
+class NotReplacedError(DevEnvError):
+    """A checkpoint could not be restored, and the environment is as it was before."""
 
 
 class CheckpointNotFoundError(DevEnvError):

@@ -83,15 +83,19 @@ def apply(
 ) -> None:
     """Take over what an execution has changed in its copy of a folder.
 
-    All of it, or nothing: a file that has changed there meanwhile is named, and nothing is written. Of a git working
-    tree only files are touched.
+    All of it, or nothing: a file that has changed there meanwhile is named, and nothing is written. Hidden files
+    (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are taken over only if you name them or their folder.
     """
+    from divebook.workspace.snapshots.protected import left_out_text
+
     kept = _files(execution_id, store, workspace)
     done = kept.apply(to, paths or None, since=since, until=at)
     for path in done.written:
         write(path)
     there = f", {len(done.there)} were so already" if done.there else ""
     note(f"{len(done.written)} taken over into {to or kept.source}{there}")
+    if done.left_out:
+        note(left_out_text(done.left_out, f"divebook apply {execution_id} {{}}"))
 
 
 def restore(
@@ -102,8 +106,22 @@ def restore(
     workspace: Workspace = None,
     at: At = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Also if the folder holds something.")] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", metavar="PATH", help="Also this hidden file, or all of this hidden folder. Repeatable."
+        ),
+    ] = None,
 ) -> None:
-    """Put the files of an event into a folder."""
+    """Put the files of an event into a folder.
+
+    All of them, or no change. Hidden files and version-control metadata (`.git/`) are left as they are there, unless
+    you name them with `--include`.
+    """
+    from divebook.workspace.snapshots.protected import left_out_text
+
     kept = _files(execution_id, store, workspace)
-    tree = kept.restore(folder, at, force=force)
+    tree = kept.restore(folder, at, force=force, by_name=include or ())
     note(f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {folder}")
+    if tree.problems:
+        note(left_out_text([path for path, _ in tree.problems], "--include {}"))

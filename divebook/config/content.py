@@ -7,9 +7,14 @@ its fingerprint and are stored with each execution. Dynamic entries stay as they
 from __future__ import annotations
 
 import base64
+import hashlib
+import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from divebook.config.files import named_files
@@ -17,7 +22,7 @@ from divebook.documents.fetching import Page, check_address, fetch
 from divebook.documents.policy import Policy
 from divebook.documents.repository import DocumentRepository
 from divebook.errors import SetupError
-from divebook.workflow.blocks import Block, base64_block, text_block
+from divebook.workflow.blocks import Block, ContentFingerprint, base64_block, text_block
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
 from divebook.workflow.yaml_value import yaml_of
@@ -89,7 +94,7 @@ def _script(path: str, sources: Sources) -> object:
     """Return what a file of replies holds."""
     sources.policy.file(path, sources.base_path)
     where = sources.base_path / path
-    return yaml_of(_text(where, _read(where)), path)
+    return yaml_of(_text(where, _read_file(where)[0]), path)
 
 
 def _resolved_workflow(workflow: Workflow, sources: Sources) -> Workflow:
@@ -108,21 +113,47 @@ def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
     if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):
         return entry
-    return replace(entry, blocks=tuple(_blocks(entry, sources)))
+    parts = _parts(entry, sources)
+    return replace(
+        entry,
+        blocks=tuple(part.block for part in parts),
+        fingerprints=tuple(asdict(part.fingerprint) for part in parts if part.fingerprint is not None) or None,
+    )
+
+
+class _Part(NamedTuple):
+    """A block, and the fingerprint of the file, page or document that it was made of."""
+
+    block: Block
+    fingerprint: ContentFingerprint | None = None
 
 
 def _blocks(entry: ContentEntry, sources: Sources) -> list[Block]:
+    return [part.block for part in _parts(entry, sources)]
+
+
+def _parts(entry: ContentEntry, sources: Sources) -> list[_Part]:
     if entry.text is not None:
-        return [text_block(entry.text.strip())]
+        return [_Part(text_block(entry.text.strip()))]
     if entry.path is not None:
-        return [_file_block(path) for path in named_files(entry.path, sources.base_path, sources.policy)]
+        found = named_files(entry.path, sources.base_path, sources.policy)
+        return [_file_part(path, sources.base_path) for path in found]
     if entry.url is not None:
-        return [_url_block(entry.url, sources)]
+        return [_url_part(entry.url, sources)]
     if entry.document is not None:
-        return [text_block(_document(entry.document, sources))]
+        text = _document(entry.document, sources)
+        return [_Part(text_block(text), _fingerprint(text.encode("utf-8", "surrogatepass"), entry.document))]
     if entry.dynamic is not None:
-        return [{"type": "dynamic", "script": entry.dynamic}]
-    return [{"type": "dynamic", "program": str(_absolute(entry.dynamic_from or "", sources))}]
+        return [_Part({"type": "dynamic", "script": entry.dynamic})]
+    return [_Part({"type": "dynamic", "program": str(_absolute(entry.dynamic_from or "", sources))})]
+
+
+def _fingerprint(data: bytes, source: str, modified: float | None = None) -> ContentFingerprint:
+    modtime = ""
+    if modified is not None:
+        with suppress(ValueError, OverflowError, OSError):  # a disk may hold times that no calendar has
+            modtime = datetime.fromtimestamp(modified, UTC).isoformat(timespec="seconds")
+    return ContentFingerprint(hashlib.sha256(data).hexdigest(), source, len(data), modtime)
 
 
 def _document(name: str, sources: Sources) -> str:
@@ -139,12 +170,17 @@ def _absolute(path: str, sources: Sources) -> Path:
     return (sources.base_path / path).absolute()
 
 
-def _file_block(path: Path) -> Block:
-    suffix = path.suffix.lower()
-    if suffix not in (*IMAGE_SUFFIXES, *TEXT_SUFFIXES, PDF_SUFFIX):
+def _file_part(path: Path, base_path: Path) -> _Part:
+    if path.suffix.lower() not in (*IMAGE_SUFFIXES, *TEXT_SUFFIXES, PDF_SUFFIX):
         known = ", ".join((*TEXT_SUFFIXES, *IMAGE_SUFFIXES, PDF_SUFFIX))
-        raise SetupError(f"unsupported local file extension: {suffix or path.name} (known: {known})")
-    data = _read(path)
+        raise SetupError(f"unsupported local file extension: {path.suffix.lower() or path.name} (known: {known})")
+    data, modified = _read_file(path)
+    shown = path.relative_to(base_path) if path.is_relative_to(base_path) else path
+    return _Part(_file_block(path, data), _fingerprint(data, shown.as_posix(), modified))
+
+
+def _file_block(path: Path, data: bytes) -> Block:
+    suffix = path.suffix.lower()
     if suffix in TEXT_SUFFIXES:
         return text_block(f'<file name="{path.name}">\n{_text(path, data)}\n</file>')
     encoded = base64.b64encode(data).decode("ascii")
@@ -152,11 +188,13 @@ def _file_block(path: Path) -> Block:
     return base64_block(kind, MEDIA_TYPES[suffix], encoded)
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> tuple[bytes, float]:
+    """Return what a file holds, and when it was last changed, in seconds since 1970."""
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(), os.fstat(file.fileno()).st_mtime
     except OSError as error:
         raise SetupError(f"unable to read file {path}: {error.strerror}") from error
 
@@ -168,10 +206,14 @@ def _text(path: Path, data: bytes) -> str:
         raise SetupError(f"unable to read file {path}: not UTF-8 at byte {error.start}") from error
 
 
-def _url_block(url: str, sources: Sources) -> Block:
-    """Return the page at an address as the type its response names; its suffix counts where that names none."""
+def _url_part(url: str, sources: Sources) -> _Part:
     check_address(url, sources.policy)
     page = sources.fetch(url, sources.policy)
+    return _Part(_page_block(url, page), _fingerprint(page.body, url))
+
+
+def _page_block(url: str, page: Page) -> Block:
+    """Return the page at an address as the type its response names; its suffix counts where that names none."""
     media_type = page.media_type
     if media_type in UNTOLD:
         media_type = MEDIA_TYPES.get(PurePosixPath(urlsplit(url).path).suffix.lower(), media_type)

@@ -15,7 +15,7 @@ from divebook.devenv.isolation import CHECKED, ENFORCED, USUAL, Artefacts, Comma
 from divebook.devenv.mounts import Mount, mounts_of, ports_of
 from divebook.devenv.profiles import size_in_bytes
 from divebook.devenv.usage import ResourceUsage, size_of
-from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError
+from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, NotReplacedError
 from divebook.workspace.docker.keeping import KeepingEngine
 from divebook.workspace.docker.plans import WORKDIR
 from divebook.workspace.docker.workspace import DockerWorkspace
@@ -268,9 +268,26 @@ class DockerIsolation(Isolation):
                 raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Make a new container of the image; the old one goes when that is done."""
+        """Make a new container of the image; the old one stops first, and is removed when that is done.
+
+        The old one cannot go on meanwhile: it holds the published ports, and writes into the same folders.
+        """
         _ = folder
-        made = await self._made(_image(artefacts))
+        async with self._engine() as engine:
+            await self._remove_but(engine, self._container)  # a restore that was interrupted has left another one
+            old = await engine.state(self._container)
+            if old is not None:
+                await engine.stop(self._container)
+        try:
+            made = await self._made(_image(artefacts))
+        except ContainerError as error:
+            async with self._engine() as engine:
+                await self._remove_but(engine, self._container)
+                if old is None:
+                    raise
+                if old["Running"]:
+                    await engine.begin(self._container)
+            raise NotReplacedError(str(error)) from error
         async with self._engine() as engine:
             await self._remove_but(engine, made["container_id"])
         return made

@@ -160,7 +160,11 @@ class Environments:
         if kept.is_dir() and not (folder / "checkpoints").exists():
             kept.rename(folder / "checkpoints")
 
-    def error_state(self, state: State, error: DevEnvError) -> State:
+    def error_state(self, state: State, error: DivebookError) -> State:
         """Return a state that says what went wrong."""
-        told: dict[str, Any] = {"code": error.exit_code, "message": str(error), "at": self.now()}
+        told: dict[str, Any] = {
+            "code": getattr(error, "exit_code", DevEnvError.exit_code),
+            "message": str(error),
+            "at": self.now(),
+        }
         return {**state, "status": "error", "error": told}

@@ -188,7 +188,15 @@ class Isolation(ABC):
         """Raise `DevEnvError` unless what `keep` has kept is still there; the environment is not changed."""
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Have what `keep` has kept again; return what is to be recorded."""
+        """Restore what `keep` has kept; return what is to be recorded.
+
+        Raises
+        ------
+        NotReplacedError
+            It could not be restored, and the environment is as it was.
+        DevEnvError, ContainerError
+            It could not be restored, and nothing is known of the environment.
+        """
         _ = folder, artefacts
         return {}
 

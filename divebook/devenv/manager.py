@@ -18,7 +18,7 @@ from divebook.devenv.isolation import CommandManner, Isolation, State
 from divebook.devenv.jobs import Jobs
 from divebook.devenv.making import EnvironmentMaker
 from divebook.devenv.profiles import size_in_bytes
-from divebook.devenv.saving import RESTORING, checkpoints_of, delete, put_back, restore, save
+from divebook.devenv.saving import RESTORING, checkpoints_of, delete, finish_restoring, restore, save
 from divebook.errors import CommandFailedError, DevEnvError, DivebookError, EnvironmentDeniedError, LimitExceededError
 from divebook.workspace.commands.running import Given, Listen
 from divebook.workspace.local import LocalWorkspace
@@ -95,13 +95,17 @@ class DevEnvManager(EnvironmentMaker):
         CommandFailedError
             The environment is broken, or stopped.
         LimitExceededError
-            It has used more disk than it may, or its memory limit has ended the command.
+            The environment uses more disk than it may, and the command has freed nothing; or the memory limit has ended
+            the command. Beyond the disk limit commands run, but cannot write into files.
         """
         shown = command if isinstance(command, str) else " ".join(command)
         with self._logged("execute", name, shown) as told:
             isolation = await self._ready(name, start=start)
             longest = float(isolation.configuration.get("timeout", math.inf))
-            self._require_disk(isolation)
+            before = isolation.disk()
+            if before > _disk_limit(isolation):
+                self.warn(f"{_over_disk(isolation, before)}: commands can remove files, but not write into them", name)
+                command = _without_writes(command)
             manner = CommandManner(user, terminal)
             async with isolation.workspace(manner) as workspace:
                 kills = await isolation.memory_kills(workspace)
@@ -124,7 +128,9 @@ class DevEnvManager(EnvironmentMaker):
             if is_out:
                 limit = isolation.configuration["resource_limits"]["memory"]
                 raise LimitExceededError(f"the command was ended by the memory limit, {limit}")
-            self._require_disk(isolation)
+            used = isolation.disk()
+            if used > _disk_limit(isolation) and used >= before:
+                raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
             return result
 
     def detach(
@@ -157,6 +163,10 @@ class DevEnvManager(EnvironmentMaker):
         Where `target` is a folder it gets below that, else that is what it is called.
         """
         with self._logged("cp", name, f"{source} {name}:{target}"):
+            isolation = await self._ready(name)
+            used = isolation.disk()
+            if used > _disk_limit(isolation):
+                raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
             async with self._plain(name) as run:
                 return await copy_in(run, source, target)
 
@@ -203,13 +213,8 @@ class DevEnvManager(EnvironmentMaker):
         isolation = self._all.isolation(folder, state)
         if state.get("phase") == RESTORING:
             self.warn(f"restoring {state['restoring']!r} was interrupted, and is done again", folder.name)
-            await put_back(self._all, isolation, state["restoring"])
+            await finish_restoring(self._all, isolation)
         return isolation
-
-    def _require_disk(self, isolation: Isolation) -> None:
-        limit, used = isolation.configuration["resource_limits"]["disk"], isolation.disk()
-        if used > size_in_bytes(limit):
-            raise LimitExceededError(f"the environment uses {used:,} bytes of disk, more than its limit, {limit}")
 
     async def start(self, name: str) -> None:
         """Start an environment."""
@@ -393,3 +398,18 @@ class DevEnvManager(EnvironmentMaker):
         with self._logged("checkpoint delete", name, checkpoint):
             async with self._all.held(name) as folder:
                 await delete(self._all.isolation(folder, self._all.state(folder)), checkpoint)
+
+
+def _disk_limit(isolation: Isolation) -> int:
+    return size_in_bytes(isolation.configuration["resource_limits"]["disk"])
+
+
+def _over_disk(isolation: Isolation, used: int) -> str:
+    limit = isolation.configuration["resource_limits"]["disk"]
+    return f"the environment uses {used:,} bytes of disk, more than its limit, {limit}"
+
+
+def _without_writes(command: Command) -> Command:
+    """Return a command that runs with a limit of no bytes for each file it writes; a file can be emptied or removed."""
+    words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+    return ["/bin/sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *words]

@@ -12,7 +12,7 @@ from divebook.devenv.checkpoints import BACKUP, IGNORED, LARGEST, EnvironmentChe
 from divebook.devenv.environments import Environments
 from divebook.devenv.isolation import Isolation, State
 from divebook.devenv.usage import end_processes, size_of
-from divebook.errors import DevEnvError, LimitExceededError
+from divebook.errors import ContainerError, DevEnvError, LimitExceededError, NotReplacedError
 
 RESTORING = "restoring"
 """The phase of an environment that is being restored; whoever uses it next brings that to its end."""
@@ -110,12 +110,38 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     environments.write(isolation.folder, {**state, "phase": RESTORING, "restoring": name})
     try:
         await put_back(environments, isolation, name)
-    except DevEnvError as error:
+    except NotReplacedError as error:
+        environments.write(isolation.folder, state)
+        if backup:
+            await delete(isolation, BACKUP)
+        raise NotReplacedError(f"the environment could not be restored, and is as it was: {error}") from error
+    except (DevEnvError, ContainerError) as error:
         way = f"restore {BACKUP!r}, or destroy it" if backup else "restore another checkpoint, or destroy it"
         environments.write(isolation.folder, environments.error_state(state, error))
         raise DevEnvError(f"the environment could not be restored: {error}; {way}") from error
     if backup:
         await delete(isolation, BACKUP)
+
+
+async def finish_restoring(environments: Environments, isolation: Isolation) -> None:
+    """Restore again where somebody was interrupted.
+
+    Raises
+    ------
+    DevEnvError
+        It cannot be restored. It is not tried again, so that the environment can be used, or restored otherwise.
+    """
+    state = isolation.state
+    name = state["restoring"]
+    try:
+        await put_back(environments, isolation, name)
+    except (DevEnvError, ContainerError) as error:
+        without_phase = {key: value for key, value in state.items() if key not in ("phase", "restoring")}
+        environments.write(isolation.folder, environments.error_state(without_phase, error))
+        raise DevEnvError(
+            f"restoring {name!r} was interrupted, and could not be done again: {error}; restore a checkpoint, or "
+            "destroy the environment"
+        ) from error
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:

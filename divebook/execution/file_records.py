@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from divebook.documents.protected import patterns_of_stores
 from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import Applied, Meanwhile, applied, chosen
+from divebook.workspace.snapshots.applying import Applied, Meanwhile, applied, chosen, without_protected
 from divebook.workspace.snapshots.diffs import FileDiff, diffs_of
 from divebook.workspace.snapshots.manifests import Manifest, manifest_of, tree_of, versions_in
+from divebook.workspace.snapshots.protected import JOURNAL_FOLDER
 from divebook.workspace.snapshots.snapshots import Snapshots, Taken
 from divebook.workspace.snapshots.summary import summary_of
 from divebook.workspace.snapshots.trees import FileChange, Tree, changes_between, shown_path
@@ -24,7 +25,7 @@ def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
     """Copy the files of a folder into one that an execution has for them, without the stores that are there."""
     root, target = Root(source), Root(folder)
     try:
-        exclude = [*definition.exclude, *patterns_of_stores(source)]  # a copy of the store would not be protected
+        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]  # a copy of a store is not protected
         with Snapshots(root, exclude=exclude, watch=False) as snapshots:
             taken = snapshots.take()
         with Snapshots(target, watch=False) as copies:
@@ -56,11 +57,24 @@ class OwnChanges(NamedTuple):
         """Return the difference of each file."""
         return diffs_of(self.changes, self.content)
 
-    def take_over(self, paths: Sequence[str] | None) -> Applied:
-        """Take changes over into the folder, of some files or of all; raises as `applied` does."""
+    def protected(self) -> set[str]:
+        """Return the paths that are taken over only if they are named."""
+        _, left_out = without_protected(self.changes, str(self.folder), ())
+        return {shown_path(change.path) for change in left_out}
+
+    def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
+        """Take changes over into the folder, of some paths or of all; raises as `applied` does.
+
+        Parameters
+        ----------
+        by_name
+            Protected paths that are taken over as well, beside those of `paths`.
+        """
         root = Root(self.folder)
         try:
-            return applied(root, chosen(self.changes, paths), self.content, self.meanwhile)
+            return applied(
+                root, chosen(self.changes, paths), self.content, self.meanwhile, by_name=[*(paths or ()), *by_name]
+            )
         finally:
             root.close()
 

@@ -17,7 +17,7 @@ from divebook.workflow.yaml_value import BRACKETS, QUOTES, value_typed
 _KEY = re.compile(r"([^\W\d][\w.-]*)=")
 _LONG_KEY = re.compile(r"(?:--)?[^\W\d][\w.:-]*=")
 """Also the second question of a step, ``step:2=``, and an option."""
-REPEATED = ("answer", "input", "label", "prompt", "result", "set", "tag", "untag")
+REPEATED = ("answer", "include", "input", "label", "prompt", "result", "set", "tag", "untag")
 """Options that may be given several times: their values are joined by line breaks."""
 _TEXT_TYPES = ("string", "str", "text")
 

@@ -8,6 +8,7 @@ from IPython.core.error import UsageError
 
 from divebook.notebook.commands import command
 from divebook.notebook.looking_magics import LookingMagics, number_of
+from divebook.workspace.snapshots.protected import left_out_text
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -56,7 +57,8 @@ class FileMagics(LookingMagics):
     def apply(self, arguments: Arguments) -> str:
         """Take over what a run has changed, into the folder that it has a copy of: all of it, or nothing.
 
-        A file that has changed there meanwhile is named, and nothing is written.
+        A file that has changed there meanwhile is named, and nothing is written. Hidden files and version-control
+        metadata (`.git/`) are taken over only if you name them or their folder.
 
         RUN               the execution; the beginning of its id is enough; by default the newest
         FILE              only these files, by their paths in the workspace
@@ -65,15 +67,18 @@ class FileMagics(LookingMagics):
         --store PATH      where its log is
         """
         kept, to = self._kept(arguments), arguments.options.get("to")
-        return kept.apply(to, arguments.words[1:] or None).told(to or kept.source)
+        return kept.apply(to, arguments.words[1:] or None).told(to or kept.source, "%dive apply RUN {}")
 
     @command("restore [RUN]")
     def restore(self, arguments: Arguments) -> str:
-        """Put the files of a run's workspace as they were at an event into a folder.
+        """Put the files of a run's workspace as they were at an event into a folder: all of them, or no change.
+
+        Hidden files and version-control metadata (`.git/`) are left as they are there, unless you name them.
 
         RUN               the execution; the beginning of its id is enough; by default the newest
         --to FOLDER       the folder, which then holds nothing else
         --at N            as they were at event N, and not at the end
+        --include PATH    also this hidden file, or all of this hidden folder; can be repeated
         --force           also if the folder holds something
         --workspace NAME  which workspace, where it has used several
         --store PATH      where its log is
@@ -82,5 +87,7 @@ class FileMagics(LookingMagics):
         if to is None:
             raise UsageError("%dive restore needs a folder: %dive restore RUN --at 12 --to then")
         kept, at = self._kept(arguments), number_of(arguments, "at", "an event")
-        tree = kept.restore(to, at, force=arguments.has("force"))
-        return f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {to}"
+        tree = kept.restore(to, at, force=arguments.has("force"), by_name=arguments.several("include"))
+        left_out = left_out_text([path for path, _ in tree.problems], "--include {}")
+        report = f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {to}"
+        return f"{report}. {left_out}" if left_out else report

@@ -13,10 +13,9 @@ from divebook.replay.changed_files import ChangedFiles
 from divebook.store.base import EventStore
 from divebook.store.contents import file_content
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.applying import Applied, applied, chosen
+from divebook.workspace.snapshots.applying import Applied, applied, chosen, restored
 from divebook.workspace.snapshots.diffs import FileDiff, diffs_of
 from divebook.workspace.snapshots.manifests import tree_of, versions_in
-from divebook.workspace.snapshots.snapshots import Snapshots
 from divebook.workspace.snapshots.trees import FILE, FOLDER, FileChange, Tree, changes_between, shown_path
 
 
@@ -180,7 +179,8 @@ class KeptFiles:
         Parameters
         ----------
         paths
-            Of which files; by default of all.
+            Of which files and folders; by default of all. Hidden names and version-control metadata are taken over
+            only if they are named here, by their own path or that of a hidden folder around them.
 
         Raises
         ------
@@ -197,17 +197,43 @@ class KeptFiles:
         root = Root(target)
         try:
             meanwhile = versions_in(point.files for point in self._points)  # type: ignore[misc]  # as in `at`
-            return applied(root, chosen(self.changes(since, until), paths), self.content, meanwhile)
+            changes = chosen(self.changes(since, until), paths)
+            return applied(root, changes, self.content, meanwhile, by_name=paths or ())
         finally:
             root.close()
 
-    def restore(self, folder: str | Path, sequence: int | None = None, *, force: bool = False) -> Tree:
-        """Make a folder hold what the workspace held at an event, and nothing else; return that.
+    def restore(
+        self,
+        folder: str | Path,
+        sequence: int | None = None,
+        *,
+        force: bool = False,
+        by_name: Sequence[str] = (),
+    ) -> Tree:
+        """Make a folder hold what the workspace held at an event, and nothing else: all of it, or no change.
+
+        Hidden names and version-control metadata are left as they are in the folder, unless they are named.
+
+        Parameters
+        ----------
+        force
+            Whether the folder may hold something, which is lost.
+        by_name
+            Paths of protected files, or of protected folders with all in them, that are restored as well.
+
+        Returns
+        -------
+        Tree
+            What was restored. Its `problems` name the protected files that were left out.
 
         Raises
         ------
         SetupError
-            It is no folder; or it holds something, and `force` is not set: that would be lost.
+            It is not a folder; or it holds something, and `force` is not set.
+        SnapshotError
+            A file cannot be written; the folder is as it was.
+        NotFoundError
+            There is no file of a name.
         """
         place, tree = Path(folder), self.at(sequence)
         if not place.is_dir() and (place.exists() or place.is_symlink()):
@@ -217,8 +243,6 @@ class KeptFiles:
             raise SetupError(f"{place} holds something, which would be lost: name an empty folder, or add --force")
         root = Root(folder)
         try:
-            with Snapshots(root, watch=False) as snapshots:
-                snapshots.restore(tree, self.content)
+            return restored(root, tree, self.content, by_name)
         finally:
             root.close()
-        return tree

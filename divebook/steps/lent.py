@@ -77,6 +77,7 @@ class WorkspaceOfContext:
 
         They are written as they were shown, whatever has become of them meanwhile.
         Returned are the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+        Hidden files and version-control metadata (``.git``) are left, unless `paths` or the person names them.
 
         Parameters
         ----------

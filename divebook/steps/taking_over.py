@@ -20,6 +20,7 @@ from divebook.text.redaction import shared
 from divebook.text.shown import plural
 from divebook.workflow.functions import FUNCTION
 from divebook.workspace.snapshots.diffs import FileDiff
+from divebook.workspace.snapshots.protected import left_out_text
 
 TAKE_OVER = "Workspace.Apply"
 MOST_SHOWN = 100_000
@@ -29,8 +30,11 @@ _PATHS, _ASK = "Paths", "Ask"
 
 async def take_over(
     context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
-) -> dict[str, list[str]]:
+) -> dict[str, Any]:
     """Return the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+
+    Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them; if
+    nobody was asked about them, ``left_out`` is a text that says how to take them over.
 
     Parameters
     ----------
@@ -54,20 +58,20 @@ async def take_over(
     if (asks and context.record_of(key) is None) or context.question_of(f"{key}-files") is not None:
         paths, tree = await _asked(context, workspace, paths, f"{key}-files")
 
-    async def carry_out() -> dict[str, list[str]]:
+    async def carry_out() -> dict[str, Any]:
         own = await context.workspaces.own_changes(workspace, context.place(f"{key}-now"), tree)
-        known = [diff.path for diff in own.diffs()]
-        wanted = known if paths is None else paths
-        done = own.take_over(None if set(wanted) == set(known) else wanted)
-        return {
-            "written": done.written,
-            "there": done.there,
-            "left": [path for path in known if path not in wanted],
-        }
+        known, protected, named = [diff.path for diff in own.diffs()], own.protected(), set(paths or ())
+        # With all of the visible files go the folders, which no question lists.
+        is_all = paths is None or named | protected >= set(known)
+        done = own.take_over(None if is_all else paths, by_name=named & protected)
+        taken = {*done.written, *done.there}
+        result = {"written": done.written, "there": done.there, "left": [path for path in known if path not in taken]}
+        left_out = left_out_text(done.left_out, f"{_PATHS}: [{{}}]") if paths is None else ""
+        return {**result, "left_out": left_out} if left_out else result
 
     given = {**({} if paths is None else {_PATHS: list(paths)}), "workspace": workspace}
     asked = {"action_name": TAKE_OVER, "params": given}
-    found: dict[str, list[str]] = await context.operation(ACTION_EXECUTION, asked, carry_out, key=key, repeatable=True)
+    found: dict[str, Any] = await context.operation(ACTION_EXECUTION, asked, carry_out, key=key, repeatable=True)
     return found
 
 
@@ -99,21 +103,25 @@ async def _asked(
         diffs = [diff for diff in own.diffs() if paths is None or diff.path in paths]
         if not diffs:
             return paths, own.tree
-        question, options = _question(workspace, own, diffs)
+        question, options = _question(workspace, own, diffs, paths or ())
     answered = await context.interrupt(CLARIFICATION, question, key=key, **options)
     return list(value_of(answered)), options["data"]["tree"]
 
 
-def _question(workspace: str, own: OwnChanges, diffs: Sequence[FileDiff]) -> tuple[str, dict[str, Any]]:
-    names = [diff.path for diff in diffs]
+def _question(
+    workspace: str, own: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]
+) -> tuple[str, dict[str, Any]]:
+    names, protected = [diff.path for diff in diffs], own.protected() - set(by_name)
     added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
     told = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
+    if unselected := [name for name in names if name in protected]:
+        told += f". {left_out_text(unselected, 'select {}')}"
     choice = {
         "type": "array",
         "title": "Files",
         "items": {"type": "string", "enum": names},
         "uniqueItems": True,
-        "default": names,
+        "default": [name for name in names if name not in protected],
     }
     data = {"workspace": workspace, "folder": str(own.folder), "tree": own.tree, "files": _shown(diffs)}
     return "Which of these files are to be taken over?", {"message": told, "data": data, "schema": choice}

@@ -48,18 +48,25 @@ async def ls(path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]
     return await viewing.ls(present_workspace().file_operator, path, ignore)
 
 
-async def glob(pattern: str) -> Any:
+async def glob(pattern: str, include_ignored: bool = False) -> Any:  # noqa: FBT001, FBT002 - a model gives it by name
     """Find files by a pattern such as ``src/**/*.py``, the newest first.
 
     Parameters
     ----------
     pattern
         The pattern: * within a name, ** over folders.
+    include_ignored
+        Whether to find files that .gitignore excludes too.
     """
-    return await viewing.glob(present_workspace().file_operator, pattern)
+    return await viewing.glob(present_workspace().file_operator, pattern, include_ignored=include_ignored)
 
 
-async def grep(pattern: str, include: str | None = None, context_lines: int = 2) -> dict[str, Any]:
+async def grep(
+    pattern: str,
+    include: str | None = None,
+    context_lines: int = 2,
+    include_ignored: bool = False,  # noqa: FBT001, FBT002 - a model gives it by name
+) -> dict[str, Any]:
     """Find lines by a regular expression.
 
     Parameters
@@ -70,8 +77,11 @@ async def grep(pattern: str, include: str | None = None, context_lines: int = 2)
         A pattern of files to search, such as ``**/*.py``; by default all.
     context_lines
         Lines to show before and after each match.
+    include_ignored
+        Whether to search files that .gitignore excludes too.
     """
-    return await viewing.grep(present_workspace().file_operator, pattern, include, context_lines)
+    files = present_workspace().file_operator
+    return await viewing.grep(files, pattern, include, context_lines, include_ignored=include_ignored)
 
 
 async def edit(file_path: str, old_string: str, new_string: str, replace_all: bool = False) -> str:  # noqa: FBT001, FBT002 - a model gives it by name

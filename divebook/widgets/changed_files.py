@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypedDict, cast
 
 from divebook.engine.workspaces import HeldWorkspace
@@ -12,9 +12,10 @@ from divebook.replay.changed_files import MOST_LEFT_OUT
 from divebook.store.contents import file_content
 from divebook.text.redaction import Redactor
 from divebook.widgets.protocol.files import FilesPoint, FileView, LeftOutView, WorkspaceView
+from divebook.workspace.snapshots.applying import without_protected
 from divebook.workspace.snapshots.diffs import FileDiff, diffs_of
 from divebook.workspace.snapshots.manifests import Manifest, changed_tree, tree_of
-from divebook.workspace.snapshots.trees import Tree, changes_between
+from divebook.workspace.snapshots.trees import Tree, changes_between, shown_path
 
 MOST_FILES, MOST_POINTS = 500, 200
 LONGEST, MOST_CHARACTERS = 50_000, 200_000
@@ -68,7 +69,7 @@ class FilesReader:
                 name=name,
                 kind=held.kind,
                 folder=held.source or "",
-                **self._changes(first, now),
+                **self._changes(first, now, held.source),
                 left_out=_left_out(points[-1]),
                 points=[*told[::-1], FilesPoint(sequence=points[0].sequence, told="begin")],
             )
@@ -79,17 +80,19 @@ class FilesReader:
         points = self._points[now["name"]]
         before, known = _until(points, since), points if at == 0 else _until(points, at)
         first, then = (tree_of([point.files for point in part]) for part in (before, known))
-        changed = {**self._changes(first, then), "left_out": _left_out(known[-1])}
+        changed = {**self._changes(first, then, now["folder"]), "left_out": _left_out(known[-1])}
         return WorkspaceView(**{**now, **cast("WorkspaceView", self._redactor.value(changed))})
 
-    def _changes(self, first: Tree, then: Tree) -> _Changes:
+    def _changes(self, first: Tree, then: Tree, folder: str | None) -> _Changes:
         changes = changes_between(first.entries, then.entries)
         diffs = diffs_of(changes[:MOST_FILES], lambda digest: file_content(self._execution.store, digest))
+        _, left_out = without_protected(changes, folder or None, ())
+        protected = {shown_path(change.path) for change in left_out}
         return _Changes(
             total=len(changes) - len(changes[:MOST_FILES]) + len(diffs),
             added=sum(diff.added or 0 for diff in diffs),
             removed=sum(diff.removed or 0 for diff in diffs),
-            files=_views(diffs),
+            files=_views(diffs, protected),
         )
 
     def _trees(self, name: str, held: HeldWorkspace) -> tuple[Tree, Tree]:
@@ -133,7 +136,7 @@ def _left_out(point: _Point) -> list[LeftOutView]:
     return [LeftOutView(path=each["path"], reason=each["reason"]) for each in point.left_out[:MOST_LEFT_OUT]]
 
 
-def _views(diffs: Sequence[FileDiff]) -> list[FileView]:
+def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileView]:
     left, views = MOST_CHARACTERS, []
     for diff in diffs:
         is_shown = len(diff.text) <= min(LONGEST, left)
@@ -146,6 +149,7 @@ def _views(diffs: Sequence[FileDiff]) -> list[FileView]:
                 added=diff.added,
                 removed=diff.removed,
                 diff=diff.text if is_shown else None,
+                protected=diff.path in protected,
             )
         )
     return views

@@ -81,9 +81,13 @@ class ContentFingerprint:
     """What identifies a piece of content without holding it."""
 
     hash: str
-    """SHA-256 in hex."""
+    """SHA-256 in hex; the time is no part of it."""
     source: str
+    """Where it came from: a kind of block, or of a file its path, of a page its address."""
     size: int
+    """Bytes."""
+    modtime: str = ""
+    """When a file was last changed, ISO 8601 in UTC; empty for what is not a file."""
 
 
 def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:

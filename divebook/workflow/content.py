@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
@@ -55,6 +55,12 @@ class ContentEntry(Definition):
     ] = None
     blocks: tuple[Mapping[str, Any], ...] | None = None
     """What the source held when the definitions were made ready; None as long as it is not read."""
+    fingerprints: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False)
+    """What the blocks were made of: ``hash``, ``source``, ``size`` and ``modtime`` of each file, page or document.
+
+    They tell of the source only: two entries with the same blocks are equal, and workflows with them have one
+    fingerprint.
+    """
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -63,6 +69,11 @@ class ContentEntry(Definition):
         if not entry.is_complete:
             raise DefinitionError([Problem(EXACTLY_ONE)])
         return entry
+
+    @staticmethod
+    def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return stored entries without the fingerprints of their sources."""
+        return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
     @property
     def given(self) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from xml.sax.saxutils import escape, quoteattr
 
-from divebook.documents.globs import matches
 from divebook.workspace.disk import Disk
+from divebook.workspace.ignored import GITIGNORE, IgnoreRules
 
 SKIPPED = frozenset({"node_modules", ".git", ".venv", "__pycache__"})
 MAX_DEPTH = 3
@@ -71,7 +72,7 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
     return "\n".join(lines)
 
 
-def _lines(disk: Disk, base: str, below: str, depth: int, ignored: Sequence[str]) -> Iterator[str]:
+def _lines(disk: Disk, base: str, below: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
     entries = disk.entries(f"{base}/{below}" if below else base)
     for name, is_folder in sorted(entries, key=lambda entry: (not entry[1], entry[0])):
         path = f"{below}/{name}" if below else name
@@ -79,7 +80,7 @@ def _lines(disk: Disk, base: str, below: str, depth: int, ignored: Sequence[str]
             yield f"{path}/ (skipped)"
         elif name.startswith(".") and name not in _SHOWN_HIDDEN:
             continue
-        elif any(matches(pattern, name) or matches(pattern, path) for pattern in ignored):
+        elif ignored.is_ignored(path, is_folder=is_folder):
             yield f"{path}{'/' if is_folder else ''} (gitignored)"
         elif not is_folder:
             yield path
@@ -87,11 +88,9 @@ def _lines(disk: Disk, base: str, below: str, depth: int, ignored: Sequence[str]
             yield from _lines(disk, base, path, depth - 1, ignored)
 
 
-def _ignored(disk: Disk, base: str) -> list[str]:
-    """Return the plain patterns of a .gitignore, as far as a line can be one pattern."""
-    try:
-        text = disk.read(f"{base}/.gitignore").decode(errors="replace")
-    except OSError:  # there is none, or it is none to be read
-        return []
-    lines = (line.strip().rstrip("/").lstrip("/") for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "!"))]
+def _ignored(disk: Disk, base: str) -> IgnoreRules:
+    """Return the rules of a folder's own .gitignore."""
+    rules = IgnoreRules()
+    with suppress(OSError):  # there is none, or it cannot be read
+        rules.add("", disk.read(f"{base}/{GITIGNORE}").decode(errors="replace"))
+    return rules

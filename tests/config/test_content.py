@@ -1,18 +1,23 @@
 """Content entries become content blocks."""
 
 import base64
+import hashlib
 import os
 
 import pytest
 
+from divebook.agents.agent import Agent
+from divebook.agents.digest import digest_of
 from divebook.config.content import Sources, build_content, resolve_content
 from divebook.documents import Policy
 from divebook.documents.fetching import MAX_BYTES, Page
 from divebook.documents.globs import alternatives, has_wildcards
 from divebook.errors import DefinitionError, SetupError
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import Workflow
+from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
+from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.reader import definitions_from
+from divebook.workflow.step import Step
 
 FILES = {
     "file1.txt": "Content of file1.txt",
@@ -285,3 +290,63 @@ def test_the_script_of_an_agent_may_be_a_file(sources, tmp_path):
     (tmp_path / "replies.yaml").write_text("- [")
     with pytest.raises(DefinitionError, match="not valid YAML"):
         resolve_content(definitions_from({"Agents": [{"Name": "a", "Script": "replies.yaml"}]}), sources)
+
+
+# --- what content was made of ----------------------------------------------------------------------------------------
+
+
+def with_content(folder, *entries, **sources):
+    step = Step("s", prompt="look", agent="a", content=[ContentEntry(**entry) for entry in entries])
+    agents = (AgentDefinition("a", context=step.content),)
+    given = Sources(folder, **sources)
+    return resolve_content(Definitions(workflows=(Workflow("w", [step]),), agents=agents), given)
+
+
+def test_content_says_what_it_was_made_of(tmp_path):
+    (tmp_path / "notes").mkdir()
+    for name, text in {"a.md": "one", "b.txt": "zwei \u00fc"}.items():
+        (tmp_path / "notes" / name).write_text(text, "utf-8")
+        os.utime(tmp_path / "notes" / name, (0, 1_700_000_000.5))
+    page = Page("text/plain", b"page")
+    found = with_content(
+        tmp_path,
+        {"path": "notes/*"},
+        {"url": "https://example.com/x"},
+        {"document": "doc"},
+        {"text": "in the definition"},
+        {"dynamic": "1"},
+        read_document=lambda _: "text",
+        fetch=lambda *_: page,
+    )
+    files, pages, documents, text, dynamic = (entry.fingerprints for entry in found.workflows[0].steps[0].content)
+    assert [(one["source"], one["size"], one["modtime"]) for one in (*files, *pages, *documents)] == [
+        ("notes/a.md", 3, "2023-11-14T22:13:20+00:00"),
+        ("notes/b.txt", 7, "2023-11-14T22:13:20+00:00"),
+        ("https://example.com/x", 4, ""),
+        ("doc", 4, ""),
+    ]
+    assert files[0]["hash"] == hashlib.sha256(b"one").hexdigest()
+    assert (text, dynamic) == (None, None)
+    assert Workflow.from_dict(found.workflows[0].to_dict()).steps[0].content[0].fingerprints == files
+
+
+def test_a_file_that_was_only_touched_changes_no_definition(tmp_path):
+    (tmp_path / "a.md").write_text("one")
+    made = []
+    for seconds in (1_600_000_000, 1_700_000_000):
+        os.utime(tmp_path / "a.md", (0, seconds))
+        made.append(with_content(tmp_path, {"path": "a.md"}))
+    first, second = made
+    assert first.workflows[0].steps[0].content[0].fingerprints != second.workflows[0].steps[0].content[0].fingerprints
+    assert first.workflows == second.workflows
+    assert first.workflows[0].fingerprint == second.workflows[0].fingerprint
+    agents = [Agent("a") for _ in made]
+    for agent, definitions in zip(agents, made, strict=True):
+        agent.definition = definitions.agents[0]
+    assert digest_of(agents[0]) == digest_of(agents[1])
+    (tmp_path / "a.md").write_text("two")
+    assert with_content(tmp_path, {"path": "a.md"}).workflows[0].fingerprint != second.workflows[0].fingerprint
+
+
+def test_a_workflow_without_content_has_the_fingerprint_that_it_had():
+    assert fingerprint_of({"name": "w"}) == hashlib.sha256(b'{"inputs":[],"name":"w","outputs":[]}').hexdigest()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import subprocess
 
 import pytest
 
+from divebook.devenv import DevEnvManager
+from divebook.devenv.containers import DockerIsolation
 from divebook.devenv.mounts import mounts_of, ports_of
-from divebook.errors import DevEnvError, EnvironmentDeniedError
+from divebook.errors import ContainerError, DevEnvError, EnvironmentDeniedError, NotReplacedError
 from tests.devenv.conftest import PROGRAM, run, template
 from tests.workspace.images import busybox_image, engine_answers
 
@@ -241,3 +245,61 @@ def test_ports_are_of_this_machine_only_unless_an_address_is_written(written, fo
 def test_what_is_no_port_is_refused(written):
     with pytest.raises(DevEnvError, match=r"docker\.ports"):
         ports_of([written])
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Return a root with an environment that publishes a fixed port, and has a checkpoint."""
+    if not engine_answers():
+        pytest.skip("a container engine with busybox is not available")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    box = {"isolation_type": "docker", "docker": {"image": busybox_image(), "ports": [f"{port}:80"]}}
+    template(lambda *words, **options: run(tmp_path, *words, **options), "web", box)
+    code, _, said = run(tmp_path, "create", "p", "web", "minimal")
+    assert code == 0, said
+    assert run(tmp_path, "execute", "p", "echo one > f; echo one > /layer")[0] == 0
+    assert run(tmp_path, "save", "p", "first")[0] == 0
+    assert run(tmp_path, "execute", "p", "echo two > f; echo two > /layer")[0] == 0
+    yield tmp_path
+    assert run(tmp_path, "destroy", "p")[0] == 0
+
+
+def test_a_container_with_a_fixed_port_is_restored_again_and_again(published):
+    for _ in range(2):
+        assert run(published, "restore", "p", "first")[0] == 0
+        assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "one\none\n")
+        assert run(published, "execute", "p", "echo two > f; echo two > /layer")[0] == 0
+    assert len(engine("ps", "-aq", f"--filter=label=dev_env.root={published}").split()) == 1
+
+
+def test_an_environment_is_as_it_was_where_its_new_container_cannot_be_made(published, monkeypatch):
+    async def refuse(*_):
+        raise ContainerError("the port is taken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DockerIsolation, "_made", refuse)
+        with pytest.raises(NotReplacedError, match="is as it was: the port is taken"):
+            asyncio.run(DevEnvManager(published).restore("p", "first"))
+    assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "two\ntwo\n")
+    assert run(published, "restore", "p", "first")[0] == 0
+
+
+def test_a_restore_that_was_interrupted_and_cannot_be_done_again_says_so_once(published, monkeypatch):
+    async def stop(*_):
+        raise KeyboardInterrupt
+
+    async def refuse(*_):
+        raise ContainerError("the port is taken")
+
+    manager = DevEnvManager(published)
+    with monkeypatch.context() as patch:
+        patch.setattr(DockerIsolation, "_made", stop)
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(manager.restore("p", "first"))
+        patch.setattr(DockerIsolation, "_made", refuse)
+        with pytest.raises(DevEnvError, match="was interrupted, and could not be done again: the port is taken"):
+            asyncio.run(manager.execute("p", "true"))
+        assert asyncio.run(manager.execute("p", "cat f /layer")).stdout == "two\ntwo\n"
+    assert run(published, "restore", "p", "first")[0] == 0
+    assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "one\none\n")

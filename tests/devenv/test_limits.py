@@ -59,6 +59,38 @@ def test_more_disk_than_the_limit_is_over_it(dev_env):
     assert (told["disk"], told["disk_bytes"], told["enforcement"]["disk"]) == ("2.0 kB", 2000, "checked")
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "printed"),
+    [
+        ("rm f && echo done", 0, "done\n"),
+        (": > f", 0, ""),
+        ("rm g", 0, ""),  # still over the limit, but it has freed something
+        ("cat g", 4, "small\n"),
+        ("echo more > h", 4, ""),
+        ("cp f h", 4, ""),
+        ("ulimit -f unlimited; mkdir d", 4, ""),
+    ],
+)
+def test_over_the_disk_limit_commands_can_free_space_and_write_nothing(dev_env, command, code, printed):
+    assert dev_env("create", "a", "native", "--set", "resource_limits.disk=1k")[0] == 0
+    assert dev_env("execute", "a", "echo small > g; head -c 2000 /dev/zero > f")[0] == 4
+    found, said, told = dev_env("execute", "a", command)
+    assert (found, said) == (code, printed), told
+    used = json.loads(dev_env("resources", "a")[1])["disk_bytes"]
+    assert used <= 2006
+    assert dev_env("execute", "a", "rm -f f g h; echo again > f; cat f")[:2] == (0, "again\n") or used > 1024
+    assert dev_env("execute", "a", "echo again > f; cat f")[:2] == (0, "again\n")
+
+
+def test_over_the_disk_limit_nothing_is_copied_in(dev_env, tmp_path):
+    (tmp_path / "x").write_text("x")
+    assert dev_env("create", "a", "native", "--set", "resource_limits.disk=1k")[0] == 0
+    assert dev_env("execute", "a", "head -c 2000 /dev/zero > f")[0] == 4
+    code, _, said = dev_env("cp", str(tmp_path / "x"), "a:x")
+    assert (code, "remove files" in said) == (4, True)
+    assert dev_env("cp", "a:f", str(tmp_path / "f"))[0] == 0
+
+
 def test_what_runs_is_measured_and_ended_with_its_environment(tmp_path):
     async def used():
         manager = DevEnvManager(tmp_path)

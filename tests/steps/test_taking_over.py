@@ -152,6 +152,33 @@ def test_what_was_shown_is_taken_over_and_not_what_came_after(environment, proje
     assert not (project / "new.txt").exists()
 
 
+def test_hidden_files_are_taken_over_only_if_a_person_selects_them(environment, project):
+    command = "echo x > .envrc; mkdir .git; echo x > .git/config; echo new > new.txt"
+    execution = changing(environment, command, "true")
+    question = asked(execution)
+    assert question.schema["items"]["enum"] == [".envrc", ".git/config", "new.txt"]
+    assert question.schema["default"] == ["new.txt"]
+    assert "2 protected files left out" in question.message
+    answer(execution, ["new.txt", ".envrc"])
+    asked(execution)
+    assert execution.variables["taken0"] == {"written": [".envrc", "new.txt"], "there": [], "left": [".git/config"]}
+    assert sorted(path.name for path in project.iterdir()) == [".envrc", "README", "calc.py", "new.txt"]
+
+
+def test_where_nobody_is_asked_hidden_files_are_left_and_the_result_says_how_to_take_them(environment, project):
+    command = "echo x > .envrc; echo new > new.txt"
+    taken = changing(environment, command, Ask=False).wait().variables["taken0"]
+    assert (taken["written"], taken["left"]) == (["new.txt"], [".envrc"])
+    assert taken["left_out"].endswith("To take one over, name it or its folder: Paths: [.envrc]")
+    assert not (project / ".envrc").exists()
+
+
+def test_paths_name_hidden_files(environment, project):
+    command = "mkdir .git; echo x > .git/config; echo new > new.txt"
+    taken = changing(environment, command, Ask=False, Paths=[".git/config", "new.txt"]).wait().variables["taken0"]
+    assert taken == {"written": [".git/config", "new.txt"], "there": [], "left": []}
+
+
 def test_a_difference_that_is_too_long_hides_no_other(environment):
     question = asked(changing(environment, f"yes | head -c {MOST_SHOWN} > a.lock; echo x > b.py"))
     assert [(row["path"], row["diff"] is None) for row in question.data["files"]] == [("a.lock", True), ("b.py", False)]

@@ -55,6 +55,17 @@ def test_each_file_is_told_with_its_difference(ran, tmp_path):
     assert view["files"][0]["diff"].endswith("-old\n+new\n")
 
 
+def test_hidden_files_are_protected_which_the_page_does_not_tick(ran, tmp_path):
+    for name in ("HEAD", "refs", "objects"):  # a bare repository, part of which is there already
+        (tmp_path / "project" / "bare" / name).mkdir(parents=True)
+    (view,) = views(ran("echo new > a.txt", "mkdir .git; echo x > .git/config; echo x > bare/config"))
+    assert {file["path"]: file["protected"] for file in view["files"]} == {
+        "a.txt": False,
+        ".git/config": True,
+        "bare/config": True,
+    }
+
+
 def test_nothing_is_told_where_nothing_has_changed(ran):
     assert views(ran("true")) == []
 

@@ -11,7 +11,17 @@ import pytest
 
 from divebook.errors import ShellExecutionError, ShellTimeoutError
 from divebook.workspace.shell import LocalShell, ShellResult
-from tests.workspace.hostile import HOSTILE, alive, ended, killed, text_of, timed_out
+from tests.workspace.hostile import (
+    HOSTILE,
+    SURVIVING,
+    WAYS_LEFT,
+    alive,
+    ended,
+    killed,
+    new_mark,
+    text_of,
+    timed_out,
+)
 
 
 @pytest.fixture
@@ -248,6 +258,24 @@ def test_nothing_survives_a_reader_that_goes(tmp_path, number):
     mark = f"{os.getpid()}77{number}"
     timed_out(text_of("double fork and flood", mark), str(tmp_path))
     assert ended(mark), alive(mark)
+
+
+@pytest.mark.parametrize("way", WAYS_LEFT)
+@pytest.mark.parametrize("kind", SURVIVING)
+def test_nothing_in_the_background_survives_its_workspace(tmp_path, kind, way):
+    """More of them: `python -m tests.workspace.hostile`."""
+    mark = new_mark(f"{kind}{way.__name__}")
+    way(text_of(kind, mark), str(tmp_path))
+    assert ended(mark), alive(mark)
+
+
+def test_what_an_ended_command_left_in_the_background_is_there_for_the_next_one(shell):
+    mark = new_mark("next")
+    execute(shell, f"nohup sleep 98.{mark} >/dev/null 2>&1 &")
+    assert execute(shell, f"pgrep -f 'sleep 98.{mark}' | wc -l").stdout.strip() != "0"
+    assert alive(mark)
+    shell.reapers.close()
+    assert ended(mark, seconds=0)
 
 
 def test_what_a_command_sends_away_lives_on_where_it_ends_by_itself(shell):

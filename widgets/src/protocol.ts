@@ -179,6 +179,8 @@ export interface FileView {
   removed: number | null;
   /** The difference, as git writes it; null where it would be too long. */
   diff: string | null;
+  /** Whether it is taken over only if a person selects it: a hidden name, or version-control metadata. */
+  protected: boolean;
 }
 
 /** A file of which nothing is kept. */

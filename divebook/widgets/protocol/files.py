@@ -17,6 +17,8 @@ class FileView(TypedDict):
     """Lines that came and went; null for what is no text."""
     diff: str | None
     """The difference, as git writes it; null where it would be too long."""
+    protected: bool
+    """Whether it is taken over only if a person selects it: a hidden name, or version-control metadata."""
 
 
 class LeftOutView(TypedDict):

@@ -1,13 +1,18 @@
-"""Stands between a workspace and its commands: whatever a command starts ends up as a child of a process of this one.
+"""Helper process between a workspace and its commands: whatever a command starts is a descendant of it.
 
     python -I -S reaper.py SOCKET
 
-It waits for commands, forks a reaper for each, and ends with its socket. A reaper tells how its command ended as soon
-as that has; processes that the command sent into sessions of their own stay. The end of what a reaper can read from its
-control socket, which the workspace closed or lost with its process, means: end everything, wherever it fled to. So
-does its end after the command has ended, unless the workspace has said that it knows: a command that floods its output
-ends of itself when nobody reads on (test_nothing_survives_a_reader_that_goes). It is
-tidiness and no fence: a command may kill its reaper. It is run by path, and so imports nothing of ours.
+It waits for commands, forks a reaper for each, and ends with its socket, or with the process that started it. A reaper
+tells how its command ended as soon as that has. The end of what a reaper can read from its control socket, which the
+workspace closed or lost with its process, means: end everything, wherever it fled to. So does its end after the command
+has ended, unless the workspace has said that it knows: a command that floods its output ends of itself when nobody
+reads on (test_nothing_survives_a_reader_that_goes).
+
+What an ended command leaves in the background may live on as long as the workspace: its reaper ends, and the helper
+adopts it. When the helper ends, it ends all of that first (test_nothing_in_the_background_survives_its_workspace).
+
+It is tidiness and no fence: a command may kill its reaper and the helper. It is run by path, and so imports nothing of
+ours.
 """
 
 from __future__ import annotations
@@ -102,8 +107,13 @@ def _ended(command: int) -> int | None:
             status = code
 
 
-def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
+def _adopt_orphans() -> None:
+    """Make this process the parent of every descendant whose own parent ends."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
+    _adopt_orphans()
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -160,14 +170,32 @@ def _carry_out(fds: list[int]) -> None:
         _watch(told, [os.fsencode(part) for part in asked["argv"]], environ)
 
 
+def _parent_descriptor() -> list[int]:
+    """Return a descriptor that is readable once the parent has ended; none where the system has no such thing.
+
+    The end of the socket alone does not tell: a process that the parent has forked holds its end open.
+    """
+    try:
+        return [os.pidfd_open(os.getppid())]
+    except (AttributeError, OSError):  # in a fence the parent may be outside of the namespace
+        return []
+
+
 def serve(commands: socket.socket) -> None:
-    """Fork a reaper for each command that comes, until the socket ends."""
+    """Fork a reaper for each command that comes, until the socket or the parent ends; then end what is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    _adopt_orphans()
+    sources = [commands.fileno(), *_parent_descriptor()]
     commands.send(READY)
     while True:
+        ready, _, _ = select.select(sources, [], [])
+        if commands.fileno() not in ready:
+            _end_all(None)
+            return
         said, fds, _, _ = socket.recv_fds(commands, 16, _MOST_FDS)
         if not said:
+            _end_all(None)
             return
         if os.fork() == 0:
             try:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,12 +30,14 @@ class Reapers:
     Parameters
     ----------
     prefix
-        A program and its arguments that the helper runs in, and with it all commands: a fence. `NEEDED` must be there
-        to be read.
+        Returns a program and its arguments that the helper runs in, and with it all commands: a fence. `NEEDED` must be
+        there to be read. It is called when the helper starts.
+    check
+        Raises unless a command may run now; it is called before each one.
     """
 
-    def __init__(self, prefix: Sequence[str] = ()) -> None:
-        self._prefix = tuple(prefix)
+    def __init__(self, prefix: Callable[[], Sequence[str]] = tuple, check: Callable[[], None] | None = None) -> None:
+        self._prefix, self._check = prefix, check
         self._lock = threading.Lock()
         self._end: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -48,6 +50,8 @@ class Reapers:
         OSError
             The helper cannot be started; in the words of what should have done that.
         """
+        if self._check is not None:
+            self._check()
         request = os.memfd_create("command", os.MFD_CLOEXEC)
         try:
             with open(request, "wb", closefd=False) as file:
@@ -74,7 +78,7 @@ class Reapers:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as told:
             with theirs:
-                argv = [*self._prefix, sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
+                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
                 self._process = subprocess.Popen(
                     argv,
                     pass_fds=(theirs.fileno(),),
@@ -102,7 +106,7 @@ class Reapers:
             self._process = None
 
     def close(self) -> None:
-        """End the helper, once its commands have ended; twice is once."""
+        """End the helper, and with it all that commands have left in the background; twice is once."""
         with self._lock:
             self._stop()
 

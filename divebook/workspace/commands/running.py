@@ -1,6 +1,7 @@
-"""One command: run to its end, its time limit or its cancellation, after which nothing that it started is alive.
+"""One command: run to its end, its time limit or its cancellation.
 
-The limit counts from the start. What a command sent into a session of its own outlives it only where it ends by itself.
+The limit counts from the start. After a time limit or a cancellation nothing that the command started is alive. What a
+command that ends by itself leaves in the background lives on until its workspace is left.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class _Run:
             self._control.close()
 
     def _let_live(self) -> None:
-        """Say that the end of the command is known, and that what it has left in sessions of its own may live on."""
+        """Say that the end of the command is known, and that what it left may live on until the workspace is left."""
         with suppress(OSError):
             self._control.send(KNOWN)
 

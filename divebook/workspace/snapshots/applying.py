@@ -1,43 +1,67 @@
-"""Taking changes over into a folder of a person's: file by file, all that are asked for or none.
+"""Changes that a person takes over from a workspace into a folder: file by file, all that are asked for or none.
 
-A file is taken over where the folder has what the change began with, what it comes to already, or what the workspace
-had meanwhile, which was taken over before. Whatever else is there is a conflict, and nothing is written. Only files are
-touched: of a git working tree neither index nor history.
+A file is taken over where the folder has what the change began with, what it results in already, or what the workspace
+had meanwhile, which was taken over before. Whatever else is there is a conflict, and nothing is written. Protected
+paths (`divebook.workspace.snapshots.protected`) are taken over only if they are named.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import secrets
-import stat
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from divebook.errors import NotFoundError, SnapshotError
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.trees import FILE, FOLDER, LINK, RENAMED, FileChange, TreeEntry, shown_path
+from divebook.workspace.snapshots.hashing import digest_of
+from divebook.workspace.snapshots.protected import (
+    is_beneath,
+    is_reserved,
+    left_out_text,
+    protected_paths,
+)
+from divebook.workspace.snapshots.snapshots import Snapshots
+from divebook.workspace.snapshots.trees import (
+    CHANGED,
+    FOLDER,
+    RENAMED,
+    FileChange,
+    LeftOut,
+    Tree,
+    TreeEntry,
+    shown_path,
+)
+from divebook.workspace.snapshots.writing import folder_writer, present_entry, same_content
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER_MODE = 0o777
+PROTECTED = "protected, and not named"
+"""Why a restored tree leaves a file out."""
 
 
 @dataclass
 class Applied:
-    """What became of changes that were to be taken over."""
+    """Report on changes that were taken over into a folder."""
 
     written: list[str] = field(default_factory=list)
-    """Paths of the files that are otherwise now."""
+    """Paths of the files that were written or removed."""
     there: list[str] = field(default_factory=list)
-    """Paths of those that were that way already."""
+    """Paths of the files that were in that state already."""
+    left_out: list[str] = field(default_factory=list)
+    """Protected paths that were not taken over, because they were not named."""
 
-    def told(self, folder: object) -> str:
-        """Say what became of them in a folder."""
+    def told(self, folder: object, how: str = "apply RUN {}") -> str:
+        """Return the report as a text.
+
+        Parameters
+        ----------
+        folder
+            The folder that the changes were taken over into.
+        how
+            How a person names a file that was left out, with ``{}`` for its path.
+        """
         there = f"; so already: {', '.join(self.there)}" if self.there else ""
-        return f"taken over into {folder}: {', '.join(self.written) or 'nothing'}{there}"
+        left_out = left_out_text(self.left_out, how)
+        text = f"taken over into {folder}: {', '.join(self.written) or 'nothing'}{there}"
+        return f"{text}. {left_out}" if left_out else text
 
 
 Meanwhile: TypeAlias = Mapping[str, Collection[TreeEntry | None]]
@@ -45,7 +69,11 @@ Meanwhile: TypeAlias = Mapping[str, Collection[TreeEntry | None]]
 
 
 def applied(
-    root: Root, changes: Sequence[FileChange], get: Callable[[str], bytes], meanwhile: Meanwhile | None = None
+    root: Root,
+    changes: Sequence[FileChange],
+    get: Callable[[str], bytes],
+    meanwhile: Meanwhile | None = None,
+    by_name: Collection[str] = (),
 ) -> Applied:
     """Take changes over into a folder.
 
@@ -55,170 +83,154 @@ def applied(
         Returns the content of a file by its digest.
     meanwhile
         What may be written over as well, since it is kept.
+    by_name
+        Paths of files and folders that a person has named: protected paths are taken over only with these.
 
     Raises
     ------
     SnapshotError
-        The folder has something else than the changes began with; nothing was written.
+        The folder has something else than the changes began with, or a file cannot be written; nothing was written.
     """
     done, work, conflicts = Applied(), list[FileChange](), list[str]()
-    for change in changes:
-        if _is_there(root, change):
-            done.there.append(shown_path(change.path))
-        elif _fits(root, change, meanwhile or {}):
-            work.append(change)
-        else:
-            conflicts.append(shown_path(change.path))
-    if conflicts:
-        raise SnapshotError(
-            f"{root.path} has changed meanwhile: {', '.join(conflicts)}; nothing was written. Leave those files out, "
-            "or put back what they were"
-        )
-    with _Work(root, get) as under_way:
-        for change in sorted(work, key=_order):
-            under_way.carry_out(change)
-    done.written += [shown_path(change.path) for change in work]
+    allowed, left_out = without_protected(changes, root.path, by_name)
+    done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
+    with folder_writer(root) as writer:
+        for change in allowed:
+            if _is_there(root, change):
+                done.there.append(shown_path(change.path))
+            elif _fits(root, change, meanwhile or {}):
+                work.append(change)
+            else:
+                conflicts.append(shown_path(change.path))
+        if conflicts:
+            raise SnapshotError(
+                f"{root.path} has changed meanwhile: {', '.join(conflicts)}; nothing was written. Leave those files "
+                "out, or put back what they were"
+            )
+        writer.write(_targets(work), get)
+    done.written = [shown_path(change.path) for change in work]
     return done
 
 
+def restored(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
+    """Make a folder hold the entries of a tree, and nothing else, but for protected paths that are not named.
+
+    Parameters
+    ----------
+    get
+        Returns the content of a file by its digest.
+    by_name
+        Paths of protected files, or of protected folders with all in them, that are restored as well.
+
+    Returns
+    -------
+    Tree
+        The entries of the tree that the folder holds now; its problems name the protected files left out.
+
+    Raises
+    ------
+    SnapshotError
+        A file cannot be written; the folder is as it was.
+    NotFoundError
+        The tree has nothing under a name.
+    """
+    for name in by_name:
+        if not any(is_beneath(shown_path(path), name.rstrip("/")) for path in tree.entries):
+            raise NotFoundError("file", name, map(shown_path, tree.entries))
+    with folder_writer(root) as writer:
+        with Snapshots(root, watch=False) as snapshots:
+            present = snapshots.take().tree.entries
+        differing = [path for path in {*present, *tree.entries} if present.get(path) != tree.entries.get(path)]
+        changes = [FileChange(path, CHANGED, present.get(path), tree.entries.get(path)) for path in differing]
+        allowed, left_out = without_protected(changes, root.path, by_name)
+        writer.write({change.path: change.after for change in allowed}, get, is_exact=True)
+    missing = {change.path for change in left_out if change.after is not None}
+    problems = [LeftOut(shown_path(path), PROTECTED) for path in sorted(missing) if tree.entries[path].kind != FOLDER]
+    entries = {path: entry for path, entry in tree.entries.items() if path not in missing}
+    return Tree(digest_of(entries), entries, (*tree.problems, *problems))
+
+
 def chosen(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
-    """Return the changes of some files, each by its path, or of all; `NotFoundError` for one that has not changed."""
+    """Return the changes of some paths, or of all; a folder stands for all that has changed in it.
+
+    Raises
+    ------
+    NotFoundError
+        Nothing has changed at a path.
+    """
     if paths is None:
         return list(changes)
-    if isinstance(paths, str):
-        paths = [paths]
+    names = [paths] if isinstance(paths, str) else [path.rstrip("/") or path for path in paths]
     known = {shown_path(change.path): change for change in changes}
-    for path in paths:
-        if path not in known:
-            raise NotFoundError("changed file", path, known)
-    return [known[path] for path in paths]
+    found: dict[str, FileChange] = {}
+    for name in names:
+        beneath = {path: change for path, change in known.items() if is_beneath(path, name)} if name else {}
+        if not beneath:
+            raise NotFoundError("changed file", name, known)
+        found |= beneath
+    return list(found.values())
 
 
-def _order(change: FileChange) -> tuple[bool, str]:
-    """Folders come before what is in them, and go after it."""
-    is_gone = change.after is None
-    return is_gone, change.path if not is_gone else "".join(chr(0x10FFFF - ord(letter)) for letter in change.path)
+def without_protected(
+    changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
+) -> tuple[list[FileChange], list[FileChange]]:
+    """Return the changes that may be taken over into a folder, and those of protected paths that nobody has named.
+
+    Raises
+    ------
+    SnapshotError
+        A path is named that is divebook's own.
+    """
+    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
+    names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]
+    protected = protected_paths({*paths, *filter(None, names)}, folder)
+
+    def is_named(path: str) -> bool:
+        shown = shown_path(path)
+        # The name of a visible folder, such as `src`, names no hidden file in it.
+        return any(shown == name or (name in protected and is_beneath(shown, name)) for name in names if name)
+
+    allowed, left_out = list[FileChange](), list[FileChange]()
+    for change in changes:
+        both = [path for path in (change.path, change.was) if path is not None]
+        if any(map(is_reserved, both)):
+            if any(map(is_named, both)):
+                raise SnapshotError(f"{shown_path(change.path)} is a name that divebook keeps for itself: leave it out")
+            left_out.append(change)
+        elif any(path in protected for path in both) and not is_named(change.path):
+            left_out.append(change)
+        else:
+            allowed.append(change)
+    return allowed, left_out
 
 
-def _present(root: Root, path: str) -> TreeEntry | None:
-    """Return what is at a path."""
-    try:
-        with root.parent(path) as (folder, name):
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
-                return TreeEntry(LINK, content=os.readlink(name, dir_fd=folder))
-        if stat.S_ISDIR(found.st_mode):
-            return TreeEntry(FOLDER, found.st_mode & 0o7777)
-        with open(root.open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            content = file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return TreeEntry(FILE, found.st_mode & 0o7777, sha256(content).hexdigest(), len(content))
+def _is_folder(change: FileChange) -> bool:
+    return all(entry is None or entry.kind == FOLDER for entry in (change.before, change.after))
 
 
-def _has(found: TreeEntry | None, wanted: TreeEntry | None) -> bool:
-    """Return whether what is there is what a tree has; a folder is one whatever its mode."""
-    if found is None or wanted is None:
-        return found is None and wanted is None
-    return found.kind == wanted.kind and found.content == wanted.content
+def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
+    """Return by path what is to be there; a folder that stays one is no change, whatever its mode."""
+    targets: dict[str, TreeEntry | None] = {}
+    for change in changes:
+        if change.was is not None:
+            targets[change.was] = None
+        if not (_is_folder(change) and change.before is not None and change.after is not None):
+            targets[change.path] = change.after
+    return targets
 
 
 def _is_there(root: Root, change: FileChange) -> bool:
-    is_gone = change.was is None or _present(root, change.was) is None
-    found = _present(root, change.path)
+    is_gone = change.was is None or present_entry(root, change.was) is None
+    found = present_entry(root, change.path)
     is_mode = found is None or change.after is None or (found.mode ^ change.after.mode) & 0o100 == 0
-    return is_gone and is_mode and _has(found, change.after)
+    return is_gone and is_mode and same_content(found, change.after)
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
     def is_ours(path: str, wanted: TreeEntry | None) -> bool:
-        found = _present(root, path)
-        return _has(found, wanted) or any(_has(found, had) for had in meanwhile.get(path, ()))
+        found = present_entry(root, path)
+        return same_content(found, wanted) or any(same_content(found, had) for had in meanwhile.get(path, ()))
 
     if change.kind == RENAMED and change.was is not None:
         return is_ours(change.was, change.before) and is_ours(change.path, None)
     return is_ours(change.path, change.before)
-
-
-class _Work:
-    """Changes of a folder on their way: all of them are made, or none."""
-
-    def __init__(self, root: Root, get: Callable[[str], bytes]) -> None:
-        self._root, self._get = root, get
-        self._undo: list[Callable[[], None]] = []
-        self._aside: list[tuple[int, str]] = []
-        """What was there before: the folder, and the name that it has meanwhile."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for step in reversed(self._undo) if kind is not None else ():
-            with suppress(OSError):
-                step()
-        for folder, name in self._aside:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-            os.close(folder)
-
-    def carry_out(self, change: FileChange) -> None:
-        """Make one change."""
-        before, after = change.before, change.after
-        if before is not None and after is not None and before.kind == after.kind == FOLDER:
-            return
-        old = change.was if change.was is not None else change.path
-        for path in dict.fromkeys((old, change.path)):
-            self._put_aside(path)
-        if after is None:
-            return
-        self._make_parents(change.path)
-        with self._root.parent(change.path) as (folder, name):
-            if after.kind == FOLDER:
-                os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
-            elif after.kind == LINK:
-                os.symlink(after.content, name, dir_fd=folder)
-            else:
-                self._write(os.open(name, _NEW, 0o666, dir_fd=folder), after)
-        self._undo.append(functools.partial(_remove, self._root, change.path))
-
-    def _write(self, opened: int, entry: TreeEntry) -> None:
-        with open(opened, "wb") as file:
-            file.write(self._get(entry.content))
-            if entry.mode & 0o100:
-                os.fchmod(opened, os.fstat(opened).st_mode | 0o111)
-
-    def _put_aside(self, path: str) -> None:
-        found = _present(self._root, path)
-        if found is None:
-            return
-        if found.kind == FOLDER:
-            with suppress(OSError), self._root.parent(path) as (folder, name):  # it holds what no tree knows
-                os.rmdir(name, dir_fd=folder)
-                self._undo.append(functools.partial(_make_folder, self._root, path))
-            return
-        aside = f".{secrets.token_hex(8)}.aside"
-        with self._root.parent(path) as (folder, name):
-            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
-            kept = os.dup(folder)
-        self._aside.append((kept, aside))
-        self._undo.append(lambda: os.rename(aside, name, src_dir_fd=kept, dst_dir_fd=kept))
-
-    def _make_parents(self, path: str) -> None:
-        around = path.rpartition("/")[0]
-        if around and _present(self._root, around) is None:
-            self._make_parents(around)
-            _make_folder(self._root, around)
-            self._undo.append(functools.partial(_remove, self._root, around))
-
-
-def _make_folder(root: Root, path: str) -> None:
-    with root.parent(path) as (folder, name):
-        os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
-
-
-def _remove(root: Root, path: str) -> None:
-    with root.parent(path) as (folder, name):
-        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            os.rmdir(name, dir_fd=folder)
-        else:
-            os.unlink(name, dir_fd=folder)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from divebook.errors import WorkspaceError
 from divebook.text.lines import lines_in
+from divebook.text.shown import plural
 from divebook.workspace.files import FileOperator
+from divebook.workspace.ignored import EXCLUDE, GITIGNORE, IgnoreRules
 
 if TYPE_CHECKING:
     import regex
@@ -19,6 +21,9 @@ LINES, LINE_LENGTH = 300, 2000
 _TOO_LONG = "... (truncated)"
 LIMITED = "..."
 """The key under which a search says that it has not shown everything."""
+IGNORED = "gitignore"
+"""The key under which a search says that it has left files out that git ignores."""
+_EXAMPLES = 5
 _SEARCHED = ("**/*", "*")
 PATIENCE = 5.0
 """Seconds that one search may spend on matching: some expressions take for ever on some lines."""
@@ -82,12 +87,57 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
     return {"success": True, "entries": entries, "count": len(entries)}
 
 
-async def glob(files: FileOperator, pattern: str) -> list[str] | dict[str, Any]:
-    """Return the paths that a pattern means, the newest first."""
+async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = False) -> list[str] | dict[str, Any]:
+    """Return the paths that a pattern means, the newest first; without those that git ignores, which are counted."""
     try:
-        return await files.glob(pattern)
+        paths = await files.glob(pattern)
     except (WorkspaceError, ValueError) as error:
         return {"error": str(error), "files": []}
+    kept, left_out = (paths, []) if include_ignored else await _without_ignored(files, paths)
+    if not left_out:
+        return kept
+    return {
+        "files": kept,
+        "gitignore_excluded": {"count": len(left_out), "examples": left_out[:_EXAMPLES]},
+        "note": "paths that .gitignore excludes are left out: pass include_ignored to see them",
+    }
+
+
+async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[str], list[str]]:
+    """Return the paths that git does not ignore, and those that it does.
+
+    Rules are read of each folder around a path, from the outermost on; in an ignored folder none are read.
+    """
+    rules, known = IgnoreRules(), dict[str, bool]()
+
+    async def is_ignored(folder: str) -> bool:
+        """Return whether a folder is ignored; read its rules if not."""
+        if folder not in known:
+            around, is_absolute = folder.rpartition("/")[0], folder.startswith("/")
+            # The rules of the working folder, '', hold for relative paths only.
+            is_below = bool(folder) and not (is_absolute and not around) and await is_ignored(around)
+            known[folder] = is_below or (bool(folder) and rules.is_ignored(folder, is_folder=True))
+            if not known[folder]:
+                for name in (GITIGNORE, EXCLUDE):
+                    if (text := await _text_of(files, f"{folder}/{name}" if folder else name)) is not None:
+                        rules.add(folder, text, is_exclude=name == EXCLUDE)
+        return known[folder]
+
+    kept, left_out = list[str](), list[str]()
+    for path in paths:
+        is_out = await is_ignored(path.rpartition("/")[0]) or rules.is_ignored(path)
+        # Only a folder is asked about, and only where a rule of folders would leave it out.
+        if not is_out and rules.is_ignored(path, is_folder=True):
+            is_out = await files.is_dir(path)
+        (left_out if is_out else kept).append(path)
+    return kept, left_out
+
+
+async def _text_of(files: FileOperator, path: str) -> str | None:
+    try:
+        return await files.read_file(path, errors="replace")
+    except WorkspaceError:  # it is not there, or lies outside
+        return None
 
 
 async def grep(  # noqa: PLR0917 - a model gives them by name
@@ -98,8 +148,10 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     max_results: int = 100,
     max_matches_per_file: int = 20,
     max_files: int = 50,
+    *,
+    include_ignored: bool = False,
 ) -> dict[str, Any]:
-    """Return the lines that a regular expression finds, by ``file:line``."""
+    """Return the lines that a regular expression finds, by ``file:line``; files that git ignores are not searched."""
     import regex
 
     try:
@@ -107,9 +159,27 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     except regex.error as error:
         return {"error": f"{pattern!r} is no regular expression: {error}"}
     try:
-        paths = await files.glob(include or _SEARCHED[0])
+        paths, left_out = await files.glob(include or _SEARCHED[0]), list[str]()
     except (WorkspaceError, ValueError) as error:
         return {"error": str(error)}
+    if not include_ignored:
+        paths, left_out = await _without_ignored(files, paths)
+    found = await _search(files, wanted, paths, context_lines, max_results, max_matches_per_file, max_files)
+    if left_out:
+        found[IGNORED] = f"{plural(len(left_out), 'path')} that .gitignore excludes not searched: pass include_ignored"
+    return found
+
+
+async def _search(  # noqa: PLR0917 - as `grep`
+    files: FileOperator,
+    wanted: regex.Pattern[str],
+    paths: list[str],
+    context_lines: int,
+    max_results: int,
+    max_matches_per_file: int,
+    max_files: int,
+) -> dict[str, Any]:
+    """Return the lines of some files that an expression finds."""
     found: dict[str, Any] = {}
     with_matches, left = 0, PATIENCE
     for path in paths:
@@ -121,7 +191,9 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
         try:
             hits = await asyncio.to_thread(_matching, wanted, lines, left)
         except TimeoutError:
-            found[LIMITED] = f"stopped at {path}, where {pattern!r} takes too long: put no repetition into another"
+            found[LIMITED] = (
+                f"stopped at {path}, where {wanted.pattern!r} takes too long: put no repetition into another"
+            )
             break
         left -= time.monotonic() - began
         if not hits:

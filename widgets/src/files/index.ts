@@ -104,7 +104,7 @@ function workspace({ name, kind, folder, total, added, removed, files: shown, le
   const head = h("p", { class: "head" }, h("strong", {}, name), h("span", { class: "soft" }, `${kind}${of}`), lines);
   const more = total > shown.length && h("p", { class: "soft" }, `and ${plural(total - shown.length, "file")} more: %dive files lists all`);
   const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not kept: ", ...leftOut.flatMap(({ path, reason }, place) => [place > 0 ? ", " : "", h("code", {}, path), ` (${reason})`]));
-  return h("section", { class: "db-files" }, head, fileList(shown, taking && (({ path }) => taking.tick(path))), more, missing);
+  return h("section", { class: "db-files" }, head, fileList(shown, taking && ((file) => taking.tick(file))), more, missing);
 }
 
 /** Chooses the event whose files are shown, and the one that they are compared with; has what puts these files into a folder, or goes on from there. */

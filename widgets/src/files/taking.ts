@@ -34,7 +34,8 @@ export class Taking {
   readonly element: HTMLElement;
   readonly #button: HTMLButtonElement;
   readonly #told = h("span", { class: "soft", role: "status" });
-  readonly #left = new Set<string>(); // what is not to be taken over
+  readonly #left = new Set<string>(); // visible files that are not to be taken over
+  readonly #named = new Set<string>(); // protected files that are
   #shown: WorkspaceView | null = null;
   #at = 0;
   #isAsking = false;
@@ -52,14 +53,21 @@ export class Taking {
   }
 
   /** Returns the tick of a file. */
-  tick(path: string): HTMLElement {
+  tick(file: FileView): HTMLElement {
+    const { path } = file;
     const change = (): void => {
-      if (box.checked) this.#left.delete(path);
-      else this.#left.add(path);
+      const changed = file.protected ? this.#named : this.#left;
+      if (file.protected ? box.checked : !box.checked) changed.add(path);
+      else changed.delete(path);
       this.tell();
     };
-    const box = h("input", { type: "checkbox", checked: !this.#left.has(path), "aria-label": `Take over ${path}`, onchange: change });
+    const box = h("input", { type: "checkbox", checked: this.#isChosen(file), "aria-label": `Take over ${path}`, onchange: change });
+    if (file.protected) box.title = "A hidden file, or one of a version control system: taken over only if you select it";
     return box;
+  }
+
+  #isChosen(file: FileView): boolean {
+    return file.protected ? this.#named.has(file.path) : !this.#left.has(file.path);
   }
 
   /** Says what the button does now. */
@@ -71,7 +79,7 @@ export class Taking {
   }
 
   #chosen(): FileView[] {
-    return (this.#shown?.files ?? []).filter(({ path }) => !this.#left.has(path));
+    return (this.#shown?.files ?? []).filter((file) => this.#isChosen(file));
   }
 
   async #ask(): Promise<void> {

@@ -25,7 +25,7 @@ export function fileDiffs(value: unknown): FileDiff[] | undefined {
 let isSplit = false; // as somebody has chosen last on this page
 
 /** Shows changed files, a line each, with one choice for all: one column, or side by side; `beside` makes what stands before a line. */
-export function fileList(files: readonly FileDiff[], beside?: (file: FileDiff) => HTMLElement): HTMLElement {
+export function fileList<F extends FileDiff>(files: readonly F[], beside?: (file: F) => HTMLElement): HTMLElement {
   const shown = files.map((file) => new ShownFile(file, files.length <= FEW));
   const choose = (): void => {
     isSplit = !isSplit;

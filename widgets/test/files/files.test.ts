@@ -5,7 +5,7 @@ import type { Host } from "../../src/shared/later";
 import { Model } from "../../src/shared/model";
 
 function file(path: string, given: Partial<FileView> = {}): FileView {
-  return { path, kind: "changed", was: "", added: 1, removed: 1, diff: `@@ -1 +1 @@\n-old ${path}\n+new ${path}\n`, ...given };
+  return { path, kind: "changed", was: "", added: 1, removed: 1, diff: `@@ -1 +1 @@\n-old ${path}\n+new ${path}\n`, protected: false, ...given };
 }
 
 function workspace(files: FileView[], given: Partial<WorkspaceView> = {}): WorkspaceView {
@@ -132,6 +132,20 @@ test("files that are not shown are counted", () => {
   told(1, [workspace([file("a")], { total: 2001, folder: "" })]);
   expect(element.querySelector(".head")?.textContent).toBe("applocal+3 −1");
   expect(element.textContent).toContain("and 2,000 files more: %dive files lists all");
+});
+
+test("a protected file is taken over only if it is ticked", async () => {
+  const { element } = begin();
+  told(1, [workspace([file("calc.py"), file(".git/config", { protected: true })])]);
+  const button = (): HTMLButtonElement => [...element.querySelectorAll("button")].find((one) => one.textContent.startsWith("Take over")) ?? expect.fail("no button");
+  const tick = element.querySelector<HTMLInputElement>('[aria-label="Take over .git/config"]') ?? expect.fail("no tick");
+  expect([button().textContent, tick.checked]).toEqual(["Take over 1 file", false]);
+  tick.click();
+  expect(button().textContent).toBe("Take over 2 files");
+  taken.mockResolvedValueOnce({ type: "ack", id: "1", accepted: true, text: "taken over" });
+  button().click();
+  expect(taken.mock.lastCall?.[2]).toEqual(["calc.py", ".git/config"]);
+  await vi.advanceTimersByTimeAsync(0);
 });
 
 test("files are taken over as they are shown, those that are ticked", async () => {

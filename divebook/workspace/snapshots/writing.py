@@ -1,0 +1,474 @@
+"""Journaled writes into a folder of the user: every file is the old or the new one, also after a kill or a power cut.
+
+All of the new content is first written into `JOURNAL_FOLDER` of the folder, together with hard links to the old files
+and a journal that lists the steps. Then each file is exchanged by one rename, and the journal is removed. A write that
+fails undoes its steps. One that was killed leaves the journal: the next write into that folder, by any process, undoes
+the steps first. A file that a person has changed after the kill stays as that person left it.
+
+`tests/workspace/write_kills.py` kills a write before each of its file operations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import NamedTuple
+
+from divebook.errors import PathNotAllowedError, SnapshotError
+from divebook.workspace.paths import Root
+from divebook.workspace.snapshots.protected import JOURNAL_FOLDER
+from divebook.workspace.snapshots.trees import FILE, FOLDER, LINK, TreeEntry, shown_path
+
+LOCK_PATIENCE = 30.0
+"""Seconds to wait for another process that writes into the same folder."""
+_JOURNAL = "journal"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_NEW_FILE_MODE, _NEW_FOLDER_MODE, _PARENT_MODE, _OWNER_ALL = 0o666, 0o777, 0o755, 0o700
+_NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class _Step(NamedTuple):
+    """One path of a write: its state on disk before, and its state afterwards; None where nothing is."""
+
+    path: str
+    before: TreeEntry | None
+    after: TreeEntry | None
+
+
+class FolderWriter:
+    """Writer of files in one folder, which holds the lock of the folder; made by `folder_writer`."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def write(
+        self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
+    ) -> None:
+        """Make paths of the folder hold other entries: all of them, or none.
+
+        Parameters
+        ----------
+        targets
+            By path, what is to be there; None is nothing. A folder that is to go stays where it holds other files.
+        get
+            Returns the content of a file by its digest.
+        is_exact
+            Whether files and folders get the modes and times of their entries. If not, a file keeps its mode but for
+            whether it can be run.
+
+        Raises
+        ------
+        SnapshotError
+            A file cannot be written; the folder is as it was.
+        """
+        steps = _planned(self._root, targets, is_exact=is_exact)
+        if not steps:
+            return
+        with _named(self._root, JOURNAL_FOLDER):
+            journal = _Journal.new(self._root)
+        try:
+            states = [journal.stage(number, step, get, is_exact=is_exact) for number, step in enumerate(steps)]
+            journal.commit(steps)
+            if is_exact:
+                _unlock_folders(self._root, steps)
+            for number, step in enumerate(steps):
+                with _named(self._root, step.path):
+                    journal.carry_out(number, step, states[number])
+            if is_exact:
+                _set_folder_modes(self._root, {step.path: step.after or step.before for step in steps})
+        except BaseException as error:
+            journal.undo(steps)
+            if isinstance(error, OSError):
+                raise SnapshotError(
+                    f"{self._root.path} cannot be written: {error.strerror or error}; nothing was changed"
+                ) from error
+            raise
+        finally:
+            journal.close()
+        _remove_journal(self._root)
+
+
+@contextmanager
+def folder_writer(root: Root) -> Iterator[FolderWriter]:
+    """Lock a folder, undo what a killed write has left in it, and give its writer.
+
+    Raises
+    ------
+    SnapshotError
+        Another process writes into the folder, or what a killed write left cannot be undone.
+    """
+    folder = root.open(".", _OPEN_FOLDER)
+    try:
+        _lock(folder, root.path)
+        _recover(root)
+        yield FolderWriter(root)
+    finally:
+        os.close(folder)  # releases the lock
+
+
+def _lock(folder: int, path: str) -> None:
+    limit = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= limit:
+                raise SnapshotError(f"another process writes into {path}: try again when it has ended") from None
+            time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:  # some network file systems lock no folder: one writer is presumed there
+                raise
+            return
+        else:
+            return
+
+
+def present_entry(root: Root, path: str) -> TreeEntry | None:
+    """Return what is at a path; None for nothing. The content of a file is read."""
+    try:
+        with root.parent(path) as (folder, name):
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(state.st_mode):
+                return TreeEntry(LINK, content=os.readlink(name, dir_fd=folder))
+        if stat.S_ISDIR(state.st_mode):
+            return TreeEntry(FOLDER, state.st_mode & 0o7777)
+        with open(root.open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return TreeEntry(FILE, state.st_mode & 0o7777, sha256(content).hexdigest(), len(content))
+
+
+def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
+    """Return whether two entries hold the same; folders do, whatever their modes."""
+    if one is None or other is None:
+        return one is None and other is None
+    return one.kind == other.kind and one.content == other.content
+
+
+def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
+    """Return the status and the entry of a path, without the content of a file."""
+    try:
+        with root.parent(path) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    mode = found.st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+        raise PathNotAllowedError(path, "not a regular file, folder or link")
+    kind = LINK if stat.S_ISLNK(mode) else FOLDER if stat.S_ISDIR(mode) else FILE
+    return found, TreeEntry(kind, mode & 0o7777)
+
+
+def _planned(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
+    """Return the steps in the order in which they are carried out.
+
+    What makes way for a file or link goes first, then everything is made (a folder before its files), then the rest
+    goes (a folder after its files). So a renamed file is never missing under both of its names.
+    """
+    wanted = dict(targets)
+    for path, entry in targets.items():
+        names = path.split("/")[:-1]
+        if entry is not None:
+            for depth in range(1, len(names) + 1):
+                around = "/".join(names[:depth])
+                if around not in wanted and _state(root, around)[1] is None:
+                    wanted[around] = TreeEntry(FOLDER, _PARENT_MODE)
+        if is_exact and (around := "/".join(names)) and around not in wanted:
+            locked = _state(root, around)[1]  # it gets its mode back when the files in it are written
+            if locked is not None and locked.kind == FOLDER and locked.mode & _OWNER_ALL != _OWNER_ALL:
+                wanted[around] = locked
+    not_folders = {path for path, entry in wanted.items() if entry is not None and entry.kind != FOLDER}
+
+    def order(step: _Step) -> tuple[int, int, str]:
+        names = step.path.split("/")
+        if step.after is not None:
+            return 1, 0, step.path
+        is_in_the_way = any("/".join(names[:depth]) in not_folders for depth in range(1, len(names)))
+        return 0 if is_in_the_way else 2, -len(names), step.path
+
+    steps = [_Step(path, _state(root, path)[1], entry) for path, entry in wanted.items()]
+    return sorted((step for step in steps if step.before is not None or step.after is not None), key=order)
+
+
+class _Journal:
+    """The folder with the new files, links to the old ones, and the list of steps; it makes and undoes the steps."""
+
+    def __init__(self, root: Root, folder: int) -> None:
+        self._root, self._folder = root, folder
+
+    @classmethod
+    def new(cls, root: Root) -> _Journal:
+        os.mkdir(JOURNAL_FOLDER, _OWNER_ALL, dir_fd=root.fd)
+        return cls(root, os.open(JOURNAL_FOLDER, _OPEN_FOLDER | os.O_CLOEXEC, dir_fd=root.fd))
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    def identity(self) -> list[int]:
+        """Return the inodes of the folder and of the journal's: a journal that came from elsewhere has others.
+
+        Without it a repository that is cloned, or an archive, could bring a journal whose undoing writes what it likes.
+        """
+        return [os.fstat(self._root.fd).st_ino, os.fstat(self._folder).st_ino]
+
+    def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
+        """Write the new file of a step and link the old one; return the status of the old one."""
+        before, after = step.before, step.after
+        if after is not None and after.kind == LINK:
+            os.symlink(after.content, f"new{number}", dir_fd=self._folder)
+        elif after is not None and after.kind == FILE:
+            opened = os.open(f"new{number}", _NEW, _NEW_FILE_MODE, dir_fd=self._folder)
+            with open(opened, "wb") as file:
+                file.write(get(after.content))
+                file.flush()
+                old = before if before is not None and before.kind == FILE else None
+                old_mode = os.fstat(opened).st_mode & 0o7777 if old is None else old.mode
+                os.fchmod(opened, after.mode if is_exact else _with_execution(old_mode, after))
+                if is_exact:
+                    os.utime(opened, ns=(after.mtime, after.mtime))
+                # Not `sync` for all of them: that would flush the old files too, which are soon removed, and took five
+                # times as long for 4,000 files.
+                os.fsync(opened)
+        state = None
+        if before is not None and before.kind != FOLDER:
+            with self._root.parent(step.path) as (folder, name):
+                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                self._keep(number, folder, name, state)
+        return state
+
+    def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
+        """Keep an old file: by a hard link, or as a copy where the file system has none."""
+        old = f"old{number}"
+        try:
+            os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            _copy(name, folder, old, self._folder, state)
+
+    def commit(self, steps: Sequence[_Step]) -> None:
+        """Write the journal, once all that it names is on the disk."""
+        record = {"identity": self.identity(), "steps": steps}
+        opened = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
+        with open(opened, "wb") as file:
+            file.write(json.dumps(record).encode())
+            file.flush()
+            os.fsync(opened)
+        os.rename(f"{_JOURNAL}.new", _JOURNAL, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.fsync(self._folder)
+
+    def carry_out(self, number: int, step: _Step, state: os.stat_result | None) -> None:
+        """Make one step."""
+        before, after = step.before, step.after
+        with self._root.parent(step.path) as (folder, name):
+            if state is not None and not _is_unchanged(state, name, folder):
+                raise SnapshotError(f"{shown_path(step.path)} has changed meanwhile; nothing was written")
+            if before is None and after is not None and _has(folder, name):
+                raise SnapshotError(f"{shown_path(step.path)} was made meanwhile; nothing was written")
+            if before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER):
+                # A folder that is only to go may hold files that no tree knows; one that makes way must be empty.
+                with suppress(OSError) if after is None else contextlib.nullcontext():
+                    os.rmdir(name, dir_fd=folder)
+            if after is None:
+                if before is not None and before.kind != FOLDER:
+                    os.unlink(name, dir_fd=folder)
+            elif after.kind != FOLDER:
+                self._place(f"new{number}", folder, name, number)
+            elif before is None or before.kind != FOLDER:
+                if before is not None:
+                    os.unlink(name, dir_fd=folder)
+                os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
+
+    def _place(self, kept: str, folder: int, name: str, number: int) -> None:
+        """Put a file of the journal in place of what is at a name, in one step."""
+        try:
+            os.rename(kept, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # another file system is mounted inside the folder
+                raise
+            beside = _beside(number)
+            with suppress(FileNotFoundError):  # of a write that was killed within its copying
+                os.unlink(beside, dir_fd=folder)
+            state = os.stat(kept, dir_fd=self._folder, follow_symlinks=False)
+            _copy(kept, self._folder, beside, folder, state)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def undo(self, steps: Sequence[_Step]) -> None:
+        """Undo the steps, as far as they were made, and remove the journal; can be repeated after a kill.
+
+        Raises
+        ------
+        SnapshotError
+            A step cannot be undone; the journal stays, so that the next call tries again.
+        """
+        if _has(self._folder, _JOURNAL):
+            _unlock_folders(self._root, steps)
+            for number, step in reversed([*enumerate(steps)]):
+                try:
+                    self._undo_step(number, step)
+                except OSError as error:
+                    raise SnapshotError(
+                        f"{self._root.path}: {shown_path(step.path)} cannot be put back: {error.strerror or error}. "
+                        f"The old files are in {JOURNAL_FOLDER} there. Make the path writable, and call again"
+                    ) from error
+            _set_folder_modes(self._root, {step.path: step.before for step in steps})
+        _remove_journal(self._root)
+
+    def _undo_step(self, number: int, step: _Step) -> None:
+        before, after = step.before, step.after
+        current = present_entry(self._root, step.path)
+        if current is not None and not same_content(current, after):
+            return  # the old file still, or what a person has put there since
+        try:
+            with self._root.parent(step.path) as (folder, name):
+                with suppress(FileNotFoundError):
+                    os.unlink(_beside(number), dir_fd=folder)
+                if current is not None and current.kind == FOLDER and (before is None or before.kind != FOLDER):
+                    with suppress(OSError):  # a person has put files into it since
+                        os.rmdir(name, dir_fd=folder)
+                if before is None:
+                    if current is not None and current.kind != FOLDER:
+                        os.unlink(name, dir_fd=folder)
+                elif before.kind != FOLDER:
+                    if _has(self._folder, f"old{number}") and not _is_folder(name, folder):
+                        self._place(f"old{number}", folder, name, number)
+                elif current is None or current.kind != FOLDER:
+                    if current is not None:
+                        os.unlink(name, dir_fd=folder)
+                    os.mkdir(name, before.mode | _OWNER_ALL, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):  # a person has removed the folder around it
+            return
+
+
+def _with_execution(mode: int, after: TreeEntry) -> int:
+    """Return the mode of a file, so that it can be run if its new entry can: by all who can read it."""
+    return mode | (mode & 0o444) >> 2 if after.mode & 0o100 else mode & ~0o111
+
+
+def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
+    # Not its ctime, which the hard link has changed.
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (now.st_ino, now.st_mtime_ns, now.st_size) == (state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+def _beside(number: int) -> str:
+    """Return the name of a copy in the folder of a file that lies in another file system."""
+    return f"{JOURNAL_FOLDER}-{number}"
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result) -> None:
+    if stat.S_ISLNK(state.st_mode):
+        os.symlink(os.readlink(name, dir_fd=folder), copy, dir_fd=target)
+        return
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with open(source, "rb") as old, open(os.open(copy, _NEW, 0o600, dir_fd=target), "wb") as new:
+        shutil.copyfileobj(old, new)
+        new.flush()
+        os.fchmod(new.fileno(), state.st_mode & 0o7777)
+        os.utime(new.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.fsync(new.fileno())
+
+
+def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
+    """Let its owner write into each folder of the steps that is there."""
+    for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
+        _, entry = _state(root, path)
+        if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
+            _set_mode(root, path, entry.mode | _OWNER_ALL)
+
+
+def _set_folder_modes(root: Root, wanted: Mapping[str, TreeEntry | None]) -> None:
+    """Give folders their modes, those inside others first; one that a person has removed since is left."""
+    for path, entry in sorted(wanted.items(), reverse=True):
+        if entry is not None and entry.kind == FOLDER:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                _set_mode(root, path, entry.mode)
+
+
+def _set_mode(root: Root, path: str, mode: int) -> None:
+    # By its name: a folder that its owner may not read can be opened by nobody but root.
+    with root.parent(path) as (folder, name):
+        if _is_folder(name, folder):
+            os.chmod(name, mode, dir_fd=folder)
+
+
+@contextmanager
+def _named(root: Root, path: str) -> Iterator[None]:
+    """Raise an error of the system as one that names the path."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SnapshotError(
+            f"{root.path}: {shown_path(path)} cannot be written: {reason}; nothing was changed"
+        ) from error
+
+
+def _recover(root: Root) -> None:
+    """Undo a write that was killed, and remove its journal."""
+    try:
+        folder = os.open(JOURNAL_FOLDER, _OPEN_FOLDER | os.O_CLOEXEC, dir_fd=root.fd)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SnapshotError(f"{root.path}/{JOURNAL_FOLDER} is not a folder of divebook: remove it") from error
+    journal = _Journal(root, folder)
+    try:
+        try:
+            opened = os.open(_JOURNAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        except FileNotFoundError:  # it was killed before the first step, or after the last one
+            _remove_journal(root)
+            return
+        with open(opened, "rb") as file:
+            record = json.loads(file.read())
+        if record["identity"] != journal.identity():
+            raise SnapshotError(
+                f"{root.path}/{JOURNAL_FOLDER} was written for another folder, so its files are not put back: "
+                "look into it, and remove it"
+            )
+        journal.undo([_step(row) for row in record["steps"]])
+    finally:
+        journal.close()
+
+
+def _step(row: Sequence[Sequence[object] | str | None]) -> _Step:
+    path, *entries = row
+    before, after = (None if entry is None else TreeEntry(*entry) for entry in entries)  # type: ignore[arg-type]
+    return _Step(str(path), before, after)
+
+
+def _remove_journal(root: Root) -> None:
+    # The journal goes first: a folder without one says that there is nothing to undo.
+    with suppress(FileNotFoundError):
+        os.unlink(f"{JOURNAL_FOLDER}/{_JOURNAL}", dir_fd=root.fd)
+    shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
