@@ -1,4 +1,7 @@
-"""Files that need permission to be used: hidden files, version control, and the stores of this process.
+"""Protected files: hidden files, version control, and the stores of this process.
+
+A definition needs permission to use them, and what a run has changed in them reaches a user's folder only if a person
+names them (`divebook.workspace.snapshots.protected`).
 
 A file is judged by its real path, with links followed. Only the names below the folder that was granted count: a
 project in ``~/.cache/project`` is not hidden from a definition that lies in it.
@@ -7,12 +10,18 @@ project in ``~/.cache/project`` is not hidden from a definition that lies in it.
 from __future__ import annotations
 
 import glob
+import re
+import unicodedata
 from pathlib import Path
 
-VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn"})
-"""Folders of version control whose names do not begin with a dot; capitals do not count."""
-_BARE_REPOSITORY = ("HEAD", "objects", "refs")
+VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
+"""Folders of version control whose names do not begin with a dot, in the form of `canonical_name`."""
+BARE_REPOSITORY = ("HEAD", "objects", "refs")
 """Entries by which git recognizes a folder as a repository, whatever the folder's name is."""
+_SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
+"""The second name that Windows gives to a file: ``GIT~1`` is ``.git``."""
+_IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
+_IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
 _EXECUTION = "exec_"
 _WORKSPACES = "workspaces"
 _stores: set[Path] = set()
@@ -34,6 +43,33 @@ def patterns_of_stores(folder: Path) -> list[str]:
     ]
 
 
+def canonical_name(name: str) -> str:
+    r"""Return a name as the most lenient file system compares it: case, ignorable characters and look-alikes removed.
+
+    Examples
+    --------
+    >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
+    ['.git', '.git', '.git', '.git']
+    """
+    text = "".join(
+        letter
+        for letter in unicodedata.normalize("NFKC", name)
+        if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
+    )
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return text.rstrip(". ") or text
+
+
+def why_protected_name(name: str) -> str:
+    """Return why a name of a file or folder is protected, as the end of a sentence; empty if it is not."""
+    text = canonical_name(name)
+    if text.startswith("."):
+        return f"{name} is hidden"
+    if text.partition(":")[0] in VERSION_CONTROL:
+        return f"{name} belongs to version control"
+    return f"{name} may be another name of a hidden file" if _SHORT_NAME.fullmatch(text) else ""
+
+
 def why_protected(path: Path, base: Path) -> str:
     """Return why a file needs permission, as the end of a sentence; empty if it needs none.
 
@@ -49,10 +85,8 @@ def why_protected(path: Path, base: Path) -> str:
         common = common.parent
     place = common
     for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
-        if name.startswith("."):
-            return f"{name} is hidden"
-        if name.casefold() in VERSION_CONTROL:
-            return f"{name} belongs to version control"
+        if why := why_protected_name(name):
+            return why
         place /= name
         if _is_bare_repository(place):
             return f"{name} is a repository of git"
@@ -61,7 +95,7 @@ def why_protected(path: Path, base: Path) -> str:
 
 
 def _is_bare_repository(folder: Path) -> bool:
-    return all((folder / name).exists() for name in _BARE_REPOSITORY)
+    return all((folder / name).exists() for name in BARE_REPOSITORY)
 
 
 def _belongs_to(store: Path, path: Path) -> bool:

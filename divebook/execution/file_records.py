@@ -25,7 +25,8 @@ def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
     """Copy the files of a folder into one that an execution has for them, without the stores that are there."""
     root, target = Root(source), Root(folder)
     try:
-        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]  # a copy of a store is not protected
+        # A copy of a store would not be protected.
+        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
         with Snapshots(root, exclude=exclude, watch=False) as snapshots:
             taken = snapshots.take()
         with Snapshots(target, watch=False) as copies:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 
+from divebook.documents.protected import BARE_REPOSITORY, canonical_name, why_protected_name
 from divebook.text.shown import plural
 from divebook.workspace.snapshots.trees import shown_path
 
@@ -20,34 +20,11 @@ JOURNAL_FOLDER = ".divebook-apply"
 """Folder in which a write into a user's folder keeps its journal. It is never taken over, even by name."""
 MOST_NAMED = 20
 """Paths that a report lists."""
-_METADATA = frozenset({"cvs", "rcs", "sccs", "_darcs", "_svn", "_fossil_", "_mtn", "{arch}"})
-_SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
-"""The second name that Windows gives to a file: ``GIT~1`` is ``.git``."""
-_IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
-_IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
-_REPOSITORY = ("HEAD", "objects", "refs")
-
-
-def canonical_name(name: str) -> str:
-    r"""Return a name as the most lenient file system compares it: case, ignorable characters and look-alikes removed.
-
-    Examples
-    --------
-    >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
-    ['.git', '.git', '.git', '.git']
-    """
-    text = "".join(
-        letter
-        for letter in unicodedata.normalize("NFKC", name)
-        if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
-    )
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return text.rstrip(". ") or text
 
 
 def is_protected(path: str) -> bool:
     """Return whether a path has a hidden name, or one of version-control metadata, by its text alone."""
-    return any(map(_is_protected_name, _names(path)))
+    return any(map(why_protected_name, _names(path)))
 
 
 def is_reserved(path: str) -> bool:
@@ -58,11 +35,6 @@ def is_reserved(path: str) -> bool:
 def _names(path: str) -> list[str]:
     # A file name may hold a backslash here, which separates folders where the project is checked out on Windows.
     return [name for name in re.split(r"[/\\]", path) if name]
-
-
-def _is_protected_name(name: str) -> bool:
-    text = canonical_name(name)
-    return text.startswith(".") or text.partition(":")[0] in _METADATA or _SHORT_NAME.fullmatch(text) is not None
 
 
 def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
@@ -106,7 +78,7 @@ def _real_below(base: str | None, around: str) -> str:
 def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
     """Return the folders that are bare git repositories once the paths are written; '' is the folder itself."""
     # git takes a folder for a repository if it has HEAD, objects and refs, or HEAD and a file that names another one.
-    marks = {*_REPOSITORY, "commondir"}
+    marks = {*BARE_REPOSITORY, "commondir"}
     by_folder: dict[str, set[str]] = {"": set()}
     for path in paths:
         names = path.split("/")
@@ -117,7 +89,7 @@ def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
     for place, found in by_folder.items():
         if base is not None:
             found |= {mark for mark in marks - found if os.path.lexists(os.path.join(base, place, mark))}
-        if found.issuperset(_REPOSITORY) or found.issuperset(("HEAD", "commondir")):
+        if found.issuperset(BARE_REPOSITORY) or found.issuperset(("HEAD", "commondir")):
             repositories.add(place)
     return repositories
 
@@ -149,6 +121,6 @@ def _protected_part(path: str) -> str:
     """Return a path up to its first protected name, with a slash if that is a folder."""
     names = path.split("/")
     for depth, name in enumerate(names[:-1], 1):
-        if _is_protected_name(name):
+        if why_protected_name(name):
             return shown_path("/".join(names[:depth])) + "/"
     return shown_path(path)
