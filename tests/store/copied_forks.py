@@ -12,7 +12,7 @@ from divebook import Agent, Environment, ScriptedModel, SqliteStore
 from divebook.store import MemoryStore
 from divebook.store.check import check
 from divebook.store.copying import copy
-from tests.replay.random_worlds import ACTIONS, random_workflow, ran
+from tests.replay.random_worlds import ACTIONS, ran, random_workflow
 from tests.store.test_copying import told
 
 STEPS = ("start", "last")
@@ -72,4 +72,4 @@ if __name__ == "__main__":
     for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 20):
         with tempfile.TemporaryDirectory() as folder:
             total += check_copies(Path(folder), seed)
-    print(f"{total} executions copied three times each")
+    sys.stdout.write(f"{total} executions copied three times each\n")
