@@ -22,6 +22,7 @@ from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
 from divebook.execution.signals import seconds_of
 from divebook.execution.strands import Suspended
+from divebook.execution.unrecorded_waits import own_code
 from divebook.scripting import value_text
 from divebook.steps.call import call, named_workspace
 from divebook.steps.lent import WorkspaceOfContext
@@ -379,7 +380,8 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, *self._means)
         token = CURRENT.set(workflow_context)
         try:
-            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
+            with own_code():
+                value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
             await workflow_context.tasks.stop()
