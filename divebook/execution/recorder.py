@@ -205,7 +205,7 @@ class Recorder:
     async def _carried_out(self, wanted: Wanted, call: Call, record: OperationRecord, entered: Stay | None) -> Any:
         """Return what comes of a call, recorded: its result, or `Unknown`."""
         started_at = self.journal.clock.now()
-        has_returned = False
+        result, has_returned = None, False
         try:
             made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
             surround = self._surrounded.surround

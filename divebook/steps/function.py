@@ -72,7 +72,8 @@ class WorkflowContext:
     """What a workflow function may ask for; its first parameter.
 
     Every question is answered once and then from the log, so that the function comes to the same whenever it runs
-    again. Calls get their place in the order in which they are made, not in which they end.
+    again. Calls get their place in the order in which they are made, not in which they end. Clocks and races of asyncio
+    are refused in the function's own code (`divebook.execution.unrecorded_waits`); recorded calls may use them.
     """
 
     def __init__(
