@@ -154,14 +154,17 @@ class EventLogs(ABC):
         SealedError
             The log was encrypted with another key, or there is no key. Nothing was written.
         """
-        codec = self.sealing.codec
-        if self._readable.get(execution_id, self) is codec:
+        if self._is_readable(execution_id):
             return
         # Damage and unknown executions are reported by the write itself; a damaged log still accepts notes.
         with suppress(ExecutionNotFoundError, CorruptStoreError, NewerStoreError):
             last = self._last_sequence(execution_id)
             self._read_records(execution_id, last - 1, last)
             self._note_readable(execution_id)
+
+    def _is_readable(self, execution_id: str) -> bool:
+        """Return whether it is known already that this store can decrypt the end of a log."""
+        return self._readable.get(execution_id, self) is self.sealing.codec
 
     def _note_readable(self, execution_id: str) -> None:
         self._readable[execution_id] = self.sealing.codec
@@ -260,6 +263,8 @@ class EventLogs(ABC):
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
+        if records and last == sys.maxsize:
+            self._note_readable(execution_id)
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:

@@ -59,7 +59,7 @@ LOST = {
     "set of objects": lambda: {object()},
     "function": lambda: [print],
     "generator": lambda: (number for number in range(3)),
-    "file": lambda: OPENED.enter_context(Path(__file__).open(encoding="utf-8")),
+    "file": lambda: OPENED.enter_context(Path(__file__).open(encoding="utf-8")),  # noqa: SIM115 - closed by the fixture
     "generic model": lambda: Page[Receipt](items=[Receipt(1)]),
     "dataclass": lambda: Receipt(3),
     "repr that raises": Mute,
