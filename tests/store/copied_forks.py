@@ -12,7 +12,6 @@ from divebook import Agent, Environment, ScriptedModel, SqliteStore
 from divebook.store import MemoryStore
 from divebook.store.check import check
 from divebook.store.copying import copy
-from tests.replay.random_worlds import ACTIONS, ran, random_workflow
 from tests.store.test_copying import told
 
 STEPS = ("start", "last")
@@ -21,18 +20,21 @@ STEPS = ("start", "last")
 
 def fill(store, seed, every=1):
     """Run a workflow, fork it at every event and fork some of the forks again; return the number of executions."""
+    # Not above: the module defines workflow functions, which the command line would offer in all other tests.
+    from tests.replay.random_worlds import ACTIONS, ran, random_workflow
+
     rng = random.Random(seed)
     agent = Agent("model", model=ScriptedModel(["a number"]))
     with Environment(store=store, actions=ACTIONS, agents=[agent]) as environment:
         run = ran(environment, random_workflow(seed))
         names = [run.id]
         for at in range(1, len(run.history()) + 1, every):
-            fork = environment.fork(run.id, at=at).wait(20)
+            fork = environment.fork(run.id, at=at).wait(90)
             names.append(fork.id)
             while rng.random() < 0.4:
                 source = rng.choice(names)
                 fork = environment.fork(source, at=rng.randint(1, len(environment.execution(source).history())))
-                names.append(fork.wait(20).id)
+                names.append(fork.wait(90).id)
         for name in rng.sample(names, 2):
             environment.what_if(name, {"variables": {"v0": 2}})
         environment.try_step(run.id, rng.choice(STEPS))
