@@ -186,7 +186,7 @@ def check_definition(name):
         for workflow in read(HEAD + steps, "first.yaml").values():
             world.add_workflow(workflow)
         bounds = {"max_llm_calls": 0, "on_exhausted": "fail"} if name == "bound" else None
-        run = world.start("w", bounds=bounds).wait(20)
+        run = world.start("w", bounds=bounds).wait(90)
         assert run.status == "failed", run.status
         assert world.verify(run.id).equal, world.verify(run.id)
         for layout in LAYOUTS.values():
@@ -203,7 +203,7 @@ def check_function(name, folder):
     body, old, new = FUNCTIONS[name]
     imported(FUNCTION + body, folder / "first.py")
     with environment() as world:
-        run = world.start("failing", {"n": 3}).wait(20)
+        run = world.start("failing", {"n": 3}).wait(90)
         assert run.status == "failed", run.status
         assert world.verify(run.id).equal, world.verify(run.id)
         for number, layout in enumerate(LAYOUTS.values()):
