@@ -95,9 +95,11 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
     """Note why a call has failed."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
-    if data.final:
-        path, opened = draft.open_step(data)
-        path.open = opened.with_operation(opened.operations[data.operation_id]._replace(is_final=True))
+    path, opened = draft.open_step(data)
+    record = opened.operations[data.operation_id]
+    if data.final or data.lost != record.lost:
+        is_final = record.is_final or bool(data.final)
+        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
 
 
 def _ended(

@@ -229,7 +229,8 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     kept = opened.operations
     for record in _ending_failures(path, opened):
         # A child is resumed, not started a second time, unless it cannot go on, and a turn keeps what it holds.
-        is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING
+        # A call whose result was lost is asked about.
+        is_kept = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
         again = record._replace(status=PENDING, signal=None if record.is_final else record.signal)
         kept = kept.set(record.operation_id, again) if is_kept else kept.delete(record.operation_id)
     return kept

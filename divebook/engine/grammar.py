@@ -101,7 +101,8 @@ class _Reader:
         """Note that an operation has ended."""
         if not self.operations.get(data.operation_id):
             yield f"call {data.operation_id} ends without having begun"
-        self.operations[data.operation_id] = False
+        # Of a call whose result was lost a person may say later what it was.
+        self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
         """Note a question."""

@@ -98,6 +98,8 @@ class OperationRecord(NamedTuple):
     """The item whose end has what undoes it."""
     is_final: bool = False
     """Whether it is an execution that has failed and cannot go on."""
+    lost: Mapping[str, str] | None = None
+    """The description of its result, where it returned and the log cannot hold that."""
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:

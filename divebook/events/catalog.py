@@ -610,6 +610,9 @@ class OperationFailed(Payload):
     """As for `OperationCompleted`, both."""
     final: bool | None = None
     """Whether the execution that was started cannot go on, since it was rolled back: another begins in its place."""
+    lost: Mapping[str, str] | None = None
+    """The result of a call that took effect, where the log cannot hold it: ``type``, ``text`` (cut, without secrets)
+    and ``digest``. A resumption asks what its result was, and does not make the call again unasked."""
 
 
 @_event("time_accessed", "accessed_at", "value")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from divebook.execution.groups import Group
 from divebook.execution.journal import Journal
+from divebook.execution.unrecorded_waits import engine_code
 
 MICROSECONDS = 1_000_000
 
@@ -63,7 +64,8 @@ class Alarms:
         """Let a path go on at a certain time, and claim its questions that have no answer by then."""
         left = deadline - self._journal.clock.now()
         while left > 0:
-            await self._journal.clock.sleep(left / MICROSECONDS)
+            with engine_code():  # the clock may be a person's
+                await self._journal.clock.sleep(left / MICROSECONDS)
             left = deadline - self._journal.clock.now()
         if not self._woken.may_take():
             return

@@ -17,10 +17,19 @@ from divebook.engine.paths import held_by
 from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import CANCELLED, COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
-from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
+from divebook.errors import (
+    DefinitionError,
+    ExecutionError,
+    ExecutionNotFoundError,
+    InputError,
+    NotFoundError,
+    SetupError,
+    StepError,
+)
 from divebook.events.catalog import ExecutionForked, ExecutionResumed, ExecutionStarted
 from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
+from divebook.execution.error_texts import clean_text
 from divebook.execution.once import Once
 from divebook.execution.strands import GoesOnElsewhere
 from divebook.execution.waits import Waits
@@ -183,7 +192,12 @@ class Children:
             if self._once.beyond is not None:
                 asked = asked._replace(like=self._once.beyond.child_like(wanted))
             await journal.durable()
-            ended = await self._ended(place.path, asked, drive, is_new=record is None)
+            try:
+                ended = await self._ended(place.path, asked, drive, is_new=record is None)
+            except (DefinitionError, InputError, NotFoundError, SetupError) as error:
+                # It did not begin. Without a recorded end the operation would seem to be running still, to a
+                # verification as well (test_a_function_that_fails_is_equal_wherever_it_stands).
+                raise self._once.fail(place, begun, clean_text(error), names_of(error), raised=error) from error
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)

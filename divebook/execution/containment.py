@@ -12,6 +12,7 @@ from typing import Any
 
 from divebook.errors import OperationError
 from divebook.execution.strands import Suspended
+from divebook.execution.unrecorded_waits import engine_code
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
@@ -27,7 +28,8 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
     """
     task = asyncio.current_task(loop)
     try:
-        return await call
+        with engine_code():
+            return await call
     except (Exception, Suspended):
         raise
     except asyncio.CancelledError as error:

@@ -45,6 +45,7 @@ from divebook.execution.register import Register
 from divebook.execution.relatives import Relatives
 from divebook.execution.step_run import Services
 from divebook.execution.streaming import TextStreams
+from divebook.execution.unrecorded_waits import engine_code
 from divebook.keyboard import interruptible_result
 from divebook.store import EventStore, ExecutionRecord, Lease
 from divebook.store.batches import FIRST_TOKEN
@@ -290,7 +291,8 @@ class Control(QueueControl):
     async def _wake(self, execution_id: str, due: int) -> None:
         """Let an execution go on when its time has come; no process drives it until then."""
         while (left := due - self.clock.now()) > 0:
-            await self.clock.sleep(left / MICROSECONDS)
+            with engine_code():  # the clock may be a person's
+                await self.clock.sleep(left / MICROSECONDS)
         if not self.store.closed:
             await self._desk.calls.work(lambda: self._go_on_if_due(execution_id, due))
 

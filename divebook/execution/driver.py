@@ -35,6 +35,7 @@ from divebook.execution.means import Means
 from divebook.execution.resting import AtRest
 from divebook.execution.runner import Runner
 from divebook.execution.store_calls import StoreCalls
+from divebook.execution.unrecorded_waits import engine_code
 from divebook.questions import Question
 from divebook.store.base import EventStore
 from divebook.store.batches import FIRST_TOKEN
@@ -271,14 +272,15 @@ class Driver(KnownExecution):
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
-        try:
-            await self._drive_once(given, journal, held, first)
-            while (again := await self._taken_up_again()) is not None:
-                journal, first = self._take_up(given, again, catalog.ExecutionResumed(self._state.status))
-                await self._drive_once(given, journal, again, first)
-        finally:
-            self._rest()
-        await given.came_to_rest(self)
+        with engine_code():
+            try:
+                await self._drive_once(given, journal, held, first)
+                while (again := await self._taken_up_again()) is not None:
+                    journal, first = self._take_up(given, again, catalog.ExecutionResumed(self._state.status))
+                    await self._drive_once(given, journal, again, first)
+            finally:
+                self._rest()
+            await given.came_to_rest(self)
 
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None

@@ -24,6 +24,7 @@ from divebook.execution.mailroom import Mailroom
 from divebook.execution.resting import RESTING
 from divebook.execution.store_calls import StoreCalls
 from divebook.execution.threads import open_to_libraries, rest
+from divebook.execution.unrecorded_waits import guard
 from divebook.keyboard import interruptible_result
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
@@ -74,6 +75,7 @@ class EngineThread:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            guard(self._loop)
             self._desks, self._background = weakref.WeakValueDictionary(), set()
             HANDS.clear()
             RESTING.forget()

@@ -97,6 +97,8 @@ class Once:
         # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
         # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._known(wanted)
+        if record is not None and record.status == PENDING:
+            return carry_out(record)  # its result was lost: what it is compared with, a person is asked
         if record is None:
             return carry_out(None) if self.beyond is None else self._answered(self.beyond, wanted, carry_out, beside)
         if _differs(record, wanted):
@@ -160,7 +162,7 @@ class Once:
         if record is None or record.status == PENDING:
             if self.journal.present.interrupts:
                 self._refuse_where_asked(wanted)
-            return None
+            return None if record is None or record.lost is None else record
         return record
 
     async def look_up_question(self, place: Place, wanted: Question) -> Question | None:
@@ -351,10 +353,11 @@ class Once:
         raised: Exception | None = None,
         held: Mapping[str, int] | None = None,
         final: bool | None = None,
+        lost: Mapping[str, str] | None = None,
     ) -> OperationError:
         """Record that the operation failed; return the error that is raised whenever it is met again.
 
-        `held` is as for `complete`, `final` as for the event.
+        `held` is as for `complete`, `final` and `lost` as for the event.
         `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
         (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
@@ -364,6 +367,8 @@ class Once:
         duration = self._duration(record, since)
         told = names or None, usage or None
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held, final=final)
+        if lost is not None:
+            failed = replace(failed, lost=lost)
         if raised is not None:
             failed = replace(failed, raised=facts_of(raised), trace=trace_of(raised))
         self.record(place, failed)

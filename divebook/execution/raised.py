@@ -20,6 +20,7 @@ from divebook.errors import DivebookError, OperationError, UnopenableValueError,
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
 from divebook.execution.error_texts import clean_failure, clean_text
+from divebook.execution.lost_results import LOST
 from divebook.execution.tracing import ELSEWHERE, place_of, trace_of
 from divebook.text.redaction import shared
 
@@ -27,8 +28,8 @@ T = TypeVar("T")
 
 MOST_BYTES = 20_000
 """Of the arguments and fields of an error; without them it is known by its text alone."""
-_NOT_ITS_OWN = (ELSEWHERE, "raised_at")
-"""Attributes of errors that say where they were raised."""
+_NOT_ITS_OWN = (ELSEWHERE, LOST, "raised_at")
+"""Attributes of errors that divebook has set: where they were raised, and what a call had returned."""
 
 
 def facts_of(error: BaseException) -> dict[str, Any] | None:

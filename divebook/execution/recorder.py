@@ -25,6 +25,7 @@ from divebook.execution.clock import Chance
 from divebook.execution.containment import contained
 from divebook.execution.enclosing import Body, entered
 from divebook.execution.error_texts import clean_failure, clean_text
+from divebook.execution.lost_results import add_advice, described, lost_in, told_of
 from divebook.execution.once import Once
 from divebook.execution.open_workspaces import Lender, Stay
 from divebook.execution.outcomes import UnknownOutcomes
@@ -130,7 +131,8 @@ class Recorder:
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
-                return self._settled(wanted, call, record)
+                cause = None if record.lost is None else told_of(record.lost)
+                return self._settled(wanted, call, record, cause)
             if record is not None and call.workspace is not None:
                 self.workspaces.expect(call.workspace, RESTORE)  # it is made again, from the files that it found
             return self._begun(wanted, call)
@@ -203,7 +205,7 @@ class Recorder:
     async def _carried_out(self, wanted: Wanted, call: Call, record: OperationRecord, entered: Stay | None) -> Any:
         """Return what comes of a call, recorded: its result, or `Unknown`."""
         started_at = self.journal.clock.now()
-        has_returned = False
+        result, has_returned = None, False
         try:
             made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
             surround = self._surrounded.surround
@@ -221,8 +223,13 @@ class Recorder:
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
                 self.workspaces.note(wanted.place, changed)
                 return Unknown(clean_failure(error))
+            lost = described(result) if has_returned else lost_in(error)
+            if call.repeatable:
+                lost = None  # it is made again anyway
+            if lost is not None:
+                add_advice(error)
             told = clean_text(error), names_of(error)
-            failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error)
+            failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error, lost=lost)
             self.workspaces.note(wanted.place, changed)
             raise failed from error
         changed = () if entered is None else await entered.left(wanted.operation_id)

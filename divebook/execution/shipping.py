@@ -74,14 +74,24 @@ def make_shipped(call: bytes) -> bytes:
         return _dumped((result, None))
     except Exception as error:  # noqa: BLE001 - whatever a class's own code raises when it is pickled
         told = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
-        return _dumped((None, _Raised.of(UnpicklableError(f"{told} plain data, frames or arrays, {_HERE}"))))
+        from divebook.execution.lost_results import mark_lost
+
+        unpicklable = UnpicklableError(f"{told} plain data, frames or arrays, {_HERE}")
+        mark_lost(unpicklable, result)
+        return _dumped((None, _Raised.of(unpicklable)))
 
 
 def unship(outcome: bytes) -> Any:
     """Return what a call came to in another process, or raise what it raised."""
     import cloudpickle
 
-    result, raised = cloudpickle.loads(outcome)
+    try:
+        result, raised = cloudpickle.loads(outcome)
+    except Exception as error:  # a class of the result may raise anything when it is made again
+        from divebook.execution.lost_results import mark_lost
+
+        mark_lost(error, f"a pickled result of {len(outcome):,} bytes")
+        raise
     if raised is not None:
         raise raised.again()
     return result

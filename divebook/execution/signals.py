@@ -16,6 +16,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.execution.beyond import Beside
 from divebook.execution.once import Once
+from divebook.execution.unrecorded_waits import engine_code
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.text.durations import parse_duration
@@ -63,7 +64,8 @@ class Signals:
         clock = self._once.journal.clock
         left = seconds - (clock.now() - started_at) / MICROSECONDS
         if left > 0:
-            await clock.sleep(min(left, seconds))
+            with engine_code():  # the clock may be a person's
+                await clock.sleep(min(left, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
         """Return the payload of the next signal of that name that no step has taken yet.

@@ -13,6 +13,7 @@ import anyio
 from divebook.errors import TimedOutError
 from divebook.execution.clock import Clock
 from divebook.execution.log import StepLog
+from divebook.execution.unrecorded_waits import engine_code
 from divebook.workflow.step import Step
 
 T = TypeVar("T")
@@ -36,7 +37,8 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
 
 
 async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
-    await clock.sleep(seconds)
+    with engine_code():  # the clock may be a person's
+        await clock.sleep(seconds)
     scope.cancel()
 
 

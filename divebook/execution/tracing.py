@@ -56,7 +56,7 @@ def frames_of(error: BaseException) -> list[Frame]:
         for frame, line in traceback.walk_tb(error.__traceback__)
         if _is_theirs((code := frame.f_code).co_filename)
     ]
-    own = [number for number, frame in enumerate(walked) if _is_own(frame.file)]
+    own = [number for number, frame in enumerate(walked) if is_own(frame.file)]
     return walked[own[0] :] if own else walked
 
 
@@ -96,8 +96,8 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
 
 def _kept(frames: list[Frame]) -> list[Frame]:
     """Return the last frames, with the innermost of a person's own code if that comes before them."""
-    own = [frame for frame in frames[:-MOST_FRAMES] if _is_own(frame.file)]
-    is_among = any(_is_own(frame.file) for frame in frames[-MOST_FRAMES:])
+    own = [frame for frame in frames[:-MOST_FRAMES] if is_own(frame.file)]
+    is_among = any(is_own(frame.file) for frame in frames[-MOST_FRAMES:])
     return [*([] if is_among else own[-1:]), *frames[-MOST_FRAMES:]]
 
 
@@ -114,14 +114,14 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
             return link.raised_at
         link = link.__cause__
     frames = frames_of(error)
-    frame = next((frame for frame in reversed(frames) if _is_own(frame.file)), None)
+    frame = next((frame for frame in reversed(frames) if is_own(frame.file)), None)
     return None if frame is None else _place(frame)
 
 
 def present_place() -> Mapping[str, Any] | None:
     """Return the line of a person's code that has called the present code, as `place_of` does; None if none has."""
     called = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
-    own = ((code, line) for code, line in called if _is_theirs(code.co_filename) and _is_own(code.co_filename))
+    own = ((code, line) for code, line in called if _is_theirs(code.co_filename) and is_own(code.co_filename))
     return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in own), None)
 
 
@@ -184,7 +184,7 @@ def _libraries() -> tuple[str, ...]:
     return tuple(sorted(found, key=len, reverse=True))  # site-packages stand in that of the standard library
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
     """Return whether a file is a person's own, and not of a library."""
     return not file.startswith((*_libraries(), "<frozen"))
 

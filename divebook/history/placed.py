@@ -23,6 +23,7 @@ from divebook.engine.operations import (
 )
 from divebook.events import Event, catalog
 from divebook.events.codec import encode
+from divebook.history.failure_places import place_label, without_places
 from divebook.history.read_log import ReadLog
 from divebook.history.served import way_of
 from divebook.history.span import Span
@@ -126,6 +127,8 @@ class _Placing:
         self.root = Placed("run", "", ())
         self._steps: dict[str, Placed] = {}
         """By path: the visit it is in, or was in last."""
+        self._places: dict[str, None] = {}
+        """Lines of code that failures name (`divebook.history.failure_places`)."""
         self._begun: dict[int, Placed] = {}
         """Visits by the event with which they began."""
         self._variables: dict[str, Placed] = {}
@@ -247,7 +250,11 @@ class _Placing:
             around.inside = kept
         self._questions = {name: asked for name, asked in self._questions.items() if not _is_open_question(asked)}
 
+    def _failed(self, _: Event, data: catalog.StepFailed | catalog.IterationFailed) -> None:
+        self._places[place_label(data)] = None
+
     def _operated(self, event: Event, data: catalog.OperationCompleted | catalog.OperationFailed) -> None:
+        self._places[place_label(data)] = None
         made = self._ends.get(event.sequence) if self._is_answered else None
         if made is not None:
             made.way, made.served = way_of(data), data.served
@@ -259,7 +266,8 @@ class _Placing:
             for name, value in data.outputs.items():
                 self._add("output", name, event, None, value)
         status = STATUS_AFTER[type(data)]
-        made = Placed("end", "end", ("end",), None, getattr(data, "error", None) or status, status)
+        error = without_places(getattr(data, "error", None) or "", self._places)
+        made = Placed("end", "end", ("end",), None, error or status, status)
         made.began = made.ended = event.sequence
         self.root.inside.append(made)
 
@@ -275,6 +283,8 @@ class _Placing:
         catalog.ExecutionForked: _forked,
         catalog.OperationCompleted: _operated,
         catalog.OperationFailed: _operated,
+        catalog.StepFailed: _failed,
+        catalog.IterationFailed: _failed,
         catalog.ExecutionCompleted: _ended,
         catalog.ExecutionFailed: _ended,
         catalog.ExecutionCancelled: _ended,

@@ -7,7 +7,8 @@ agent does between its calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import anyio
@@ -158,7 +159,7 @@ class AnsweredOnce(Once):
 
     def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
         super().__init__(journal, NothingBeyond(tape))
-        self._tape, self._waits = tape, waits
+        self.tape, self._waits = tape, waits
         self.answered: Counter[str] = Counter()
 
     @staticmethod
@@ -180,7 +181,7 @@ class AnsweredOnce(Once):
 
     async def _from_log(self, wanted: Wanted, carry_out: CarryOut, beside: Beside) -> Any:
         place, operation_id = wanted.place, wanted.operation_id
-        self._tape.require_agreement(place.path)
+        self.tape.require_agreement(place.path)
         self._meet(place.path, operation_id)
         known = self.record_of(place, operation_id)
         if known is not None and known.status != PENDING:
@@ -203,27 +204,27 @@ class AnsweredOnce(Once):
             wanted.digest,
             setting=None if setting is None else setting.told,
         )
-        return self._tape.differ(sequence, place.path, place.step, begun)
+        return self.tape.differ(sequence, place.path, place.step, begun)
 
     async def _answer(self, wanted: Wanted, beside: Beside, *, has_begun: bool) -> Any:
         """Go through all that the stretch has of an operation; return what it came to, or raise that."""
         place, operation_id = wanted.place, wanted.operation_id
-        while (found := self._tape.next_of(operation_id)) is not None:
+        while (found := self.tape.next_of(operation_id)) is not None:
             what, sequence = found
             if what == BEGIN:
                 self.begin(wanted, None, beside.setting, beside.within)
                 has_begun = True
             elif what == END:
-                await self._tape.in_turn(place.path, sequence)
+                await self.tape.in_turn(place.path, sequence)
                 return self._ended(wanted, beside, sequence)
             else:
-                self._tape.take(sequence)  # what became of it was asked, and after that it may have been made again
+                self.tape.take(sequence)  # what became of it was asked, and after that it may have been made again
         if not has_begun:
-            self._tape.want(place.path, place.step, str(wanted))
+            self.tape.want(place.path, place.step, str(wanted))
         return await self._never(place)
 
     def _ended(self, wanted: Wanted, beside: Beside, sequence: int) -> Any:
-        data = self._tape.take(sequence).data
+        data = self.tape.take(sequence).data
         self.answered[wanted.operation_type] += 1
         record = self.record_of(wanted.place, wanted.operation_id)
         assert record is not None  # noqa: S101 - its end was met just now
@@ -239,8 +240,8 @@ class AnsweredOnce(Once):
         raise Suspended
 
     def _ran_out_of_time(self, operation_id: str) -> bool:
-        ended = self._tape.peek((END, operation_id))
-        data = None if ended is None else self._tape.event(ended).data
+        ended = self.tape.peek((END, operation_id))
+        data = None if ended is None else self.tape.event(ended).data
         return isinstance(data, catalog.OperationFailed) and _OUT_OF_TIME in (data.error_names or ())
 
     # --- what code asks of the log ---------------------------------------------------------------------------------
@@ -253,19 +254,19 @@ class AnsweredOnce(Once):
         known, operation_id = self.record_of(place, place.operation_id), place.operation_id
         if known is not None and known.status != PENDING:
             return known
-        ahead = self._tape.ahead(place.path, operation_id)
+        ahead = self.tape.ahead(place.path, operation_id)
         return known if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
         """Return the question at a place, also where the code has still to come to it."""
-        asked = self._tape.peek((ASK, self.question_id(place)))
+        asked = self.tape.peek((ASK, self.question_id(place)))
         if asked is None:
             return super().question_at(place)
-        return self._tape.state_at(asked).interrupts.get(self.question_id(place))
+        return self.tape.state_at(asked).interrupts.get(self.question_id(place))
 
     def has_history_ahead(self, place: Place) -> bool:
         """Whether the log goes on in this step."""
-        return self._tape.has_left(place.path) or super().has_history_ahead(place)
+        return self.tape.has_left(place.path) or super().has_history_ahead(place)
 
     def is_known(self, wanted: Wanted) -> bool:
         """Whether the log has an operation in the stretch, or before it."""
@@ -274,10 +275,10 @@ class AnsweredOnce(Once):
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
         """Note that a question, or a call in its place, is not that of the log."""
         record = self.record_of(place, place.operation_id)
-        asked = self._tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
-        sequence = asked or self._tape.next_of_path(place.path) or self._tape.high
+        asked = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
+        sequence = asked or self.tape.next_of_path(place.path) or self.tape.high
         changes = f" ({'; '.join(error.changes)})" if error.changes else ""
-        raise self._tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
+        raise self.tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
 
 
 class AnsweredWaits(Waits):
@@ -307,9 +308,27 @@ class AnsweredRecorder(Recorder):
         """Return what awaits the recorded result of a call; see `Recorder.run`."""
         if wanted.operation_type == VERSION_DECISION and not self.once.is_known(wanted):
             return self._decided(call)
+        if wanted.operation_type == SCRIPT_EXECUTION:
+            call = call._replace(make=partial(self._compute, wanted, call.make))
         if call.reserved is not None and not self.once.is_known(wanted):
             return self._within_bounds(wanted, call)
         return super().run(wanted, call)
+
+    async def _compute(self, wanted: Wanted, make: Callable[[], Awaitable[Any]]) -> Any:
+        """Run a script again; its end waits for its turn, as recorded ends do.
+
+        Of items in parallel, the first to fail ends the step, so a script that is faster now would end it too early
+        (test_items_that_fail_in_parallel_are_verified_in_their_order).
+        """
+        tape = self.once.tape
+        tape.computing += 1
+        try:
+            return await make()
+        finally:
+            tape.computing -= 1
+            ended = tape.peek((END, wanted.operation_id))
+            if ended is not None:
+                await tape.in_turn(wanted.place.path, ended)
 
     async def _decided(self, call: Call) -> Any:
         """Return which version is followed where the log was past that place before there was a choice."""

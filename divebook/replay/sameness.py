@@ -31,6 +31,7 @@ FREE: Mapping[str, frozenset[str]] = {
     "iteration_failed": frozenset({"trace", "place"}),
     "iteration_started": frozenset({"total"}),
     "rollback_added": frozenset({"function"}),
+    "version_decision": frozenset({"min_version", "max_version"}),
 }
 """Fields that come from a clock, a price list or chance outside any operation, or say where code stands and who began.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from divebook.engine.changes import Draft
@@ -20,6 +21,7 @@ from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.execution.strands import Suspended
 from divebook.execution.tracing import present_place
+from divebook.history.failure_places import place_label, without_places
 from divebook.questions.kinds import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.positions import Positions
 from divebook.replay.sameness import has_older_words, is_same
@@ -62,6 +64,9 @@ _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
 BEGIN, END, UNKNOWN, ASK, TURN = "begin", "end", "unknown", "ask", "turn"
 PATIENCE = 200
 """Turns of the loop in which nothing is claimed, after which an end is given though earlier events were not met."""
+
+A_MOMENT = 0.001
+"""Seconds between two looks while scripts run, whose threads need the processor."""
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -124,6 +129,8 @@ class Tape:
         """The path that is driven."""
         self.claims = 0
         """How many events were claimed, one after the other."""
+        self.computing = 0
+        """How many scripts run just now, in threads."""
         self.first: Noted | None = None
         """The earliest difference."""
         self.latest = events[0]
@@ -143,6 +150,8 @@ class Tape:
         """By path: the first thing that its code did and the log does not have."""
         self._failures: dict[str, str] = {}
         """By path: what a script raised that the log tells of in older words; they run on through what follows."""
+        self._places: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        """By path: the lines that its failures name, as recorded and as they are now."""
         self._items: dict[tuple[str, int], tuple[Event, Payload | None]] = {}
         """Items that were begun and have not ended, with the change of their variable that followed."""
         for event in events:
@@ -247,13 +256,14 @@ class Tape:
     async def in_turn(self, path: str, sequence: int) -> None:
         """Return when all that a path is to come to before an event was claimed: strands end in the order of the log.
 
-        Which of them fails first decides what becomes of the others. Nothing waits for what is never met.
+        Which of them fails first decides what becomes of the others. Nothing waits for what is never met, but scripts
+        that still run are waited for, as they may meet it.
         """
         idle = 0
         while (following := self.next_of_path(path)) is not None and following < sequence and idle < PATIENCE:
             before = self.claims
-            await asyncio.sleep(0)
-            idle = 0 if self.claims != before else idle + 1
+            await asyncio.sleep(A_MOMENT if self.computing else 0)
+            idle = 0 if self.claims != before or self.computing else idle + 1
 
     # --- claiming ----------------------------------------------------------------------------------------------------
 
@@ -276,9 +286,19 @@ class Tape:
         recorded = self.event(sequence)
         if has_older_words(recorded.data, data):
             self._failures[path] = recorded.data.to_data()["error"]
-        elif recorded.step != step or not is_same(recorded.data, data, self._failures.get(path, "")):
+        elif recorded.step != step or not self._is_same(recorded.data, data, path):
             raise self.differ(sequence, path, step, data)
         self.take(sequence)
+
+    def _is_same(self, recorded: Payload, data: Payload, path: str) -> bool:
+        """Return whether a fact is as recorded, apart from the lines of code that failures name."""
+        places = self._places[path]
+        if label := place_label(data):
+            places.add((place_label(recorded), label))
+        if isinstance(recorded, catalog.PathFailed) and isinstance(data, catalog.PathFailed):
+            recorded = replace(recorded, error=without_places(recorded.error, {before for before, _ in places}))
+            data = replace(data, error=without_places(data.error, {now for _, now in places}))
+        return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
         key = key_of(path, data)

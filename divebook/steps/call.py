@@ -21,6 +21,7 @@ from divebook.events.recorded import opened
 from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.engine_thread import ENGINE
+from divebook.execution.lost_results import mark_lost
 from divebook.steps.approval import approved
 from divebook.workflow.functions import CURRENT, StepFunction
 from divebook.workflow.undoing import place_of, require_itself
@@ -152,7 +153,13 @@ async def made_in_slot(
     finally:
         if slot is not None:
             slot.release()  # whatever follows, such as a question, keeps no other call waiting
-    return result if kept is None else kept(result)
+    if kept is None:
+        return result
+    try:
+        return kept(result)
+    except Exception as error:
+        mark_lost(error, result)
+        raise
 
 
 def _recorded(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

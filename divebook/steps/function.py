@@ -22,6 +22,7 @@ from divebook.execution.iterations import THROUGH, Outcome
 from divebook.execution.raised import as_recorded
 from divebook.execution.signals import seconds_of
 from divebook.execution.strands import Suspended
+from divebook.execution.unrecorded_waits import own_code
 from divebook.scripting import value_text
 from divebook.steps.call import call, named_workspace
 from divebook.steps.lent import WorkspaceOfContext
@@ -71,7 +72,8 @@ class WorkflowContext:
     """What a workflow function may ask for; its first parameter.
 
     Every question is answered once and then from the log, so that the function comes to the same whenever it runs
-    again. Calls get their place in the order in which they are made, not in which they end.
+    again. Calls get their place in the order in which they are made, not in which they end. Clocks and races of asyncio
+    are refused in the function's own code (`divebook.execution.unrecorded_waits`); recorded calls may use them.
     """
 
     def __init__(
@@ -379,7 +381,8 @@ class FunctionStep:
         workflow_context = WorkflowContext(context, *self._means)
         token = CURRENT.set(workflow_context)
         try:
-            value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
+            with own_code():
+                value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
         finally:
             CURRENT.reset(token)
             await workflow_context.tasks.stop()

@@ -30,6 +30,7 @@ from divebook.execution.compute import THREADS, Compute, Task
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
 from divebook.execution.iterations import Outcome
+from divebook.execution.lost_results import described, told_of
 from divebook.execution.raised import fault_of
 from divebook.execution.threads import in_thread
 from divebook.steps.call import compute_for
@@ -50,6 +51,7 @@ MOST_NAMED = 20
 ENDING = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What a row raises to end a process, or what nobody catches: here it ends the row. No signal raises it in a call."""
 UNKNOWN = f"{OutcomeUnknownError.__name__}: its call began, and a person said that it is not to be made again"
+LOST_ROW = f"{OutcomeUnknownError.__name__}: the call took effect, and"
 
 Row: TypeAlias = tuple[int, dict[str, Any]]
 """A position, and the arguments of the call."""
@@ -241,10 +243,14 @@ class RowCalls:
                 self._note(key, ended[:half])
                 self._note(key, ended[half:])
                 return
-            ((at, _, why),) = ended
+            ((at, value, why),) = ended
             if why is not None:
                 raise
-            self._note(key, [(at, None, told(error))])
+            # The call took effect: as those of unknown outcome, the row is called again only when a person says so.
+            is_lost = not self._action.is_repeatable
+            self._note(
+                key, [(at, None, f"{LOST_ROW} {told_of(described(value))}: {error}" if is_lost else told(error))]
+            )
             return
         failed = sum(error is not None for *_, error in ended)
         number, operation_id = len(self._context.items), self._context.place(key).operation_id

@@ -34,6 +34,8 @@ class Tasks:
         """Those of `ctx.gather`, which are strands already."""
         self._others: set[asyncio.Task[object]] = set()
         self._under_way = UnderWay(strands)
+        self._has_ended = False
+        """Whether the function has returned or raised."""
 
     def require_place(self, what: str, name: str = "") -> None:
         """Raise StepError unless the present task may give a call its place."""
@@ -68,6 +70,8 @@ class Tasks:
 
     def __enter__(self) -> bool:
         """Return whether the present task is one of the function's own making."""
+        if self._has_ended:  # a task that was made and had not begun yet
+            raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
         if task not in self._gathered:
             self._under_way.begin()
@@ -80,7 +84,8 @@ class Tasks:
             self._under_way.end()
 
     async def stop(self) -> None:
-        """Cancel what the function began and did not wait for."""
+        """Cancel what the function began and did not wait for; its tasks make no further calls."""
+        self._has_ended = True
         left = [task for task in self._others if not task.done()]
         for task in left:
             task.cancel()

@@ -15,7 +15,7 @@ from typing import Self
 from divebook.errors import StoreClosedError
 from divebook.events.catalog import ENQUEUED, LEFT_ALONE
 from divebook.store.checkpoints import Checkpoints
-from divebook.store.codec import Sealing
+from divebook.store.codec import Codec, Sealing
 from divebook.store.durability import FULL, Durability
 from divebook.store.large_values import LargeValues
 from divebook.store.leases import LeaseBook, Moment
@@ -60,6 +60,8 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
         """Whether values are encrypted: set its `codec` before anything is written."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}
+        self._readable: dict[str, Codec | None] = {}
+        """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no process drives, newest first.

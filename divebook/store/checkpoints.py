@@ -27,8 +27,11 @@ class Checkpoints(ABC):
             The log does not reach that far.
         ExecutionNotFoundError
             There is no such log.
+        SealedError
+            The log was encrypted with another key, or there is no key.
         """
         self._check_open()
+        self.check_key(execution_id)
         with self._lock:
             self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
@@ -51,6 +54,9 @@ class Checkpoints(ABC):
 
     @abstractmethod
     def _check_open(self) -> None: ...
+
+    @abstractmethod
+    def check_key(self, execution_id: str) -> None: ...  # noqa: D102 - documented in `divebook.store.log`
 
     # --- what an implementation does; what writes is called with the lock held ---------------------------------------
 

@@ -146,22 +146,31 @@ def _hold(target: EventStore, execution_id: str) -> Lease:
     return target.acquire(execution_id, owner, UNFINISHED_SECONDS, instead_of=held if is_copys else None)
 
 
-def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> str | None:
-    """Return the execution whose first events one shares, if these are in the target as well."""
+def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> tuple[str, int] | None:
+    """Return the execution whose first events a fork shares in the target, and how many events that is.
+
+    Logs share whole records. A fork at an event inside a record of its source has a record of its own for the
+    beginning of that one, so that it shares only what comes before (`divebook.execution.forks.first_batch`).
+    """
     if record.opened < 2:
         return None
     opening = source.facts(record.execution_id, [record.opened])[record.opened]
     if not isinstance(opening, ExecutionForked) or not _has(target, opening.source):
         return None
     last = record.opened - 1
-    own = source.read_records(record.execution_id, last - 1, last)
-    theirs = target.read_records(opening.source, last - 1, last)
-    same = [found.id for found in own] == [found.id for found in theirs] and own[-1].last_sequence == last
-    return opening.source if same else None
+    while last:
+        own = source.read_records(record.execution_id, last - 1, last)[0]
+        theirs = target.read_records(opening.source, last - 1, last)
+        if [(found.id, found.last_sequence) for found in theirs] == [(own.id, last)] and own.last_sequence == last:
+            return opening.source, last
+        last = own.sequence - 1
+    return None
 
 
-def _batches(source: EventStore, record: ExecutionRecord, shared: str | None, reached: int) -> Iterator[Batch]:
-    reached = reached if shared is None else record.opened - 1
+def _batches(
+    source: EventStore, record: ExecutionRecord, shared: tuple[str, int] | None, reached: int
+) -> Iterator[Batch]:
+    fork_of, reached = (None, reached) if shared is None else shared
     while reached < record.last_sequence:
         records = source.read_records(record.execution_id, reached, min(reached + PAGE, record.last_sequence))
         for found in records:
@@ -173,8 +182,8 @@ def _batches(source: EventStore, record: ExecutionRecord, shared: str | None, re
         elif record.status not in TERMINAL:
             wake_at = record.wake_at
             settings |= {"status": record.status, "wake_at": None if wake_at is None else to_microseconds(wake_at)}
-        yield Batch(record.execution_id, reached, records, source=shared, **settings)
-        reached, shared = records[-1].last_sequence, None
+        yield Batch(record.execution_id, reached, records, source=fork_of, **settings)
+        reached, fork_of = records[-1].last_sequence, None
 
 
 def _fill(source: EventStore, found: Record) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import takewhile
@@ -19,6 +20,7 @@ from divebook.errors import (
     InvalidEventError,
     NewerStoreError,
     NotFoundError,
+    SealedError,
     StoreError,
 )
 from divebook.events.catalog import BOOK, ORIGINS, Payload
@@ -27,7 +29,7 @@ from divebook.events.record import Record
 from divebook.store.appending import Appending, Refusal
 from divebook.store.batches import Batch, PreparedBatch, records_of
 from divebook.store.blobs import packed_but
-from divebook.store.codec import Sealing
+from divebook.store.codec import Codec, Sealing
 from divebook.store.past import History
 from divebook.store.preparing import prepare
 from divebook.store.records import ExecutionRecord, RecordFilter
@@ -40,6 +42,8 @@ SOUND_PAGE = 200
 """Events read at once from a log that may be damaged."""
 MAX_CANDIDATES = 10
 """How many execution ids an error or a look-up names."""
+MAX_READABLE = 10_000
+"""Executions of which a store remembers that its codec decrypts their logs."""
 
 
 class EventLogs(ABC):
@@ -50,6 +54,7 @@ class EventLogs(ABC):
     sealing: Sealing
     keeps: bool
     _packed_lately: dict[bytes, None]
+    _readable: dict[str, Codec | None]
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -129,12 +134,42 @@ class EventLogs(ABC):
         if not batch.records:
             return None
         try:
+            if batch.expected_sequence:
+                self.check_key(batch.source or batch.execution_id)
             prepared = prepare(batch, self.sealing)
-        except (InvalidEventError, ExecutionEndedError) as error:
+        except (InvalidEventError, ExecutionEndedError, SealedError) as error:
             return error
         if prepared.blobs and self.keeps:
             prepared.packed = packed_but(prepared.blobs, self._packed_lately)
         return prepared
+
+    def check_key(self, execution_id: str) -> None:
+        """Check that this store can decrypt the end of a log. Every write to an existing execution needs that.
+
+        Events written with another key, or in plain text, would make the log unreadable for those who have its key, or
+        disclose what it encrypts. Costs one read per execution and process; executions begun here need none.
+
+        Raises
+        ------
+        SealedError
+            The log was encrypted with another key, or there is no key. Nothing was written.
+        """
+        if self._is_readable(execution_id):
+            return
+        # Damage and unknown executions are reported by the write itself; a damaged log still accepts notes.
+        with suppress(ExecutionNotFoundError, CorruptStoreError, NewerStoreError):
+            last = self._last_sequence(execution_id)
+            self._read_records(execution_id, last - 1, last)
+            self._note_readable(execution_id)
+
+    def _is_readable(self, execution_id: str) -> bool:
+        """Return whether it is known already that this store can decrypt the end of a log."""
+        return self._readable.get(execution_id, self) is self.sealing.codec
+
+    def _note_readable(self, execution_id: str) -> None:
+        self._readable[execution_id] = self.sealing.codec
+        while len(self._readable) > MAX_READABLE:
+            self._readable.pop(next(iter(self._readable)), None)
 
     def _left_of(self, batch: Batch) -> Batch:
         """Return a batch without those of its records that the log has, of which listeners hear now.
@@ -160,9 +195,12 @@ class EventLogs(ABC):
         return answers
 
     def _tell(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
-        """Tell listeners of what was written."""
-        for batch, answer in zip(batches, answers, strict=True) if self._subscribers.listeners else ():
-            if answer is None:
+        """Tell listeners of what was written, and note which executions this process has begun."""
+        has_listeners = bool(self._subscribers.listeners)
+        for batch, answer in zip(batches, answers, strict=True):
+            if answer is None and batch.beginning is not None:
+                self._note_readable(batch.execution_id)
+            if answer is None and has_listeners:
                 self._subscribers.tell(batch.execution_id, batch.records)
 
     def delete(self, execution_id: str) -> None:
@@ -225,6 +263,8 @@ class EventLogs(ABC):
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
+        if records and last == sys.maxsize:
+            self._note_readable(execution_id)
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:

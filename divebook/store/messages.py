@@ -58,9 +58,12 @@ class Mailbox(ABC):
             The store has no such execution.
         UnstorableValueError
             With the path to what cannot be stored.
+        SealedError
+            The execution was encrypted with another key, or there is no key.
         """
         self._check_open()
         _check(message)
+        self.check_key(message.execution_id)
         payload = storable(message.payload, "payload")
         with self._lock:
             kept = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
@@ -76,6 +79,8 @@ class Mailbox(ABC):
             This store has given one of the numbers already.
         ExecutionNotFoundError
             The store has no such execution.
+        SealedError
+            One of the executions was encrypted with another key, or there is no key.
         """
         self._check_open()
         with self._lock:
@@ -86,6 +91,8 @@ class Mailbox(ABC):
                         f"message {message.number} cannot be brought here: numbers up to {last} are given already. "
                         "Choose an empty store"
                     )
+            for execution_id in {message.execution_id for message in messages}:
+                self.check_key(execution_id)
             if messages:
                 self._bring([(message, self.sealing.seal(encode(message.payload))) for message in messages])
         self._arrivals.add()
@@ -141,6 +148,9 @@ class Mailbox(ABC):
 
     @abstractmethod
     def _check_open(self) -> None: ...
+
+    @abstractmethod
+    def check_key(self, execution_id: str) -> None: ...  # noqa: D102 - documented in `divebook.store.log`
 
     def last_addressee(self, kind: str, key: str) -> str | None:
         """Return the id of the execution, ended or not, that got the latest message of such a kind and key."""

@@ -18,6 +18,10 @@ class Rule(NamedTuple):
 _STEP = "put it into a @step function, and await that"
 _CLOCK = Rule("gives another time whenever the function runs again", "write `await ctx.now()`")
 _SLEEP = Rule("is not recorded, so that it is waited for again", "write `await ctx.sleep(seconds)`")
+_LIMIT = Rule(
+    "measures time that is not recorded, and is refused when it runs",
+    "write @step(timeout=seconds) for a call, `ctx.wait_signal(name, within=seconds)` for a wait",
+)
 _CHANCE = Rule("gives something else whenever the function runs again", f"write `await ctx.random()`, or {_STEP}")
 _OUTSIDE = Rule("reads or changes what is outside whenever the function runs again", _STEP)
 TASK = Rule("begins calls in an order that depends on speed", "write `await ctx.gather(...)`")
@@ -36,6 +40,10 @@ _CLOCKS = (
     r"pandas\..*Timestamp\.(now|today|utcnow)",
 )
 _SLEEPS = (r"time\.sleep", r"asyncio\.(tasks\.)?sleep", r"(anyio|trio)\.(.*\.)?sleep")
+_LIMITS = (
+    r"asyncio\.(\w+\.)?(timeout|timeout_at|wait_for)",
+    r"anyio\.(.*\.)?(fail_after|move_on_after|fail_at|move_on_at|current_time)",
+)
 _CHANCES = (r"(random|_random|secrets|numpy\.random)\..*", r"uuid\.uuid[14]", r"(os|posix|nt)\.urandom")
 _TASKS = (r"asyncio\.(\w+\.)?(create_task|ensure_future|gather|TaskGroup|as_completed|wait|run_coroutine_threadsafe)",)
 _THREADS = (
@@ -62,6 +70,7 @@ _OUTSIDES = (
 _RULES = {
     _CLOCK: _CLOCKS,
     _SLEEP: _SLEEPS,
+    _LIMIT: _LIMITS,
     _CHANCE: _CHANCES,
     TASK: _TASKS,
     _THREAD: _THREADS,

@@ -205,13 +205,20 @@ def test_what_a_function_breaks_off_comes_to_its_end_and_is_undone(how):
         threading.Timer(0.05, go.set).start()
         raise ValueError("no room")
 
+    @step
+    async def pause():
+        await asyncio.sleep(0.01)
+
     @workflow
     async def both(ctx):
         if how == "gather":
             await ctx.gather(book(), fail())
         else:
             threading.Timer(0.1, go.set).start()
-            await asyncio.wait_for(book(), 0.01)
+            left = asyncio.ensure_future(book())
+            await pause()
+            left.cancel()
+            raise TimeoutError("too late")
 
     execution = environment(both).start("both").wait(20)
     assert (execution.status, told) == ("failed", ["book", "slow"])

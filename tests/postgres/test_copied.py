@@ -9,6 +9,7 @@ from divebook import MemoryStore, SqliteStore
 from divebook.cli.main import app
 from divebook.store.copying import copy
 from divebook.store.postgres import PostgresStore
+from tests.store.copied_forks import check_copy, fill
 from tests.store.test_copying import copies, filled, told
 
 
@@ -51,3 +52,11 @@ def test_commands_take_a_database_as_their_store(address, divebook, tmp_path):
     refused = divebook("backup", "x.db", "--store", address.replace("postgres@", "postgres:s3cret@"))
     assert "is no file; copy it into one: divebook copy 'postgresql://postgres@" in refused.stderr
     assert "s3cret" not in refused.output
+
+
+def test_forks_are_copied_into_a_database_and_back(address, tmp_path):
+    with SqliteStore(tmp_path / "here.db") as file, PostgresStore(address) as there:
+        count = fill(file, 1, every=9)
+        check_copy(file, there, count)
+        with SqliteStore(tmp_path / "back.db") as back:
+            check_copy(there, back, count)

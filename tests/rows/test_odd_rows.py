@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 
 import pandas as pd
 import pytest
@@ -177,3 +178,21 @@ def test_functions_that_wait_leave_no_row_to_be_called_twice_or_not_at_all(envir
     frame = pd.DataFrame({"n": range(41)})
     assert mapped(environment, frame, slow, parallel=parallel).wait().frame["result"].tolist() == [*range(41)]
     assert sorted(called) == [*range(41)]
+
+
+def test_a_row_whose_result_cannot_be_stored_is_called_again_only_when_a_person_says_so():
+    calls = Counter()
+
+    def pay(n: int) -> object:
+        calls[n] += 1
+        return object() if n == 1 and calls[n] == 1 else f"receipt {n}"
+
+    with Environment(store="memory:") as made:
+        rows = mapped(made, pd.DataFrame({"n": range(3)}), pay, idempotent=False, store="receipt").wait()
+        (error,) = rows.failed["error"]
+        assert error.startswith("OutcomeUnknownError: the call took effect, and it returned <object object at")
+        assert "which could not be recorded: cannot store" in error
+        assert rows.retry_failed().wait().failed.index.tolist() == [1]
+        assert calls == {0: 1, 1: 1, 2: 1}
+        assert rows.retry_failed(unknown=True).wait().failed.empty
+        assert calls == {0: 1, 1: 2, 2: 1}

@@ -117,6 +117,12 @@ ORDER = (
 UNAWAITED = ("price(1)", "ctx.sleep(3)", "ctx.agent('critic').run('Is this good?')", "later = price(1)")
 CHANGED = ("SEEN.append(rows)", "LIMITS['rows'] = 4", "LIMITS['rows'] += 1", "COLOURS.add('blue')")
 UNRECORDED = ("await anyio.to_thread.run_sync(clean)", "server = anyio.Event(); await server.wait()")
+LIMITED = (
+    "async with asyncio.timeout(3): pass",
+    "await asyncio.wait_for(price(1), 3)",
+    "anyio.fail_after(3)",
+    "anyio.move_on_after(3)",
+)
 DOUBTFUL = {
     "ctx.now()": CLOCK,
     "ctx.random()": CHANCE,
@@ -126,6 +132,7 @@ DOUBTFUL = {
     "write `await` before it": UNAWAITED,
     "variable of the function": CHANGED,
     "async @step function": UNRECORDED,
+    "@step(timeout=seconds)": LIMITED,
     "ctx.sleep(seconds)": ("sleep(3)", "await asyncio.sleep(3)"),
     "hashlib": ("hash('a')", "id(rows)"),
 }

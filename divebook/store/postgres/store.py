@@ -124,7 +124,8 @@ class PostgresStore(EventStore):
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
         """Append as `EventStore.append_in_a_moment` says: what only carries on logs is sent at once."""
         self._check_open()
-        if not batches or any(batch.again for batch in batches):
+        is_known = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
+        if not batches or not is_known or any(batch.again for batch in batches):  # to check a key asks the server
             return super().append_in_a_moment(batches, seconds)
         ready = [prepared for batch in batches if isinstance(prepared := self._checked(batch), PreparedBatch)]
         if len(ready) < len(batches):
