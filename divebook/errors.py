@@ -8,6 +8,7 @@
     ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
+    │   └── PatternError           a pattern is not valid, too large, or takes too long to match
     ├── InvalidEventError          an event or its payload breaks its own rules
     ├── EnvelopeError              an envelope, or what it is made from, makes no sense
     │   ├── BoundsError            a bound that does not exist, or has no usable value
@@ -248,6 +249,10 @@ class SetupError(DivebookError):
     def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
         self.place = place
         super().__init__(message)
+
+
+class PatternError(SetupError):
+    """A pattern is not valid, too large, or takes too long to match."""
 
 
 class InvalidEventError(DivebookError):

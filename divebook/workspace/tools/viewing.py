@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from divebook.errors import WorkspaceError
+from divebook.errors import PatternError, WorkspaceError
 from divebook.text.lines import lines_in
+from divebook.text.patterns import MatchTime, compiled
 from divebook.workspace.files import FileOperator
-
-if TYPE_CHECKING:
-    import regex
 
 MOST_CHARACTERS = 60_000
 LINES, LINE_LENGTH = 300, 2000
@@ -20,8 +17,6 @@ _TOO_LONG = "... (truncated)"
 LIMITED = "..."
 """The key under which a search says that it has not shown everything."""
 _SEARCHED = ("**/*", "*")
-PATIENCE = 5.0
-"""Seconds that one search may spend on matching: some expressions take for ever on some lines."""
 
 
 async def view(
@@ -66,8 +61,11 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
         return {"success": False, "error": str(error), "entries": [], "count": 0}
     entries = []
     for name, is_folder in listed:
-        if any(matches(pattern, name) for pattern in ignore or ()):
-            continue
+        try:
+            if any(matches(pattern, name) for pattern in ignore or ()):
+                continue
+        except PatternError as error:
+            return {"success": False, "error": str(error), "entries": [], "count": 0}
         entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
         entry["type"] = "directory" if is_folder else "file"
         try:
@@ -86,7 +84,7 @@ async def glob(files: FileOperator, pattern: str) -> list[str] | dict[str, Any]:
     """Return the paths that a pattern means, the newest first."""
     try:
         return await files.glob(pattern)
-    except (WorkspaceError, ValueError) as error:
+    except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error), "files": []}
 
 
@@ -100,30 +98,23 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     max_files: int = 50,
 ) -> dict[str, Any]:
     """Return the lines that a regular expression finds, by ``file:line``."""
-    import regex
-
     try:
-        wanted = regex.compile(pattern)
-    except regex.error as error:
-        return {"error": f"{pattern!r} is no regular expression: {error}"}
-    try:
+        compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])
-    except (WorkspaceError, ValueError) as error:
+    except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error)}
     found: dict[str, Any] = {}
-    with_matches, left = 0, PATIENCE
+    with_matches, time = 0, MatchTime()
     for path in paths:
         try:
             lines = lines_in(await files.read_file(path))
         except WorkspaceError:  # a folder, or no text
             continue
-        began = time.monotonic()
         try:
-            hits = await asyncio.to_thread(_matching, wanted, lines, left)
-        except TimeoutError:
-            found[LIMITED] = f"stopped at {path}, where {pattern!r} takes too long: put no repetition into another"
+            hits = await asyncio.to_thread(_matching, pattern, lines, time)
+        except PatternError as error:
+            found[LIMITED] = f"stopped at {path}: {error}"
             break
-        left -= time.monotonic() - began
         if not hits:
             continue
         if 0 <= max_files <= with_matches:
@@ -138,15 +129,9 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     return found
 
 
-def _matching(wanted: regex.Pattern[str], lines: list[str], seconds: float) -> list[int]:
-    """Return which lines match; TimeoutError after so long, in which the rest of the process goes on."""
-    until = time.monotonic() + seconds
-    hits = []
-    for at, line in enumerate(lines):
-        left = max(0.001, until - time.monotonic())
-        if wanted.search(line.rstrip("\r\n"), timeout=left, concurrent=True):
-            hits.append(at)
-    return hits
+def _matching(pattern: str, lines: list[str], time: MatchTime) -> list[int]:
+    """Return the indexes of the lines that match; PatternError once the time is over."""
+    return [at for at, line in enumerate(lines) if time.contains(pattern, line.rstrip("\r\n"))]
 
 
 def _match(path: str, lines: list[str], at: int, around: int) -> dict[str, Any]:
