@@ -8,7 +8,8 @@
     ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
-    │   └── PatternError           a pattern is not valid, too large, or takes too long to match
+    │   ├── PatternError           a pattern is not valid, too large, or takes too long to match
+    │   └── SchemaLimitError       a JSON schema takes too much work to be checked
     ├── InvalidEventError          an event or its payload breaks its own rules
     ├── EnvelopeError              an envelope, or what it is made from, makes no sense
     │   ├── BoundsError            a bound that does not exist, or has no usable value
@@ -253,6 +254,10 @@ class SetupError(DivebookError):
 
 class PatternError(SetupError):
     """A pattern is not valid, too large, or takes too long to match."""
+
+
+class SchemaLimitError(SetupError):
+    """A JSON schema takes too much work to be checked, or to check a value."""
 
 
 class InvalidEventError(DivebookError):

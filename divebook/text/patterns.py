@@ -18,7 +18,7 @@ from divebook.errors import PatternError
 if TYPE_CHECKING:
     import regex
 
-MATCH_SECONDS = 2.0
+MATCH_SECONDS = 1.0
 """Seconds that one search, or one check of a value, may spend on matching patterns."""
 MAX_LENGTH = 5_000
 """Characters of a pattern."""
