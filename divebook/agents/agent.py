@@ -23,6 +23,7 @@ from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
+from divebook.workflow.json_schemas import require_possible_schema
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
 from divebook.workflow.policies import Retry
@@ -133,6 +134,8 @@ class Agent:
         named_servers = list(servers)
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
         """Those that it brings along to an environment."""
+        if isinstance(output, Mapping):
+            require_possible_schema(output, "output")
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps

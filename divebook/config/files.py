@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,6 +81,6 @@ def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
 def _names_in(folder: Path) -> set[str]:
     """Return the names in a folder; none in one that this user may not list, as a shell does."""
     try:
-        return set(os.listdir(folder))
+        return {path.name for path in folder.iterdir()}
     except (PermissionError, NotADirectoryError):
         return set()

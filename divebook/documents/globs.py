@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from divebook.errors import PatternError
-from divebook.text.wildcards import OPTIONAL_PAIR, Test, WildcardMatcher
+from divebook.text.wildcards import OPTIONAL_PAIR, Item, Repeated, Test, WildcardMatcher
 
 WILDCARDS = frozenset("*?[{")
 MAX_ALTERNATIVES = 1000
@@ -64,7 +64,8 @@ def matches(pattern: str, path: str) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> list[Match]:
     """Return what matches each alternative; PatternError for one that is not valid."""
-    found, steps = [], 0
+    found: list[Match] = []
+    steps = 0
     for alternative in alternatives(pattern):
         parts = _parts(alternative)
         try:
@@ -106,14 +107,14 @@ def _expression(token: re.Match[str]) -> _Part:
 
 def _matcher(parts: list[_Part]) -> WildcardMatcher:
     """Return the matcher of any pattern; for one that `re` matches in one way, that takes a hundredth of the time."""
-    items: list[str | Test | list[Test] | None] = []
+    items: list[Item] = []
     for kind, expression in parts:
         if kind == "folders":
-            items += [OPTIONAL_PAIR, [_is_any], "/"]
+            items += [OPTIONAL_PAIR, Repeated(_is_any), "/"]
         elif kind == "text":
             items.append(_test(expression))
         else:
-            items.append([_is_any if kind == "all" else _is_in_part])
+            items.append(Repeated(_is_any if kind == "all" else _is_in_part))
     return WildcardMatcher(items)
 
 
@@ -135,9 +136,7 @@ def _has_one_way(parts: list[_Part]) -> bool:
 
     ``**/`` behind anything but a whole folder (``a**/``) may be nothing, or end later than it could.
     """
-    return all(
-        parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders"
-    )
+    return all(parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders")
 
 
 _FREE = {"folders": "(?:.*/)?", "all": ".*"}

@@ -11,9 +11,9 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from divebook.text.wildcards import Test, WildcardMatcher
+from divebook.text.wildcards import Item, Repeated, WildcardMatcher
 
 EQUALS = "equals"
 LONGEST = 10_000
@@ -118,8 +118,7 @@ def _is_in_host(character: str) -> bool:
     return character.isascii() and (character.isalnum() or character in "-.")
 
 
-_Item: TypeAlias = str | list[Test]
-_ANY, _IN_PART, _IN_HOST = [_is_any], [_is_in_part], [_is_in_host]
+_ANY, _IN_PART, _IN_HOST = Repeated(_is_any), Repeated(_is_in_part), Repeated(_is_in_host)
 """Wildcards: for any characters, those of one part of a path, those of a host's name."""
 
 
@@ -135,8 +134,8 @@ def _matcher(pattern: str) -> WildcardMatcher:
     return WildcardMatcher([*start, *_wildcards(path, _ANY, _IN_PART)])
 
 
-def _wildcards(pattern: str, double: list[Test], single: list[Test]) -> list[_Item]:
-    items: list[_Item] = []
+def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
+    items: list[Item] = []
     for index, piece in enumerate(pattern.split("**")):
         items += [double] if index else []
         items += [single if character == "*" else character for character in piece]

@@ -9,12 +9,21 @@ another, and ``a**/a**/a**/b`` would take minutes on a path of some hundred char
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 Test: TypeAlias = Callable[[str], bool]
 """Tells whether an item takes a character."""
+
+
+class Repeated(NamedTuple):
+    """An item that takes any number of characters of a kind, also none."""
+
+    test: Test
+
+
 OPTIONAL_PAIR: Final = None
 """An item that takes nothing; the two items behind it may be left out together."""
+Item: TypeAlias = str | Test | Repeated | None
 
 
 class WildcardMatcher:
@@ -23,28 +32,28 @@ class WildcardMatcher:
     Parameters
     ----------
     items
-        A character, which takes itself; a test, which takes one character; a list of one test, which takes any
-        number of characters, also none; or `OPTIONAL_PAIR`.
+        A character, which takes itself; a test, which takes one character; `Repeated`; or `OPTIONAL_PAIR`.
     """
 
-    def __init__(self, items: Sequence[str | Test | list[Test] | None]) -> None:
+    def __init__(self, items: Sequence[Item]) -> None:
         self._characters: dict[str, int] = {}
         self._tests: dict[Test, int] = {}
         self._loops: dict[Test, int] = {}
         self._pairs = self._empty = 0
-        at, before = 1, OPTIONAL_PAIR
+        at = 1
+        before: Item = OPTIONAL_PAIR
         for item in items:
-            if isinstance(item, list) and item == before:
+            if isinstance(item, Repeated) and item == before:
                 continue  # a run of equal wildcards is one, or each character would pass through all of them
             if item is OPTIONAL_PAIR:
                 self._pairs |= at
-            elif isinstance(item, list):
-                self._loops[item[0]] = self._loops.get(item[0], 0) | at
+            elif isinstance(item, Repeated):
+                self._loops[item.test] = self._loops.get(item.test, 0) | at
             elif isinstance(item, str):
                 self._characters[item] = self._characters.get(item, 0) | at
             else:
                 self._tests[item] = self._tests.get(item, 0) | at
-            self._empty |= at if item is OPTIONAL_PAIR or isinstance(item, list) else 0
+            self._empty |= at if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
             at, before = at << 1, item
         self._end = at
         self._masks: dict[str, tuple[int, int]] = {}

@@ -40,7 +40,7 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
 
 def load() -> None:
     """Import jsonschema ahead of its use: with all its optional parts that takes a second."""
-    import jsonschema  # noqa: F401
+    from divebook.workflow import schema_graph, schema_keywords  # noqa: F401
 
 
 def _written(text: str) -> Any:
@@ -51,15 +51,17 @@ FITTING = Fitting(complaint, _written)
 """For `divebook.questions.checked_answer`."""
 
 
-def require_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
+def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patterns: bool = True) -> None:
     """Raise DefinitionError unless `schema` is a JSON schema that can be used; the error names the place within it.
 
     Parameters
     ----------
     key
         The key of a definition under which it stands.
+    has_patterns
+        Whether its patterns must be valid here: those of a server may be of another language.
     """
-    _usable(_json(schema, key), key)
+    _usable(_json(schema, key), key, has_patterns=has_patterns)
 
 
 def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
@@ -133,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _usable(text: str, key: str = "Schema") -> _Usable:
+def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
     """Return a schema that can be used, by its JSON text; raises DefinitionError."""
     from divebook.workflow.schema_graph import SchemaFault, SchemaGraph
     from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
@@ -162,7 +164,7 @@ def _usable(text: str, key: str = "Schema") -> _Usable:
 
     check(schema, ())
     try:
-        return _Usable(form(schema), SchemaGraph(schema, dialect, check))
+        return _Usable(form(schema), SchemaGraph(schema, dialect, check, has_patterns=has_patterns))
     except SchemaFault as fault:
         _refuse(key, fault.reason, fault.place, fault.hint)
 
@@ -190,6 +192,8 @@ def _first_error(validator: Any, value: Any) -> str | None:
         return str(limit)
     except RecursionError:
         return "it is nested too deeply to be checked"
+    except ValueError as limit:  # an integer with more digits than Python writes
+        return f"it cannot be shown: {limit}"
     if error is None:
         return None
     where = _path(error.absolute_path)
@@ -217,4 +221,4 @@ def _depth(value: Any) -> int:
 def _refuse(key: str, reason: str, place: Place = (), hint: str | None = None) -> NoReturn:
     where = f" at {_path(place)}" if place else ""
     message = f"this JSON schema cannot be used{where}: {reason}"
-    raise DefinitionError([Problem(message, key=key, hint=hint, place=(key, *place))])
+    raise DefinitionError([Problem(message, key=key, hint=hint, place=(key,))])

@@ -88,7 +88,9 @@ class SchemaGraph:
     Parameters
     ----------
     check
-        Raises `SchemaFault` for a subschema that is not valid, of which that is not known yet.
+        Raises an error for a subschema that is not valid, of which that is not known yet.
+    has_patterns
+        Whether patterns must be valid.
 
     Raises
     ------
@@ -96,8 +98,10 @@ class SchemaGraph:
         A reference leads out of the schema or to nothing, a pattern cannot be used, or `loops` finds one.
     """
 
-    def __init__(self, schema: Any, dialect: str, check: Callable[[Any, Place], None]) -> None:
-        self._dialect, self._check = dialect, check
+    def __init__(
+        self, schema: Any, dialect: str, check: Callable[[Any, Place], None], *, has_patterns: bool = True
+    ) -> None:
+        self._dialect, self._check, self._has_patterns = dialect, check, has_patterns
         self._specification = specification_with(dialect)
         self._nodes: dict[int, Node] = {}
         self._waiting: list[tuple[Node, str, str, Any]] = []
@@ -128,7 +132,7 @@ class SchemaGraph:
         for keyword in _REFERENCES:
             if isinstance(schema.get(keyword), str):
                 self._waiting.append((node, keyword, schema[keyword], resolver))
-        for pattern, at in _patterns(schema):
+        for pattern, at in _patterns(schema) if self._has_patterns else ():
             try:
                 compiled(pattern)
             except PatternError as error:
@@ -251,7 +255,10 @@ def _named_types(declared: Any) -> frozenset[str]:
 
 
 _SIMPLE = frozenset(
-    "type enum const minLength maxLength pattern minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split()
+    {
+        *("type", "enum", "const", "minLength", "maxLength", "pattern"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    }
 )
 """Keywords that say all they say about a value by themselves."""
 
@@ -338,8 +345,8 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         reason = f"no number is from {max(low, above)} to {min(high, below)}"
         yield from (("integer", reason), ("fraction", reason))
     elif -math.inf < max(low, above) and min(high, below) < math.inf:
-        first = max(math.ceil(low) if low > -math.inf else -math.inf, math.floor(above) + 1 if above > -math.inf else -math.inf)
-        last = min(math.floor(high) if high < math.inf else math.inf, math.ceil(below) - 1 if below < math.inf else math.inf)
+        first = max(low if low == -math.inf else math.ceil(low), above if above == -math.inf else math.floor(above) + 1)
+        last = min(high if high == math.inf else math.floor(high), below if below == math.inf else math.ceil(below) - 1)
         if first > last:
             yield "integer", f"no integer is from {max(low, above)} to {min(high, below)}"
         if low == high:
@@ -366,6 +373,7 @@ def _culprit(
     if not isinstance(node.schema, Mapping):
         return node, "false allows no value"
     if not enums[node]:
-        return node, "none of its values fits the rest of it" if node.schema.get("enum") else "its values exclude each other"
+        return node, "none of the values that it names fits the rest of it"
     reasons = dict.fromkeys(reason for _, reason in _impossible(node, possible))
-    return node, "; ".join(reasons) or ("it contains itself without end" if is_endless else "its parts exclude each other")
+    otherwise = "it contains itself without end" if is_endless else "its parts exclude each other"
+    return node, "; ".join(reasons) or otherwise

@@ -34,9 +34,9 @@ DIALECTS = tuple(_DIALECTS)
 MAX_FORMAT = 1_000
 """Characters of the longest text of a format whose check is the library's."""
 _CHEAP_FORMATS = (
-    "date date-time duration email hostname idn-email idn-hostname ipv4 ipv6 json-pointer relative-json-pointer time "
-    "uuid"
-).split()
+    *("date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname"),
+    *("ipv4", "ipv6", "json-pointer", "relative-json-pointer", "time", "uuid"),
+)
 _ASCII = r"!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~"
 _ADDRESSES = {
     # The library parses these with a grammar, which takes seconds for some thousand characters.
@@ -78,8 +78,8 @@ class Work:
 def validator_class(dialect: str) -> Any:
     """Return the validator class of a dialect, whose instances need a `Work` as their format checker."""
     base = _DIALECTS[dialect]
-    keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
-    made = validators.extend(base, keywords)
+    keywords = {name: _counted(_REPLACED[name] if name in _REPLACED else keyword) for name, keyword in base.VALIDATORS.items()}
+    made: Any = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
     made.evolve = _evolve
     return made
 
@@ -155,7 +155,7 @@ def _unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> 
 
 def _canonical(value: Any) -> str:
     """Return a text that is the same for equal values: ``1.0`` is ``1``, and neither is ``true``."""
-    return json.dumps(value, sort_keys=True) if isinstance(value, str | bool) else json.dumps(_plain(value), sort_keys=True)
+    return json.dumps(_plain(value), sort_keys=True)
 
 
 def _plain(value: Any) -> Any:
@@ -268,12 +268,7 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the schemas that are about the same value and fit it, each with the validator of its place."""
-    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-        if isinstance(schema.get(keyword), str):
-            is_recursive = keyword == "$recursiveRef"
-            resolver = validator._resolver  # noqa: SLF001 - the library has no other way
-            resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(schema[keyword])
-            yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
+    yield from _referred(validator, schema)
     for keyword in ("allOf", "anyOf", "oneOf"):
         for inner in schema.get(keyword, ()):
             if next(validator.descend(instance, inner), None) is None:
@@ -288,6 +283,15 @@ def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any,
     for name, inner in schema.get("dependentSchemas", {}).items():
         if isinstance(instance, Mapping) and name in instance:
             yield validator, inner
+
+
+def _referred(validator: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if keyword in schema and keyword in validator.VALIDATORS:
+            resolver = validator._resolver  # noqa: SLF001 - the library has no other way
+            is_recursive = keyword == "$recursiveRef"
+            resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(schema[keyword])
+            yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
 
 
 _REPLACED: dict[str, Keyword] = {

@@ -144,7 +144,11 @@ class Table:
             return INVALID if made.failed - defaults(self.definition).keys() else self.definition(**made.values)
         except DefinitionError as error:
             (found,) = error.problems
-            reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
+            if found.place:
+                reading.add_found([found.below(*made.place)])
+            else:
+                place = (*made.place, found.key or "")
+                reading.add(found.message, made.node.start, place, key=found.key, hint=found.hint)
             return INVALID
 
     def key(self, spelling: str) -> Key | None:

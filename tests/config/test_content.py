@@ -2,6 +2,7 @@
 
 import base64
 import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -261,10 +262,10 @@ def test_a_path_with_a_nul_is_refused(tmp_path, entry):
 
 
 def test_a_folder_that_vanishes_while_a_pattern_is_looked_for_is_an_error_of_one_line(tmp_path, monkeypatch):
-    def listdir(folder):
+    def iterdir(self):
         raise FileNotFoundError(2, "No such file or directory", "/proc/3/fd")
 
-    monkeypatch.setattr("os.listdir", listdir)
+    monkeypatch.setattr("pathlib.Path.iterdir", iterdir)
     with pytest.raises(SetupError, match=r"cannot be looked for: .*/proc/3/fd"):
         build_content([ContentEntry(path="**/*.txt")], Sources(tmp_path))
 
@@ -302,7 +303,7 @@ def test_patterns_find_the_files_that_pathlib_finds(tmp_path):
 def test_many_wildcards_over_folders_visit_each_folder_once(tmp_path, monkeypatch):
     tmp_path.joinpath(*"a" * 30).mkdir(parents=True)
     listed = []
-    listdir = os.listdir
-    monkeypatch.setattr("os.listdir", lambda folder: listed.append(folder) or listdir(folder))
+    iterdir = Path.iterdir
+    monkeypatch.setattr("pathlib.Path.iterdir", lambda folder: listed.append(folder) or iterdir(folder))
     assert named_files("**/a/" * 12 + "*.txt", tmp_path, Policy("files")) == []
     assert len(listed) == len(set(listed)) == 31

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from divebook._version import __version__
 from divebook.text.redaction import shared
+from divebook.tools.mcp.results import check_results_of
 
 T = TypeVar("T")
 
@@ -182,6 +183,7 @@ class Connection:
                 elicitation_callback=self._elicited,
                 sampling_callback=self._sampled,
             ) as client:
+                check_results_of(client.session)
                 self._ready.set_result(client)
                 await self._ending.wait()
         except Exception as error:  # noqa: BLE001 - whatever ends a connection is said by the calls that need it
