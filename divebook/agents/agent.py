@@ -23,9 +23,9 @@ from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
-from divebook.workflow.json_schemas import require_possible_schema
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.json_schemas import require_possible_schema
 from divebook.workflow.policies import Retry
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import ToolServer

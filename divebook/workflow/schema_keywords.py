@@ -77,9 +77,9 @@ class Work:
 @cache
 def validator_class(dialect: str) -> Any:
     """Return the validator class of a dialect, whose instances need a `Work` as their format checker."""
-    base = _DIALECTS[dialect]
-    keywords = {name: _counted(_REPLACED[name] if name in _REPLACED else keyword) for name, keyword in base.VALIDATORS.items()}
-    made: Any = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
+    base: Any = _DIALECTS[dialect]
+    keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
+    made = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
     made.evolve = _evolve
     return made
 
