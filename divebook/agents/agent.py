@@ -25,7 +25,7 @@ from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
-from divebook.workflow.json_schemas import require_possible_schema
+from divebook.workflow.json_schemas import require_possible_schema, require_schema
 from divebook.workflow.policies import Retry
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import ToolServer
@@ -131,6 +131,9 @@ class Agent:
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
+        for tool in self.tools:
+            if tool.schema is not None:
+                require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
         named_servers = list(servers)
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
         """Those that it brings along to an environment."""

@@ -31,7 +31,13 @@ def test_no_command_prints_control_characters_of_others(names, divebook):
 
 
 @pytest.mark.parametrize("redirection", hostile.REDIRECTIONS)
-def test_a_closed_stream_is_no_reason_for_a_traceback(names, folder, redirection):
-    for arguments in (["runs", "--store", names["store"]], ["show", "exec_0", "--store", names["store"]]):
-        done = hostile.as_process(arguments, redirection, folder)
-        assert hostile.faults(done) == [], done
+def test_a_closed_stream_is_no_reason_for_a_traceback(folder, redirection):
+    done = hostile.as_process(["keys", "Step"], redirection, folder)
+    assert hostile.faults(done) == [], done
+
+
+def test_what_is_printed_reaches_no_file_that_is_opened_later(names, folder):
+    done = hostile.as_process(["runs", "--store", names["store"]], ">&- 2>&- <&-", folder)
+    assert (done.returncode, hostile.faults(done)) == (0, [])
+    assert b"completed  " not in (folder / "s.db").read_bytes()
+    assert hostile.as_process(["check", "--store", names["store"]], "", folder).returncode == 0
