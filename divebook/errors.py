@@ -49,6 +49,7 @@
     │   ├── ContainerError         a container or its image is not there, or the engine refuses
     │   ├── SnapshotError          a tree of files cannot be taken, compared or restored
     │   └── EngineUnavailableError the container engine is out of reach
+    │       └── UnusableEngineError    DOCKER_HOST names none that could ever answer
     ├── DevEnvError                a development environment cannot be made or used (exit_code)
     │   ├── EnvironmentNotFoundError   2: there is none of that name
     │   ├── TemplateNotFoundError  3: there is no such template, or none that it extends
@@ -642,6 +643,10 @@ class SnapshotError(WorkspaceError):
 
 class EngineUnavailableError(WorkspaceError):
     """The container engine is out of reach: not installed, not running, or not permitted."""
+
+
+class UnusableEngineError(EngineUnavailableError):
+    """``DOCKER_HOST`` names no engine that could ever answer, so that another attempt is of no use."""
 
 
 class ExecutionError(DivebookError):
