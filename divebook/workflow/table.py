@@ -140,6 +140,7 @@ class Table:
         try:
             return make(made, reading)
         except DefinitionError as error:  # a definition that refuses its values
+            reading.refused.add(place)
             for problem in error.problems:
                 if problem.place:
                     reading.add_found([problem.below(*place)])
