@@ -8,6 +8,8 @@
     ├── NotFoundError              an agent, workflow, action, step, document ... of that name does not exist
     ├── AlreadyRegisteredError     a name is taken
     ├── SetupError                 an environment's settings contradict each other or miss something
+    │   ├── PatternError           a pattern is not valid, too large, or takes too long to match
+    │   └── SchemaLimitError       a JSON schema takes too much work to be checked
     ├── InvalidEventError          an event or its payload breaks its own rules
     ├── EnvelopeError              an envelope, or what it is made from, makes no sense
     │   ├── BoundsError            a bound that does not exist, or has no usable value
@@ -47,6 +49,7 @@
     │   ├── ContainerError         a container or its image is not there, or the engine refuses
     │   ├── SnapshotError          a tree of files cannot be taken, compared or restored
     │   └── EngineUnavailableError the container engine is out of reach
+    │       └── UnusableEngineError    DOCKER_HOST names none that could ever answer
     ├── DevEnvError                a development environment cannot be made or used (exit_code)
     │   ├── EnvironmentNotFoundError   2: there is none of that name
     │   ├── TemplateNotFoundError  3: there is no such template, or none that it extends
@@ -249,6 +252,14 @@ class SetupError(DivebookError):
     def __init__(self, message: str, place: tuple[str | int, ...] = ()) -> None:
         self.place = place
         super().__init__(message)
+
+
+class PatternError(SetupError):
+    """A pattern is not valid, too large, or takes too long to match."""
+
+
+class SchemaLimitError(SetupError):
+    """A JSON schema takes too much work to be checked, or to check a value."""
 
 
 class InvalidEventError(DivebookError):
@@ -633,6 +644,10 @@ class SnapshotError(WorkspaceError):
 
 class EngineUnavailableError(WorkspaceError):
     """The container engine is out of reach: not installed, not running, or not permitted."""
+
+
+class UnusableEngineError(EngineUnavailableError):
+    """``DOCKER_HOST`` names no engine that could ever answer, so that another attempt is of no use."""
 
 
 class ExecutionError(DivebookError):

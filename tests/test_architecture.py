@@ -29,6 +29,11 @@ DOORS = {
     "httpx2": ("divebook.tools",),
     "immutables": ("divebook.engine", "divebook.execution", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
+    "jsonschema": (
+        "divebook.devenv.configuration",
+        "divebook.workflow.json_schemas",
+        "divebook.workflow.schema_keywords",
+    ),
     "mcp": ("divebook.serve", "divebook.tools"),
     "nbformat": ("divebook.export",),
     "orjson": ("divebook.events",),
@@ -40,7 +45,8 @@ DOORS = {
     "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
-    "regex": ("divebook.workspace.tools",),
+    "referencing": ("divebook.workflow.schema_graph", "divebook.workflow.schema_keywords"),
+    "regex": ("divebook.text.patterns",),
     "rich": ("divebook.cli",),
     "ruamel": ("divebook.workflow",),
     "sqlite3": ("divebook.store.sqlite",),
@@ -59,6 +65,7 @@ HEAVY = (
     "docker",
     "httpx2",
     "ipywidgets",
+    "jsonschema",
     "mcp",
     "nbformat",
     "numpy",
@@ -66,7 +73,8 @@ HEAVY = (
     "polars",
     "psycopg",
 )
-HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "regex", "rich", "ruamel", "typer", "uvicorn")
+HEAVY += ("pyarrow", "pydantic", "pydantic_ai", "pydantic_monty", "referencing", "regex", "rich", "ruamel", "typer")
+HEAVY += ("uvicorn",)
 """Loaded when first used, never by ``import divebook``."""
 
 

@@ -25,6 +25,7 @@ from divebook.scripting import render_template
 from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.json_schemas import require_possible_schema, require_schema
 from divebook.workflow.policies import Retry
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import ToolServer
@@ -130,9 +131,14 @@ class Agent:
         given = list(tools)
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
+        for tool in self.tools:
+            if tool.schema is not None:
+                require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
         named_servers = list(servers)
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
         """Those that it brings along to an environment."""
+        if isinstance(output, Mapping):
+            require_possible_schema(output, "output")
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps

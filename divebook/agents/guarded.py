@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
+from pydantic_ai._function_schema import FunctionSchema
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
 from pydantic_ai.tools import RunContext
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
@@ -17,6 +18,7 @@ from divebook.agents.shortened import shortened
 from divebook.agents.wire import plainly
 from divebook.engine.approvals import Denied, ToolCall
 from divebook.engine.argument_patterns import is_same
+from divebook.engine.cards import embedded
 from divebook.engine.operations import TOOL_CALL
 from divebook.errors import OperationError
 from divebook.workflow.approvals import IF_DESTRUCTIVE
@@ -82,17 +84,37 @@ async def _approved(
     if own is not None:
         call = replace(call, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation)
         call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
-    definition = tool.tool_def
-    found = await turn.context.approve(
-        call, definition.parameters_json_schema, place=place.name, description=definition.description or ""
-    )
+    definition, single = tool.tool_def, _of_single_argument(tool)
+    schema = definition.parameters_json_schema
+    if single is not None:
+        schema = _under(str(single.single_arg_name), schema)
+    found = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
     if isinstance(found, Denied):
         raise ToolFailed(found.text)
     place.rule = "" if found.rule == call.mode else found.rule
     if is_same(found.arguments, told):
         return given
     try:
-        validated: dict[str, Any] = tool.args_validator.validate_python(dict(found.arguments))
+        validate = tool.args_validator.validate_python if single is None else single.revalidate
+        validated: dict[str, Any] = validate(dict(found.arguments))
     except ValidationError as error:
         raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
     return validated
+
+
+def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
+    """Return the schema of a function whose one parameter is a model, if the tool is one.
+
+    The library shows a model the fields of that parameter as the arguments of the tool, and calls the function with the
+    parameter by its name, as a person sees it (test_arguments_that_are_shown_can_be_given_back).
+    """
+    while hasattr(tool, "source_tool"):
+        tool = tool.source_tool
+    schema = getattr(getattr(tool, "call_func", None), "__self__", None)
+    return schema if isinstance(schema, FunctionSchema) and schema.single_arg_name is not None else None
+
+
+def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that holds what fits a schema under one name."""
+    properties = {name: embedded(schema, f"#/properties/{name}")}
+    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}

@@ -13,7 +13,7 @@ from pydantic_ai import StructuredDict
 from pydantic_ai.exceptions import UserError
 
 from divebook.errors import SetupError
-from divebook.workflow.json_schemas import complaint
+from divebook.workflow.json_schemas import complaint, require_schema
 
 ITEM = "response"
 """Under which a model gives what is no JSON object, since a provider wants one."""
@@ -26,9 +26,12 @@ def output_type(declared: Any) -> Any:
     ------
     SetupError
         The schema refers to itself.
+    DefinitionError
+        It is a JSON schema that cannot be used; no model is asked then.
     """
     if not isinstance(declared, Mapping):
         return str if declared is None else declared
+    require_schema(declared, "Output")
     is_object = declared.get("type") == "object"
     try:
         return _fitting(dict(declared) if is_object else _as_object(declared), declared, None if is_object else ITEM)

@@ -17,14 +17,17 @@ from divebook.agents.present import CALL, CallPlace
 from divebook.agents.sampling import MESSAGES, require_sampler, sampled
 from divebook.agents.side_by_side import side_by_side
 from divebook.dialects.dive import TOOLS
+from divebook.engine.cards import embedded
 from divebook.engine.operations import TOOL_DISCOVERY
-from divebook.errors import NotFoundError, SetupError
+from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION, EXPIRED
+from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
+from divebook.workflow.json_schemas import require_possible_schema
 from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from divebook.questions import Question
     from divebook.workflow.definition import AgentDefinition
 
+_log = logger(__name__)
 INPUT_REQUIRED = "input_required"
 """The kind of a recorded call that has to be made again, with answers."""
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
@@ -233,13 +237,20 @@ async def elicited(
     within
         The seconds of a call that waits for it: without an answer it is declined before they are over.
     """
-    wanted = asked["schema"] if asked["schema"].get("properties") else {"const": ACCEPT}
+    wanted = embedded(asked["schema"], "#/anyOf/0") if asked["schema"].get("properties") else {"const": ACCEPT}
+    form = {"anyOf": [wanted, {"const": DECLINE}]}
+    try:
+        require_possible_schema(asked["schema"])
+    except DefinitionError as error:
+        reason = error.problems[0].message
+        _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
+        return {"action": CANCEL, "error": reason}
     question = await context.question(
         CLARIFICATION,
         asked["message"],
         key=key,
         data={"server": tool.server, "tool": tool.name},
-        schema={"anyOf": [wanted, {"const": DECLINE}]},
+        schema=form,
         message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
         expires_in=None if within is None else within * 0.9,
         default=None if within is None else {"data": DECLINE},

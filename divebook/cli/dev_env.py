@@ -26,6 +26,7 @@ from divebook.cli.dev_env_options import (
     print_json,
     tell_failure,
 )
+from divebook.cli.streams import run_with_streams
 from divebook.devenv import DevEnvManager
 from divebook.devenv.containers import ALWAYS, MISSING, NEVER
 from divebook.devenv.locking import WAIT
@@ -283,4 +284,4 @@ def main() -> None:
     # A grammar of web addresses that jsonschema loads takes four times as long as all else, for formats no template has
     # (test_a_command_loads_no_grammars).
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-    app(prog_name="dev_env")
+    run_with_streams(lambda: app(prog_name="dev_env"))

@@ -16,7 +16,8 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from divebook.cli.screen import note
+from divebook.cli.screen import note, write
+from divebook.cli.text import json_escaped
 from divebook.devenv import DevEnvManager
 from divebook.devenv.exit_codes import GENERAL, exit_code_of
 from divebook.errors import DevEnvError, DivebookError
@@ -57,6 +58,8 @@ class DevEnvCommands(TyperGroup):
         except DivebookError as error:
             tell_failure(error)
             code = exit_code_of(error) + _apart(written)
+        except BrokenPipeError:  # nobody reads any more
+            code = GENERAL + _apart(written)
         except OSError as error:  # the system says on which file
             note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
             code = GENERAL + _apart(written)
@@ -102,7 +105,7 @@ class DevEnvRequest:
         if self.as_json:
             print_json({name: text})
         else:
-            sys.stdout.write(f"{text}\n")
+            write(text)
 
 
 def asked(context: typer.Context) -> DevEnvRequest:
@@ -118,7 +121,7 @@ def is_separated(context: typer.Context) -> bool:
 
 def print_json(value: Any) -> None:
     """Print one document."""
-    sys.stdout.write(f"{json.dumps(value, indent=2, ensure_ascii=False)}\n")
+    write(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def pairs(written: Sequence[str]) -> dict[str, str]:
@@ -149,7 +152,7 @@ def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
     while True:
         found = list(lines())
         for line in found[shown if shown <= len(found) else 0 :]:
-            sys.stdout.write(f"{line}\n")
+            write(line)
         sys.stdout.flush()
         if not follow:
             return

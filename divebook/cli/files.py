@@ -90,8 +90,10 @@ def apply(
 
     kept = _files(execution_id, store, workspace)
     done = kept.apply(to, paths or None, since=since, until=at)
+    from divebook.cli.text import one_line
+
     for path in done.written:
-        write(path)
+        write(one_line(path))
     there = f", {len(done.there)} were so already" if done.there else ""
     note(f"{len(done.written)} taken over into {to or kept.source}{there}")
     if done.left_out:

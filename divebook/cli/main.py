@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import traceback
 from types import TracebackType
@@ -31,8 +30,10 @@ from divebook.cli import (
     what_if,
 )
 from divebook.cli.refusal import Commands
+from divebook.cli.streams import run_with_streams
 from divebook.cli.text import secrets
 from divebook.documents.policy import ENVIRONMENT, KINDS
+from divebook.text.shown import visible
 
 app = typer.Typer(
     name="divebook",
@@ -120,13 +121,10 @@ def options(
 
 def main() -> None:
     """Run the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows only ASCII is no reason to fail
     sys.excepthook = _print_traceback
-    app(prog_name="divebook")
+    run_with_streams(lambda: app(prog_name="divebook"))
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what ends the process without having been expected, but no secrets."""
-    sys.stderr.write(secrets.text("".join(traceback.format_exception(kind, error, trace))))
+    """Print what ends the process without having been expected, but no secrets and no control characters."""
+    sys.stderr.write(visible(secrets.text("".join(traceback.format_exception(kind, error, trace)))))

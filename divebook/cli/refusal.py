@@ -15,6 +15,7 @@ from divebook.cli.screen import DAMAGED, note
 from divebook.cli.text import secrets
 from divebook.documents.policy import VARIABLE, Policy
 from divebook.errors import CorruptStoreError, DefinitionError, DivebookError, ExecutionNotFoundError, SetupError
+from divebook.text.shown import visible
 
 DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
 REFUSED = 2
@@ -38,7 +39,9 @@ class Commands(TyperGroup):
             with _allowing(ctx.params.get("allow") or ()):
                 return super().invoke(ctx)
         except typer.BadParameter as error:  # it repeats what was typed
-            error.message = secrets.text(error.message)
+            error.message = visible(secrets.text(error.message))
+            raise
+        except BrokenPipeError:  # nobody reads any more
             raise
         except DivebookError as error:
             if ctx.params.get("debug"):

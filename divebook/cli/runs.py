@@ -279,7 +279,7 @@ def tag(
     record = environment.store.record(environment.store.resolve(execution_id))
     if tags or remove:
         record = environment.annotate(record.execution_id, tags=tags or (), untag=remove or ())
-    say(", ".join(record.tags) or "no tags", record.execution_id)
+    say(one_line(", ".join(record.tags)) or "no tags", record.execution_id)
 
 
 def annotate(

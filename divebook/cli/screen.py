@@ -42,7 +42,7 @@ def console(*, error: bool = False) -> Console:
 
 def note(text: str, style: str = "") -> None:
     """Print a line on stderr."""
-    console(error=True).print(styled(visible(secrets.text(text)), style), soft_wrap=True)
+    console(error=True).print(styled(secrets.text(text), style), soft_wrap=True)
 
 
 def note_damage(readable: int, events: int | None, damage: Exception) -> None:
@@ -52,10 +52,10 @@ def note_damage(readable: int, events: int | None, damage: Exception) -> None:
 
 
 def styled(text: str, style: str = "") -> Text:
-    """Return a text of rich's."""
+    """Return a text of rich's, in which control characters are spelled out."""
     from rich.text import Text
 
-    return Text(text, style)
+    return Text(visible(text), style)
 
 
 def status_text(status: str) -> Text:
@@ -70,8 +70,8 @@ def say(*parts: Text | str) -> None:
 
 
 def write(text: str) -> None:
-    """Print text on stdout exactly as it is: JSON, of which `divebook.cli.text.as_json` has taken the secrets."""
-    sys.stdout.write(f"{text}\n")
+    """Print text on stdout without control characters: JSON, of which `as_json` has taken the secrets, and names."""
+    sys.stdout.write(f"{visible(text)}\n")
 
 
 def section(title: str, rows: Sequence[tuple[str, str]]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.text.redaction import shared
+from divebook.text.shown import visible
 
 LARGEST = 1_000_000
 """Bytes of the log; then it is put aside under its name and ``.1``."""
@@ -42,16 +43,16 @@ class CommandLog:
         """
         text = shared().text(message).replace("\n", " | ")
         if level == "WARNING" and self.is_telling:
-            sys.stderr.write(f"dev_env: {text}\n")
+            sys.stderr.write(f"dev_env: {visible(text)}\n")
         told = json.dumps({"time": at, "level": level, "message": text, **facts}, ensure_ascii=False)
         line = _line(level, at, text, facts)
         if self.is_verbose and level != "WARNING":
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{visible(line)}\n")
         for path, written in ((self.path, told if self.form == JSON else line), (self.events, told)):
             try:
                 _append(path, written)
             except OSError as error:
-                sys.stderr.write(f"dev_env: the log {path} cannot be written: {error}\n")
+                sys.stderr.write(visible(f"dev_env: the log {path} cannot be written: {error}\n"))
 
     def lines(self, environment: str) -> Iterator[str]:
         """Yield the lines about an environment, the oldest first."""

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
+from typing import TypeAlias
 
-from divebook.errors import SetupError
+from divebook.errors import PatternError
+from divebook.text.wildcards import OPTIONAL_PAIR, Item, Repeated, Test, WildcardMatcher
 
 WILDCARDS = frozenset("*?[{")
 MAX_ALTERNATIVES = 1000
+MAX_LENGTH = 4096
+"""Characters of a pattern."""
+MAX_STEPS = 10_000
+"""Wildcards and characters of all alternatives that the slower of the two matchers takes."""
 _TOKEN = re.compile(
     r"(?P<folders>(?:\*\*/)+)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]]*)\]"
 )
+Match: TypeAlias = Callable[[str], object]
 
 
 def has_wildcards(path: str) -> bool:
@@ -20,7 +28,15 @@ def has_wildcards(path: str) -> bool:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that ``{a,b}`` groups stand for, innermost groups first."""
+    """Return the patterns that ``{a,b}`` groups stand for, innermost groups first.
+
+    Raises
+    ------
+    PatternError
+        It is too long, or stands for too many.
+    """
+    if len(pattern) > MAX_LENGTH:
+        raise PatternError(f"pattern {pattern[:60]!r}... is too long: it may have {MAX_LENGTH} characters")
     waiting, done = [pattern], []
     while waiting:
         text = waiting.pop()
@@ -30,7 +46,7 @@ def alternatives(pattern: str) -> list[str]:
         else:
             waiting += [text[: group.start()] + choice + text[group.end() :] for choice in group[1].split(",")]
         if len(waiting) + len(done) > MAX_ALTERNATIVES:
-            raise SetupError(
+            raise PatternError(
                 f"pattern {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns; name fewer alternatives"
             )
     return done
@@ -42,43 +58,99 @@ def matches(pattern: str, path: str) -> bool:
     >>> matches("/a/**/*.txt", "/a/b/c.txt"), matches("/a/*.txt", "/a/b/c.txt")
     (True, False)
     """
-    return any(_compiled(alternative).fullmatch(path) for alternative in alternatives(pattern))
+    return any(match(path) for match in _compiled(pattern))
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> list[Match]:
+    """Return what matches each alternative; PatternError for one that is not valid."""
+    found: list[Match] = []
+    steps = 0
+    for alternative in alternatives(pattern):
+        parts = _parts(alternative)
+        try:
+            if _has_one_way(parts):
+                found.append(re.compile(_settled(parts), re.DOTALL).fullmatch)
+                continue
+            steps += len(parts)
+            if steps > MAX_STEPS:
+                raise PatternError(f"pattern {pattern!r} has too many alternatives with ** in them; name fewer")
+            found.append(_matcher(parts).matches)
+        except re.error as error:
+            raise PatternError(f"pattern {pattern!r} is not valid: {error}") from error
+    return found
+
+
+_Part: TypeAlias = tuple[str, str]
+"""The kind of a part, and the expression of one that is text."""
+
+
+def _parts(pattern: str) -> list[_Part]:
     parts, done = [], 0
-    for found in _TOKEN.finditer(pattern):
-        parts += [("text", re.escape(pattern[done : found.start()])), _expression(found)]
-        done = found.end()
-    parts.append(("text", re.escape(pattern[done:])))
-    try:
-        return re.compile(_settled(parts), re.DOTALL)
-    except re.error as error:
-        raise SetupError(f"pattern {pattern!r} is not valid: {error}") from error
+    for token in _TOKEN.finditer(pattern):
+        parts += [*_characters(pattern[done : token.start()]), _expression(token)]
+        done = token.end()
+    return [*parts, *_characters(pattern[done:])]
 
 
-def _expression(found: re.Match[str]) -> tuple[str, str]:
-    """Return what kind of token it is, and the expression of one that is a character."""
-    kind = found.lastgroup or ""
+def _characters(text: str) -> list[_Part]:
+    return [("text", re.escape(character)) for character in text]
+
+
+def _expression(token: re.Match[str]) -> _Part:
+    kind = token.lastgroup or ""
     if kind in ("folders", "all", "some"):
         return kind, ""
-    inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", found["of"] or "")
-    return "text", "[^/]" if kind == "one" else rf"(?!/)[{'^' if found['not'] else ''}{inside}]"
+    inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token["of"] or "")
+    return "text", "[^/]" if kind == "one" else rf"(?!/)[{'^' if token['not'] else ''}{inside}]"
+
+
+def _matcher(parts: list[_Part]) -> WildcardMatcher:
+    """Return the matcher of any pattern; for one that `re` matches in one way, that takes a hundredth of the time."""
+    items: list[Item] = []
+    for kind, expression in parts:
+        if kind == "folders":
+            items += [OPTIONAL_PAIR, Repeated(_is_any), "/"]
+        elif kind == "text":
+            items.append(_test(expression))
+        else:
+            items.append(Repeated(_is_any if kind == "all" else _is_in_part))
+    return WildcardMatcher(items)
+
+
+def _test(expression: str) -> Test:
+    match = re.compile(expression, re.DOTALL).fullmatch
+    return lambda character: match(character) is not None
+
+
+def _is_any(_character: str) -> bool:
+    return True
+
+
+def _is_in_part(character: str) -> bool:
+    return character != "/"
+
+
+def _has_one_way(parts: list[_Part]) -> bool:
+    """Return whether an expression with at most one wildcard that is tried again stands for the parts.
+
+    ``**/`` behind anything but a whole folder (``a**/``) may be nothing, or end later than it could.
+    """
+    return all(parts[at - 1][1].endswith("/") for at in range(1, len(parts)) if parts[at][0] == "folders")
 
 
 _FREE = {"folders": "(?:.*/)?", "all": ".*"}
 _FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
 
 
-def _settled(parts: list[tuple[str, str]]) -> str:
+def _settled(parts: list[_Part]) -> str:
     """Return an expression that never tries again what it has found: else a few wildcards take for ever.
 
     What stands before a wildcard may be matched where it ends first: the wildcard takes whatever is left. What comes
     behind the last one has to end where the text does, and ``**/`` takes whole folders only
     (``test_many_wildcards_take_no_time``).
     """
-    chunks: list[tuple[str, list[tuple[str, str]]]] = [("", [])]
+    chunks: list[tuple[str, list[_Part]]] = [("", [])]
     for part in parts:
         if part[0] in _FREE:
             chunks.append((part[0], []))
@@ -93,7 +165,7 @@ def _settled(parts: list[tuple[str, str]]) -> str:
     return "".join(whole)
 
 
-def _within(parts: list[tuple[str, str]], *, is_anchored: bool) -> str:
+def _within(parts: list[_Part], *, is_anchored: bool) -> str:
     """Return the expression of what has no wildcard over folders; with `is_anchored` the text ends behind it."""
     pieces = [""]  # texts, between them a ``*`` each
     for kind, text in parts:

@@ -6,11 +6,14 @@ which stands for itself; or ``{equals: value}``, for a text with ``*`` in it tha
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+from divebook.text.wildcards import Item, Repeated, WildcardMatcher
 
 EQUALS = "equals"
 LONGEST = 10_000
@@ -59,8 +62,8 @@ def is_allowed_by(wanted: Any, value: Any) -> bool:
         return is_same(wanted, value)
     if not isinstance(value, str) or (seen := _plainly(value)) is None:
         return False
-    parts = _parts(wanted)
-    return _fits(parts, value) and (seen == value or _fits(parts, seen))
+    fits = _matcher(wanted).matches
+    return fits(value) and (seen == value or fits(seen))
 
 
 def is_same(wanted: Any, value: Any) -> bool:
@@ -103,58 +106,40 @@ def _is_doubtful(character: str) -> bool:
     return _is_unseen(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
 
 
-_ANY, _IN_PART, _IN_HOST = object(), object(), object()
-_Part: TypeAlias = object
-"""A character, or one of the three above: any characters, those of one part of a path, those of a host's name."""
+def _is_any(_character: str) -> bool:
+    return True
 
 
-def _parts(pattern: str) -> list[_Part]:
-    """Return the characters and wildcards of a pattern; in the host of an address ``*`` stands for its letters only."""
+def _is_in_part(character: str) -> bool:
+    return character != "/"
+
+
+def _is_in_host(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "-.")
+
+
+_ANY, _IN_PART, _IN_HOST = Repeated(_is_any), Repeated(_is_in_part), Repeated(_is_in_host)
+"""Wildcards: for any characters, those of one part of a path, those of a host's name."""
+
+
+@functools.lru_cache(maxsize=256)
+def _matcher(pattern: str) -> WildcardMatcher:
+    """Return the matcher of a pattern; in the host of an address ``*`` stands for its letters only."""
     scheme, colon, rest = pattern.partition("://")
     if not colon:
-        return _wildcards(pattern, _ANY, _IN_PART)
+        return WildcardMatcher(_wildcards(pattern, _ANY, _IN_PART))
     host, slash, path = rest.partition("/")
     within = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
-    return [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *within, *slash, *_wildcards(path, _ANY, _IN_PART)]
+    start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *within, *slash]
+    return WildcardMatcher([*start, *_wildcards(path, _ANY, _IN_PART)])
 
 
-def _wildcards(pattern: str, double: _Part, single: _Part) -> list[_Part]:
-    found: list[_Part] = []
+def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
+    items: list[Item] = []
     for index, piece in enumerate(pattern.split("**")):
-        found += [double] if index else []
-        found += [single if character == "*" else character for character in piece]
-    return found
-
-
-def _takes(part: _Part, character: str) -> bool:
-    if part is _IN_PART:
-        return character != "/"
-    if part is _IN_HOST:
-        return character.isascii() and (character.isalnum() or character in "-.")
-    return part is _ANY or part == character
-
-
-def _fits(parts: list[_Part], text: str) -> bool:
-    """Return whether the whole text is what the parts stand for; many wildcards take no longer than few."""
-    reached = _with_skipped(parts, {0})
-    for character in text:
-        passed = {at for at in reached if at < len(parts) and _takes(parts[at], character)}
-        reached = _with_skipped(parts, {at if _is_wild(parts[at]) else at + 1 for at in passed})
-        if not reached:
-            return False
-    return len(parts) in reached
-
-
-def _with_skipped(parts: list[_Part], reached: set[int]) -> set[int]:
-    """Return the places that are reached as well since a wildcard may stand for nothing."""
-    found = set(reached)
-    while reached := {at + 1 for at in reached if at < len(parts) and _is_wild(parts[at])} - found:
-        found |= reached
-    return found
-
-
-def _is_wild(part: _Part) -> bool:
-    return part is _ANY or part is _IN_PART or part is _IN_HOST
+        items += [double] if index else []
+        items += [single if character == "*" else character for character in piece]
+    return items
 
 
 def is_met_by(wanted: Any, value: Any) -> bool:

@@ -54,24 +54,25 @@ def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
         JSON schema of the arguments, perhaps of a server's making: what it refers to elsewhere is never looked up
         (test_a_schema_that_refers_to_an_address_is_not_looked_up).
     """
-    within = _within({"type": "object"} if arguments is None else arguments)
+    within = embedded({"type": "object"} if arguments is None else arguments, "#/properties/parameters")
     properties = {"parameters": within, "rule": _RULE}
     return {"type": "object", "properties": properties, "minProperties": 1, "additionalProperties": False}
 
 
-def _within(schema: Any) -> Any:
-    """Return a schema as it must stand where it is that of ``parameters`` in another one."""
+def embedded(schema: Any, place: str) -> Any:
+    """Return a schema as it must stand within another one, at a JSON pointer such as ``#/anyOf/0``."""
     if isinstance(schema, list | tuple):
-        return [_within(item) for item in schema]
+        return [embedded(item, place) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {key: _within(value) for key, value in schema.items() if key not in _NOT_OURS or not isinstance(value, str)}
-    reference = found.get("$ref")
+    left_out = {key for key, value in schema.items() if key in _NOT_OURS and isinstance(value, str)}
+    kept = {key: embedded(value, place) for key, value in schema.items() if key not in left_out}
+    reference = kept.get("$ref")
     if isinstance(reference, str):
-        del found["$ref"]
+        del kept["$ref"]
         if reference == "#" or reference.startswith("#/"):
-            found["$ref"] = f"#/properties/parameters{reference[1:]}"
-    return found
+            kept["$ref"] = f"{place}{reference[1:]}"
+    return kept
 
 
 def rule_id_of(execution_id: str, question_id: str) -> str:

@@ -24,6 +24,7 @@ from divebook.errors import (
     UndefinedVariableError,
     UnopenableValueError,
     UnstorableValueError,
+    UnusableEngineError,
 )
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.step import Step
@@ -44,6 +45,7 @@ HOPELESS = (
     UndefinedVariableError,
     UnopenableValueError,
     UnstorableValueError,
+    UnusableEngineError,
 )
 """Errors that another attempt would meet again."""
 

@@ -103,7 +103,10 @@ def check_placed(entry: Any) -> None:  # an event, or a record
     if entry.sequence < 1:
         raise InvalidEventError(f"sequence must be positive, got {entry.sequence}")
     if not 0 < entry.recorded_at <= LATEST:
-        raise InvalidEventError(f"timestamp is required, of a year up to 9999, got {entry.recorded_at} microseconds")
+        early = ", before 1970: set the clock of this machine" if entry.recorded_at < 0 else ""
+        raise InvalidEventError(
+            f"timestamp is required, of a year up to 9999, got {entry.recorded_at} microseconds{early}"
+        )
 
 
 def check_payload(data: object) -> None:

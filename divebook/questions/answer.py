@@ -38,6 +38,7 @@ from divebook.questions.kinds import (
     TIMEOUT,
     YES,
 )
+from divebook.questions.originals import with_originals
 from divebook.questions.question import Question
 from divebook.questions.typed import Fitting, Typed
 from divebook.questions.wording import EXPIRED_ALREADY, already_answered, wanted_answer, wanted_in_full
@@ -73,6 +74,7 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
         plain = storable(meant, "response")
     except UnstorableValueError as error:
         raise _unfit(question, str(error)) from error
+    plain = _with_arguments(question, plain)
     _check_texts(question, plain)
     if _is_empty(plain):
         if question.optional:
@@ -91,6 +93,17 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
             raise _unfit(question, f"the new bound belongs under to, as in {{'to': 40}}, not {given!r}")
         return answer | {"data": {"to": _raised(question, given.get("to"))}}
     return answer
+
+
+def _with_arguments(question: Question, answer: Any) -> Any:
+    """Return an answer whose arguments, where they are as the question shows them, are those of the question."""
+    data = answer.get("data") if isinstance(answer, Mapping) else None
+    recorded = (question.data or {}).get("parameters")
+    if question.kind not in JUDGED or not isinstance(data, Mapping) or not isinstance(recorded, Mapping):
+        return answer
+    if "parameters" not in data:
+        return answer
+    return {**answer, "data": {**data, "parameters": with_originals(data["parameters"], dict(recorded))}}
 
 
 def _require_open(question: Question, now: int) -> None:
@@ -119,8 +132,12 @@ def _says_nothing(value: Any) -> bool:
 
 def _check_texts(question: Question, value: Any) -> None:
     """Refuse what no person types: control characters, and texts beyond all measure."""
+    # What the question shows may be repeated, whatever it holds.
+    shown = set(_texts((question.data or {}).get("parameters")))
     total = 0
     for text in _texts(value):
+        if text in shown:
+            continue
         total += len(text)
         if total > MOST_CHARACTERS:
             raise _unfit(

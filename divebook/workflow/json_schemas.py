@@ -1,30 +1,46 @@
-"""Compares answers with JSON schemas, and reads what was typed: the one door to jsonschema."""
+"""JSON schemas: checked where they are defined, compared with values in bounded work, and never fetched.
+
+Schemas come from definitions, models and MCP servers, so that everything about them is limited: their size, what they
+refer to (only what is within them), their patterns, and the work of one comparison.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, PatternError, Place, Problem, SchemaLimitError, did_you_mean
 from divebook.questions import Fitting
 from divebook.workflow.yaml_value import yaml_of
 
+if TYPE_CHECKING:
+    from divebook.workflow.schema_graph import SchemaGraph
+
+MAX_CHARACTERS = 1_000_000
+"""Characters of a schema as JSON."""
+MAX_DEPTH = 100
+"""Levels of a schema as JSON."""
+_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return what is wrong with a value, the most telling thing first, or None if it fits."""
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema.exceptions import best_match
+    """Return what is wrong with a value, the most telling thing first, or None if it fits.
 
-    found = best_match(Draft202012Validator(schema, format_checker=FormatChecker()).iter_errors(value))
-    if found is None:
-        return None
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found.absolute_path)
-    return f"{where.lstrip('.')}: {found.message}" if where else found.message
+    Takes a bounded amount of work, and at most `divebook.text.patterns.MATCH_SECONDS` of matching patterns. A schema
+    that cannot be used, or takes more, is a complaint too: what nobody can check fits nothing.
+    """
+    try:
+        usable = _usable(_json(schema))
+    except DefinitionError as error:
+        return error.problems[0].message
+    return usable.complaint(value)
 
 
 def load() -> None:
     """Import jsonschema ahead of its use: with all its optional parts that takes a second."""
-    import jsonschema  # noqa: F401
+    from divebook.workflow import schema_graph, schema_keywords  # noqa: F401
 
 
 def _written(text: str) -> Any:
@@ -35,21 +51,28 @@ FITTING = Fitting(complaint, _written)
 """For `divebook.questions.checked_answer`."""
 
 
-def require_schema(schema: Mapping[str, Any]) -> None:
-    """Raise DefinitionError unless `schema` is a JSON schema."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import SchemaError
+def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patterns: bool = True) -> None:
+    """Raise DefinitionError unless `schema` is a JSON schema that can be used; the error names the place within it.
 
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise DefinitionError([Problem(f"this is not a JSON schema: {error.message}", key="Schema")]) from None
+    Parameters
+    ----------
+    key
+        The key of a definition under which it stands.
+    has_patterns
+        Whether its patterns must be valid here: those of a server may be of another language.
+    """
+    _usable(_json(schema, key), key, has_patterns=has_patterns)
+
+
+def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
+    """Raise DefinitionError for what `require_schema` refuses, and where it shows that no value fits the schema."""
+    _usable(_json(schema, key), key).require_possible(key)
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
     """Return the JSON schema of a type, for example of a pydantic model; a schema is returned as it is."""
     if isinstance(answer, Mapping):
-        require_schema(answer)
+        require_possible_schema(answer)
         return answer
     from pydantic import TypeAdapter
 
@@ -63,3 +86,139 @@ def instance_of(answer: Any, value: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(answer).validate_python(value)
+
+
+class _Usable:
+    """A schema that can be used."""
+
+    def __init__(self, validator: Any, graph: SchemaGraph) -> None:
+        self._validator, self._graph = validator, graph
+
+    def complaint(self, value: Any) -> str | None:
+        """Return what is wrong with a value, or None."""
+        from divebook.workflow.schema_keywords import Work
+
+        return _first_error(self._validator.evolve(format_checker=Work()), value)
+
+    def require_possible(self, key: str) -> None:
+        """Raise DefinitionError if it shows that no value fits."""
+        from divebook.workflow.schema_graph import SchemaFault
+        from divebook.workflow.schema_keywords import Work
+
+        work = Work()
+
+        def fits(schema: Any, value: Any) -> bool:
+            return bool(self._validator.evolve(schema=schema, format_checker=work).is_valid(value))
+
+        try:
+            self._graph.require_possible(fits)
+        except SchemaFault as fault:
+            _refuse(key, fault.reason, fault.place, fault.hint)
+        except (PatternError, SchemaLimitError):
+            return  # it does not show at little cost
+
+
+def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
+    """Return a schema as JSON text, by which what is known of it is found again."""
+    try:
+        return json.dumps(schema, default=_plain, allow_nan=False)
+    except RecursionError:
+        _refuse(key, f"it is nested too deeply; a schema may have {MAX_DEPTH} levels")
+    except (TypeError, ValueError) as error:
+        _refuse(key, f"it is not JSON: {error}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not a value of JSON")
+
+
+@functools.lru_cache(maxsize=256)
+def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
+    """Return a schema that can be used, by its JSON text; raises DefinitionError."""
+    from divebook.workflow.schema_graph import SchemaFault, SchemaGraph
+    from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
+
+    if len(text) > MAX_CHARACTERS:
+        _refuse(key, f"it has more than {MAX_CHARACTERS:,} characters")
+    schema = json.loads(text)
+    if _depth(schema) > MAX_DEPTH:
+        _refuse(key, f"it is nested more than {MAX_DEPTH} levels deep; put inner parts under $defs")
+    dialect = DEFAULT_DIALECT
+    if isinstance(schema, dict) and "$schema" in schema:
+        dialect = str(schema["$schema"]).rstrip("#")
+        if dialect not in DIALECTS:
+            _refuse(
+                key,
+                f"{schema['$schema']!r} is not a dialect known here",
+                ("$schema",),
+                f"leave $schema out, or write {DEFAULT_DIALECT}",
+            )
+    form = validator_class(dialect)
+    of_schemas = form(form.META_SCHEMA)
+
+    def check(part: Any, place: Place) -> None:
+        # The graph says what is wrong with a pattern or a reference, and a schema's own schema only that.
+        _require_valid(of_schemas.evolve(format_checker=Work(has_formats=False)), part, key, place)
+
+    check(schema, ())
+    try:
+        return _Usable(form(schema), SchemaGraph(schema, dialect, check, has_patterns=has_patterns))
+    except SchemaFault as fault:
+        _refuse(key, fault.reason, fault.place, fault.hint)
+
+
+def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(validator.iter_errors(schema))
+    except SchemaLimitError:
+        _refuse(key, "it is too large to be checked", place)
+    if error is not None:
+        is_type = isinstance(error.instance, str) and list(error.absolute_path)[-1:] == ["type"]
+        hint = did_you_mean(error.instance, _TYPES) or f"use {', '.join(_TYPES)}" if is_type else None
+        _refuse(key, error.message, (*place, *error.absolute_path), hint)
+
+
+def _first_error(validator: Any, value: Any) -> str | None:
+    """Return the most telling error of a value, or why it cannot be checked."""
+    from jsonschema.exceptions import best_match
+
+    try:
+        error = best_match(validator.iter_errors(value))
+    except (PatternError, SchemaLimitError) as limit:
+        return str(limit)
+    except RecursionError:
+        return "it is nested too deeply to be checked"
+    except ValueError as limit:  # an integer with more digits than Python writes
+        return f"it cannot be shown: {limit}"
+    if error is None:
+        return None
+    where = _path(error.absolute_path)
+    return f"{where}: {error.message}" if where else str(error.message)
+
+
+def _path(parts: Any) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+
+
+def _depth(value: Any) -> int:
+    """Return how many levels of lists and objects there are."""
+    depth, level = 0, [value]
+    while level:
+        level = [
+            inner
+            for part in level
+            if isinstance(part, dict | list)
+            for inner in (part.values() if isinstance(part, dict) else part)
+        ]
+        depth += 1
+    return depth
+
+
+def _refuse(key: str, reason: str, place: Place = (), hint: str | None = None) -> NoReturn:
+    where = f" at {_path(place)}" if place else ""
+    message = f"this JSON schema cannot be used{where}: {reason}"
+    raise DefinitionError([Problem(message, key=key, hint=hint, place=(key,))])

@@ -91,7 +91,9 @@ def workflow(made: Made, reading: Reading) -> Any:
     _bounds(values, made, reading)
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
-    if "steps" not in made.failed:
+    steps_place = (*made.place, "Steps")
+    is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
+    if "steps" not in made.failed and is_whole:
         steps, inputs = values["steps"], values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
         found = check_workflow(values["name"], steps, chained(steps), reading.manner, **names)

@@ -29,6 +29,8 @@ class Reading:
     positions: dict[Place, tuple[int, int]] = field(default_factory=dict)
     broken: set[Place] = field(default_factory=set)
     """Steps with something wrong in them, whose other rules are not worth checking."""
+    refused: set[Place] = field(default_factory=set)
+    """Definitions that could not be made, and are left out of their lists."""
 
     @property
     def manner(self) -> Manner:

@@ -8,7 +8,11 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from divebook.dialects import Manner
-from divebook.errors import Place, Problem, Severity, did_you_mean
+from divebook.errors import DefinitionError, InterruptError, Place, Problem, Severity, did_you_mean
+from divebook.questions import Question, checked_answer
+from divebook.questions.kinds import KINDS
+from divebook.workflow.ask import Ask
+from divebook.workflow.json_schemas import FITTING, require_possible_schema
 from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
@@ -58,11 +62,33 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         problems += _rollback(step, step.rollback)
     if step.seconds is not None:
         problems += _seconds(step.seconds)
+    if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
+        problems += _ask(step.ask)
     if step.type == CONTINUE:
         problems += _without_effect(step)
     if step.end or _is_given_more(step):
         problems += _ignored(step, "error" if manner.is_strict else "warning")
     return problems
+
+
+def _ask(ask: Ask) -> Iterator[Problem]:
+    """Find schemas that cannot be used, and defaults that do not fit: before a person is asked."""
+    try:
+        if ask.schema is not None:
+            require_possible_schema(ask.schema)
+    except DefinitionError as error:
+        yield from (problem.below("Ask") for problem in error.problems)
+        return
+    if not ask.has_default:
+        return
+    optional = KINDS[ask.kind].optional if ask.optional is None else ask.optional
+    try:
+        checked_answer(
+            Question("default", ask.kind, ask.question, schema=ask.schema, optional=optional), ask.default, FITTING, 0
+        )
+    except InterruptError as error:
+        message = f"Default does not fit: {error.reason.removesuffix('. The question is still open')}"
+        yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
 
 
 def _is_whole(step: Step) -> bool:

@@ -136,16 +136,22 @@ class Table:
         failed |= self._missing(values, node, place, reading)
         values = {name: value for name, value in values.items() if name not in failed}
         make = self.make or self._made
-        return make(Made(values, node, place, frozenset(failed), len(reading.errors) == before), reading)
-
-    def _made(self, made: Made, reading: Reading) -> Any:
-        """Return the definition of what was read soundly; one that refuses its values, or lacks one, is `INVALID`."""
+        made = Made(values, node, place, frozenset(failed), len(reading.errors) == before)
         try:
-            return INVALID if made.failed - defaults(self.definition).keys() else self.definition(**made.values)
-        except DefinitionError as error:
-            (found,) = error.problems
-            reading.add(found.message, made.node.start, (*made.place, found.key or ""), key=found.key, hint=found.hint)
+            return make(made, reading)
+        except DefinitionError as error:  # a definition that refuses its values
+            reading.refused.add(place)
+            for problem in error.problems:
+                if problem.place:
+                    reading.add_found([problem.below(*place)])
+                else:
+                    where = (*place, problem.key or "")
+                    reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
             return INVALID
+
+    def _made(self, made: Made, _reading: Reading) -> Any:
+        """Return the definition of what was read soundly; one that lacks something is `INVALID`."""
+        return INVALID if made.failed - defaults(self.definition).keys() else self.definition(**made.values)
 
     def key(self, spelling: str) -> Key | None:
         """Return the key that is written so, in either of its spellings."""

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from divebook.documents.globs import matches
-from divebook.errors import SetupError
+from divebook.errors import PatternError, SetupError
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,24 @@ def test_patterns_stand_for_what_a_plain_expression_does():
             assert matches(pattern, path) == bool(re.fullmatch(plain(parts), path)), (pattern, path)
 
 
-@pytest.mark.parametrize("pattern", ["*a" * 20 + "*b", "**a" * 20 + "**b", "**/*a*a*a*a*a*a*b", "**/a/" * 12 + "b"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*a" * 20 + "*b",
+        "**a" * 20 + "**b",
+        "**/*a*a*a*a*a*a*b",
+        "**/a/" * 12 + "b",
+        "a**/" * 40 + "b",
+        "*a**/" * 40 + "b",
+        "{a**/,a/**/}" * 6 + "b",
+    ],
+)
 def test_many_wildcards_take_no_time(pattern):
     assert not matches(pattern, "a" * 250)
     assert not matches(pattern, "a/" * 125)
+
+
+@pytest.mark.parametrize("pattern", ["a" * 5_000, "{a,b}" * 12, "{a**/b,b**/a}" * 9, "[z-a]"])
+def test_patterns_beyond_all_measure_are_refused(pattern):
+    with pytest.raises(PatternError, match=r"too long|stands for more than|too many alternatives|not valid"):
+        matches(pattern, "a")

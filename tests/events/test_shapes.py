@@ -181,6 +181,12 @@ def test_a_time_beyond_the_year_9999_is_refused():
         MemoryStore().append("exec_1", [late], 0)
 
 
+def test_a_time_before_1970_is_refused_by_the_name_of_what_is_wrong():
+    early = Event("event_1", "exec_1", 1, -1, ExecutionStarted("w"))
+    with pytest.raises(InvalidEventError, match="before 1970: set the clock of this machine"):
+        MemoryStore().append("exec_1", [early], 0)
+
+
 @pytest.mark.parametrize("depth", [255, 1000])
 def test_what_is_nested_deeper_than_anything_written_is_refused(depth):
     raw = b'{"value":' + b"[" * depth + b"]" * depth + b"}"

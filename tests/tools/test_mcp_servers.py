@@ -48,6 +48,25 @@ def test_a_hint_that_warns_always_counts(run, serve):
     assert tool.hints == {"destructive": True}
 
 
+@pytest.mark.parametrize("levels", [60, 400])
+def test_a_schema_that_is_nested_too_deeply_is_left_out_and_the_other_tools_stay(run, serve, levels, caplog):
+    tools = run(serve("rough.py", "deep", str(levels)).discover()).tools
+    assert [tool.name for tool in tools] == ["fine"]
+    assert "'deep'" in caplog.text
+
+
+def test_a_message_that_nobody_can_read_ends_the_connection(run, serve):
+    with pytest.raises(ServerError, match="one of its messages is nested too deeply to be read"):
+        run(serve("rough.py", "deep", "900").discover())
+
+
+@pytest.mark.parametrize("reference", ["http://127.0.0.1:1/x", "file:/passwd", "other#/a", "#/nowhere"])
+def test_a_tool_whose_schema_refers_elsewhere_is_left_out(run, serve, reference, caplog):
+    tools = run(serve("rough.py", "refers", reference).discover()).tools
+    assert [tool.name for tool in tools] == ["fine"]
+    assert caplog.text.count(reference) == 2
+
+
 def test_answers_are_plain_data(run, good):
     assert said(run, good, "add", a=1, b=2) == 3
     assert said(run, good, "echo", text="hi") == "hi"
@@ -146,7 +165,8 @@ def test_a_list_that_cannot_be_had_is_an_error_in_words(run, serve, way, cause):
 @pytest.mark.parametrize(
     ("way", "text"),
     [
-        ("lies", "Invalid structured content returned by tool go"),
+        ("lies", "Invalid structured content returned by tool go: n: 'many' is not of type 'integer'"),
+        ("backtracks", "Invalid structured content returned by tool go: '^(a|aa)+$' took longer than 1 seconds"),
         ("malformed", "MCP call_tool failed for server s: its answer does not keep to the protocol"),
     ],
 )

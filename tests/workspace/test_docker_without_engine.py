@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from divebook.errors import ContainerError, ShellExecutionError
+from divebook.engine.retries import Fault
+from divebook.errors import ContainerError, EngineUnavailableError, ShellExecutionError, UnusableEngineError
+from divebook.workspace.docker.engine import engine_socket
 from divebook.workspace.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside
 from tests.workspace.fake_engine import FakeEngine
+
+HOPELESS = ["tcp://127.0.0.1:1", "npipe:////./pipe/docker", "unix://", "unix:/run/x.sock", "nonsense", "http://[", "\t"]
+HOPELESS += ["unix:///no/such/socket", "unix:///dev/null", "unix:///dev/null/x", f"unix:///{'x' * 300}", "unix://\0"]
+
+
+@pytest.mark.parametrize("url", HOPELESS)
+def test_an_engine_that_can_never_answer_is_not_asked_again(url):
+    with pytest.raises(UnusableEngineError) as caught:
+        engine_socket(url)
+    assert Fault.of(caught.value, "").hopeless
+    assert isinstance(caught.value, EngineUnavailableError)
+
+
+def test_an_engine_that_does_not_answer_now_may_be_asked_again(tmp_path):
+    with socket.socket(socket.AF_UNIX) as unheard:  # nobody listens at it
+        unheard.bind(str(tmp_path / "s"))
+        with pytest.raises(EngineUnavailableError) as caught:
+            engine_socket(f"unix://{tmp_path}/s")
+    assert not Fault.of(caught.value, "").hopeless
 
 
 async def nothing(_):

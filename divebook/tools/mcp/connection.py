@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self, TypeVar
@@ -17,11 +18,20 @@ from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp.client.client import ConnectMode
 from mcp.client.session import ElicitationFnT, SamplingFnT
-from mcp.types import CONNECTION_CLOSED, METHOD_NOT_FOUND, Implementation, JSONRPCNotification, JSONRPCResponse
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    CONNECTION_CLOSED,
+    METHOD_NOT_FOUND,
+    Implementation,
+    JSONRPCNotification,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from divebook._version import __version__
 from divebook.text.redaction import shared
+from divebook.tools.mcp.results import check_results_of
 
 T = TypeVar("T")
 
@@ -36,6 +46,9 @@ MOST_NOTIFICATIONS = 10_000
 """How much it may tell between two answers."""
 MOST_MALFORMED = 100
 """Messages that are none, such as what a server prints, before the connection is given up."""
+MOST_LEVELS = 150
+"""Levels of a message that are read; the SDK reads 200."""
+_LEFT_OUT = "[left out: nested too deeply]"
 _LONGEST = 10_000
 _ERROR_RESPONSE = "Server returned an error response"
 """What the SDK says of an HTTP status that is an error, whose number another answer may have replaced by then."""
@@ -96,6 +109,10 @@ class _Heard:
         except StopAsyncIteration:
             self._end("")
             raise
+        if _is_too_deep(item):
+            item = _with_less(item)
+            if isinstance(item, Exception):
+                self._end("one of its messages is nested too deeply to be read")
         self._count(item)
         return item
 
@@ -121,6 +138,36 @@ class _Heard:
 
     async def __aexit__(self, *error: object) -> None:
         await self._stream.__aexit__(*error)
+
+
+def _is_too_deep(item: Any) -> bool:
+    return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
+
+
+def _with_less(error: ValidationError) -> SessionMessage | ValidationError:
+    """Return a message without the parts that are nested more deeply than the SDK reads, or the error if that fails.
+
+    A list of tools is one message: without this, one deep schema would hide all tools of its server.
+    """
+    try:
+        whole = json.loads(error.errors()[0]["input"])
+    except (ValueError, RecursionError):
+        return error
+    level = [whole]
+    for depth in range(MOST_LEVELS):
+        last = depth == MOST_LEVELS - 1
+        below = []
+        for part in level:
+            for key, value in list(part.items() if isinstance(part, dict) else enumerate(part)):
+                if isinstance(value, dict | list) and last:
+                    part[key] = _LEFT_OUT
+                elif isinstance(value, dict | list):
+                    below.append(value)
+        level = below
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(whole, by_name=False))
+    except ValidationError as invalid:
+        return invalid
 
 
 class Connection:
@@ -182,6 +229,7 @@ class Connection:
                 elicitation_callback=self._elicited,
                 sampling_callback=self._sampled,
             ) as client:
+                check_results_of(client.session)
                 self._ready.set_result(client)
                 await self._ending.wait()
         except Exception as error:  # noqa: BLE001 - whatever ends a connection is said by the calls that need it

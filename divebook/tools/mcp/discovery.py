@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mcp import Client
 
+from divebook.errors import DefinitionError
 from divebook.text.logs import logger
 from divebook.tools.mcp.connection import RefusedError
+from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.tool_servers import Discovered, OfferedTool
 from divebook.workflow.tools import is_tool_name
 
@@ -69,8 +71,18 @@ def _unfit(tool: OfferedTool) -> str:
     """Return why a model cannot be shown a tool."""
     if not is_tool_name(tool.name):
         return "its name is none that models take: letters, digits, _ - and ., at most 64"
-    if len(tool.description) + len(json.dumps(tool.to_dict())) > LARGEST:
+    try:
+        length = len(tool.description) + len(json.dumps(tool.to_dict()))
+    except RecursionError:
+        return "its schemas are nested too deeply"
+    if length > LARGEST:
         return f"its description and schemas have more than {LARGEST} characters"
+    try:
+        for key, schema in (("inputSchema", tool.input_schema), ("outputSchema", tool.output_schema)):
+            if schema is not None:
+                require_schema(schema, key, has_patterns=False)
+    except DefinitionError as error:
+        return f"{error.problems[0].key}: {error.problems[0].message}"
     return ""
 
 

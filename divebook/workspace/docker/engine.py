@@ -11,13 +11,14 @@ import os
 import random
 import signal
 import socket
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from divebook.errors import ContainerError, EngineUnavailableError
+from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
 from divebook.workspace.commands.output import KeptOutput
 from divebook.workspace.commands.running import DRAIN, EndedCommand, Given, Listen, pieces_of
 from divebook.workspace.commands.terminal import end_after
@@ -50,8 +51,8 @@ def engine_socket(url: str) -> str:
 
     The library leaves a socket open that nobody answers at, so it is tried here.
     """
-    if not url.startswith(_UNIX):
-        raise EngineUnavailableError(
+    if not url.startswith(_UNIX) or url == _UNIX or "\0" in url:
+        raise UnusableEngineError(
             f"the container engine at {url} is not on this machine, and so cannot mount the folder: set DOCKER_HOST "
             f"to a socket, as in {DEFAULT_URL}"
         )
@@ -60,7 +61,12 @@ def engine_socket(url: str) -> str:
         try:
             tried.connect(path)
         except OSError as error:
-            raise EngineUnavailableError(_silent(url, error)) from error
+            # An engine that restarts leaves its socket where it was, so that only there another attempt is of use.
+            try:
+                is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
+            except OSError:
+                is_socket = False
+            raise (EngineUnavailableError if is_socket else UnusableEngineError)(_silent(url, error)) from error
     return path
 
 

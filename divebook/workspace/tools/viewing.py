@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from divebook.errors import WorkspaceError
+from divebook.errors import PatternError, WorkspaceError
 from divebook.text.lines import lines_in
+from divebook.text.patterns import MatchTime, compiled
 from divebook.text.shown import plural
 from divebook.workspace.files import FileOperator
 from divebook.workspace.ignored import EXCLUDE, GITIGNORE, IgnoreRules
-
-if TYPE_CHECKING:
-    import regex
 
 MOST_CHARACTERS = 60_000
 LINES, LINE_LENGTH = 300, 2000
@@ -25,8 +22,6 @@ IGNORED = "gitignore"
 """The key under which a search says that it has left files out that git ignores."""
 _EXAMPLES = 5
 _SEARCHED = ("**/*", "*")
-PATIENCE = 5.0
-"""Seconds that one search may spend on matching: some expressions take for ever on some lines."""
 
 
 async def view(
@@ -71,8 +66,11 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
         return {"success": False, "error": str(error), "entries": [], "count": 0}
     entries = []
     for name, is_folder in listed:
-        if any(matches(pattern, name) for pattern in ignore or ()):
-            continue
+        try:
+            if any(matches(pattern, name) for pattern in ignore or ()):
+                continue
+        except PatternError as error:
+            return {"success": False, "error": str(error), "entries": [], "count": 0}
         entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
         entry["type"] = "directory" if is_folder else "file"
         try:
@@ -91,7 +89,7 @@ async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = Fal
     """Return the paths that a pattern means, the newest first; without those that git ignores, which are counted."""
     try:
         paths = await files.glob(pattern)
-    except (WorkspaceError, ValueError) as error:
+    except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error), "files": []}
     kept, left_out = (paths, []) if include_ignored else await _without_ignored(files, paths)
     if not left_out:
@@ -152,19 +150,14 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     include_ignored: bool = False,
 ) -> dict[str, Any]:
     """Return the lines that a regular expression finds, by ``file:line``; files that git ignores are not searched."""
-    import regex
-
     try:
-        wanted = regex.compile(pattern)
-    except regex.error as error:
-        return {"error": f"{pattern!r} is no regular expression: {error}"}
-    try:
+        compiled(pattern)
         paths, left_out = await files.glob(include or _SEARCHED[0]), list[str]()
-    except (WorkspaceError, ValueError) as error:
+    except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error)}
     if not include_ignored:
         paths, left_out = await _without_ignored(files, paths)
-    found = await _search(files, wanted, paths, context_lines, max_results, max_matches_per_file, max_files)
+    found = await _search(files, pattern, paths, context_lines, max_results, max_matches_per_file, max_files)
     if left_out:
         found[IGNORED] = f"{plural(len(left_out), 'path')} that .gitignore excludes not searched: pass include_ignored"
     return found
@@ -172,7 +165,7 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
 
 async def _search(  # noqa: PLR0917 - as `grep`
     files: FileOperator,
-    wanted: regex.Pattern[str],
+    pattern: str,
     paths: list[str],
     context_lines: int,
     max_results: int,
@@ -181,21 +174,17 @@ async def _search(  # noqa: PLR0917 - as `grep`
 ) -> dict[str, Any]:
     """Return the lines of some files that an expression finds."""
     found: dict[str, Any] = {}
-    with_matches, left = 0, PATIENCE
+    with_matches, time = 0, MatchTime()
     for path in paths:
         try:
             lines = lines_in(await files.read_file(path))
         except WorkspaceError:  # a folder, or no text
             continue
-        began = time.monotonic()
         try:
-            hits = await asyncio.to_thread(_matching, wanted, lines, left)
-        except TimeoutError:
-            found[LIMITED] = (
-                f"stopped at {path}, where {wanted.pattern!r} takes too long: put no repetition into another"
-            )
+            hits = await asyncio.to_thread(_matching, pattern, lines, time)
+        except PatternError as error:
+            found[LIMITED] = f"stopped at {path}: {error}"
             break
-        left -= time.monotonic() - began
         if not hits:
             continue
         if 0 <= max_files <= with_matches:
@@ -210,15 +199,9 @@ async def _search(  # noqa: PLR0917 - as `grep`
     return found
 
 
-def _matching(wanted: regex.Pattern[str], lines: list[str], seconds: float) -> list[int]:
-    """Return which lines match; TimeoutError after so long, in which the rest of the process goes on."""
-    until = time.monotonic() + seconds
-    hits = []
-    for at, line in enumerate(lines):
-        left = max(0.001, until - time.monotonic())
-        if wanted.search(line.rstrip("\r\n"), timeout=left, concurrent=True):
-            hits.append(at)
-    return hits
+def _matching(pattern: str, lines: list[str], time: MatchTime) -> list[int]:
+    """Return the indexes of the lines that match; PatternError once the time is over."""
+    return [at for at, line in enumerate(lines) if time.contains(pattern, line.rstrip("\r\n"))]
 
 
 def _match(path: str, lines: list[str], at: int, around: int) -> dict[str, Any]:

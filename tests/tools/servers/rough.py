@@ -37,7 +37,25 @@ def tool(name, **more):
     return {"name": name, "description": f"Do {name}.", "inputSchema": {"type": "object"}, **more}
 
 
+def nested(levels):
+    schema = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+sys.setrecursionlimit(50_000)  # to write what nobody can read
+LEVELS = int(MORE[0]) if MORE and MORE[0].isdigit() else 0
+ELSEWHERE = {"type": "object", "properties": {"a": {"$ref": MORE[0] if MORE else "#"}}}
+BACKTRACKS = {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a|aa)+$"}}}
 TOOLS = {
+    "deep": [tool("fine"), tool("deep", inputSchema=nested(LEVELS))],
+    "refers": [
+        tool("fine"),
+        tool("asks", inputSchema=ELSEWHERE),
+        tool("gives", outputSchema=ELSEWHERE),
+    ],
+    "backtracks": [tool("go", outputSchema=BACKTRACKS)],
     "names": [tool("a b"), tool("x" * 65), tool("fine"), tool("fine")],
     "long": [tool("fine"), tool("long", description="x" * 200_000)],
     "lies": [tool("go", outputSchema=NUMBER, annotations={"readOnlyHint": True, "destructiveHint": True})],
@@ -82,6 +100,10 @@ def lies():
     return {"content": [], "structuredContent": {"n": "many"}}
 
 
+def backtracks():
+    return {"content": [], "structuredContent": {"n": "a" * 90 + "!"}}
+
+
 def samples():
     return asked("sampling/createMessage", {"messages": [], "maxTokens": 9})
 
@@ -102,6 +124,7 @@ def dies_once():
 
 CALLED = {function.__name__.replace("_", "-"): function for function in (hangs, floods, garbage, prints, malformed)}
 CALLED |= {function.__name__.replace("_", "-"): function for function in (lies, samples, asks, dies, dies_once)}
+CALLED["backtracks"] = backtracks
 
 
 def called():

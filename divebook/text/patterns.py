@@ -1,0 +1,129 @@
+"""Regular expressions of other people: compiled within a size limit, matched within a time limit.
+
+Definitions, agents, MCP servers and their JSON schemas bring patterns. Python's `re` tries ``^(a|aa)+$`` on a text of a
+hundred letters for years, and holds the interpreter's lock meanwhile, so that no interrupt helps. Everything here uses
+the library `regex`, which stops after a time and releases the lock. Matching is the only step with a time limit: it
+cannot bound the memory of compiling, so that a pattern is measured before it is compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from typing import TYPE_CHECKING
+
+from divebook.errors import PatternError
+
+if TYPE_CHECKING:
+    import regex
+
+MATCH_SECONDS = 1.0
+"""Seconds that one search, or one check of a value, may spend on matching patterns."""
+MAX_LENGTH = 5_000
+"""Characters of a pattern."""
+MAX_PARTS = 100_000
+"""Parts of a pattern in which each counted repetition is written out: ``(ab){50}`` has 100."""
+_TOKEN = re.compile(
+    r"""(?P<comment>\(\?\#[^)]*\))
+    | (?P<recursion>\(\?(?:R|&|P>|[+-]?\d)[^)]*\))
+    | (?P<flags>\(\?[a-zA-Z0-9]*(?:x|V1))
+    | (?P<count>\{\s*(?P<least>\d+)\s*(?:,\s*\d*\s*)?\})
+    | (?P<open>\() | (?P<close>\))
+    | \\. | \[\^?\]?(?:\\.|[^\]\\])*\] | .""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@functools.lru_cache(maxsize=512)
+def compiled(pattern: str) -> regex.Pattern[str]:
+    """Return a compiled pattern.
+
+    Raises
+    ------
+    PatternError
+        It is not a regular expression, or too large to be compiled.
+    """
+    import regex
+
+    if len(pattern) > MAX_LENGTH:
+        raise PatternError(f"{pattern[:60]!r}... has {len(pattern):,} characters; a pattern may have {MAX_LENGTH:,}")
+    _require_small(pattern)
+    try:
+        return regex.compile(pattern)
+    except (regex.error, ValueError, OverflowError) as error:
+        raise PatternError(f"{_shown(pattern)} is not a regular expression: {error}") from None
+    except RecursionError:
+        raise PatternError(f"{_shown(pattern)} is nested too deeply; use fewer groups within groups") from None
+
+
+def _require_small(pattern: str) -> None:
+    """Raise PatternError for what the library would write out in full, or match recursively, whatever that takes.
+
+    ``((a{1000}){1000}){1000}`` takes gigabytes to compile (test_a_pattern_that_is_too_large_is_not_compiled).
+    """
+    sizes, last = [0], 0  # of the open groups, and of what a count behind it repeats
+    for token in _TOKEN.finditer(pattern):
+        kind = token.lastgroup
+        if kind in ("recursion", "flags"):
+            raise PatternError(f"{_shown(pattern)} uses {token[0]!r}, which patterns may not have here; remove it")
+        if kind == "comment":
+            continue
+        if kind == "open":
+            sizes.append(0)
+        elif kind == "close" and len(sizes) > 1:
+            last = max(1, sizes.pop())
+            sizes[-1] += last
+        elif kind == "count":
+            least = min(int(token["least"][:10]), MAX_PARTS + 1)
+            sizes[-1] += last * max(0, least - 1)
+            last *= max(1, least)
+        else:
+            last = 1
+            sizes[-1] += 1
+        if sizes[-1] > MAX_PARTS:
+            raise PatternError(
+                f"{_shown(pattern)} repeats more than {MAX_PARTS:,} parts; lower its counts, such as {{1000}}"
+            )
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern) if len(pattern) <= 200 else f"{pattern[:200]!r}..."
+
+
+class MatchTime:
+    """Time that several searches share.
+
+    Parameters
+    ----------
+    seconds
+        Time spent within searches; what happens between them does not count.
+    """
+
+    def __init__(self, seconds: float = MATCH_SECONDS) -> None:
+        self.seconds = self._left = seconds
+
+    def contains(self, pattern: str, text: str) -> bool:
+        """Return whether a pattern matches somewhere in a text.
+
+        Blocks for at most the time that is left, without the interpreter's lock.
+
+        Raises
+        ------
+        PatternError
+            The pattern is not valid, or the time is over.
+        """
+        search = compiled(pattern).search
+        began = time.monotonic()
+        try:
+            # The library takes 0 for no limit.
+            return search(text, timeout=max(0.001, self._left), concurrent=True) is not None
+        except TimeoutError:
+            raise PatternError(
+                f"{_shown(pattern)} took longer than {self.seconds:g} seconds to match; "
+                "put no repetition into another one, such as (a+)+"
+            ) from None
+        except MemoryError:
+            raise PatternError(f"{_shown(pattern)} takes too much memory to match; simplify it") from None
+        finally:
+            self._left -= time.monotonic() - began

@@ -1,0 +1,306 @@
+"""Keywords of JSON Schema in bounded work: every evaluation is counted, patterns have a time limit, nothing is fetched.
+
+`jsonschema` evaluates schemas without limits: nested ``allOf`` take exponential time, ``uniqueItems`` and
+``unevaluatedProperties`` quadratic time, and patterns run in `re`. Each keyword of its validators is wrapped to count
+its work, and those that have such costs of their own are replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any, TypeAlias
+
+from jsonschema import FormatChecker, validators
+from jsonschema.exceptions import ValidationError
+from referencing.jsonschema import lookup_recursive_ref
+
+from divebook.errors import PatternError, SchemaLimitError
+from divebook.text.patterns import MatchTime, compiled
+
+MAX_STEPS = 1_000_000
+"""Evaluations of keywords in one check of a value."""
+DEFAULT_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_DIALECTS = {
+    "http://json-schema.org/draft-04/schema": validators.Draft4Validator,
+    "http://json-schema.org/draft-06/schema": validators.Draft6Validator,
+    "http://json-schema.org/draft-07/schema": validators.Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": validators.Draft201909Validator,
+    DEFAULT_DIALECT: validators.Draft202012Validator,
+}
+DIALECTS = tuple(_DIALECTS)
+MAX_FORMAT = 1_000
+"""Characters of the longest text of a format whose check is the library's."""
+_CHEAP_FORMATS = (
+    *("date", "date-time", "duration", "email", "hostname", "idn-email", "idn-hostname"),
+    *("ipv4", "ipv6", "json-pointer", "relative-json-pointer", "time", "uuid"),
+)
+_ASCII = r"!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~"
+_ADDRESSES = {
+    # The library parses these with a grammar, which takes seconds for some thousand characters.
+    "uri": rf"^[A-Za-z][A-Za-z0-9+.\-]*:[{_ASCII}]*\Z",
+    "uri-reference": rf"^[{_ASCII}]*\Z",
+    "iri": rf"^[A-Za-z][A-Za-z0-9+.\-]*:[{_ASCII}\u00a0-\U0010fffd]*\Z",
+    "iri-reference": rf"^[{_ASCII}\u00a0-\U0010fffd]*\Z",
+}
+Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+
+class Work:
+    """Work that one check of a value may do; validators carry it as their format checker, which they hand on.
+
+    Parameters
+    ----------
+    has_formats
+        Whether the keyword ``format`` is checked.
+    """
+
+    def __init__(self, steps: int = MAX_STEPS, *, has_formats: bool = True) -> None:
+        self.has_formats = has_formats
+        self._steps = self._left = steps
+        self._time = MatchTime()
+
+    def spend(self, steps: int) -> None:
+        """Count steps; raises SchemaLimitError once there are too many."""
+        self._left -= steps
+        if self._left < 0:
+            raise SchemaLimitError(f"checking it takes more than {self._steps:,} steps; simplify the schema")
+
+    def contains(self, pattern: str, text: str) -> bool:
+        """Return whether a pattern matches somewhere in a text; raises PatternError as `MatchTime.contains` does."""
+        self.spend(1 + len(text) // 1_000)
+        return self._time.contains(pattern, text)
+
+
+@cache
+def validator_class(dialect: str) -> Any:
+    """Return the validator class of a dialect, whose instances need a `Work` as their format checker."""
+    base: Any = _DIALECTS[dialect]
+    keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
+    made = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
+    made.evolve = _evolve
+    return made
+
+
+def _evolve(self: Any, **changes: Any) -> Any:
+    """Return a changed validator of the same class: the library's own follows a ``$schema`` within to another class."""
+    same = {"schema": self.schema, "format_checker": self.format_checker, "registry": self._registry}
+    return type(self)(**{**same, "_resolver": self._resolver, **changes})
+
+
+def _counted(keyword: Keyword) -> Keyword:
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        work = validator.format_checker
+        work.spend(1 + (len(value) // 4 if isinstance(value, list | dict) else 0))
+        for error in keyword(validator, value, instance, schema) or ():
+            work.spend(1 + len(error.message) // 200)  # which shows the value, however long it is
+            yield error
+
+    return counted
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "string") and not validator.format_checker.contains(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(instance, "object"):
+        for pattern, schema in patterns.items():
+            for name, value in instance.items():
+                if validator.format_checker.contains(pattern, name):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(instance, "object"):
+        return
+    extras = [name for name in instance if name not in _named(validator, instance, within)]
+    if validator.is_type(schema, "object"):
+        for name in extras:
+            yield from validator.descend(instance[name], schema, path=name)
+    elif not schema and extras:
+        shown = ", ".join(map(repr, sorted(extras)))
+        if "patternProperties" in within:
+            verb = "does" if len(extras) == 1 else "do"
+            patterns = ", ".join(map(repr, sorted(within["patternProperties"])))
+            yield ValidationError(f"{shown} {verb} not match any of the regexes: {patterns}")
+        else:
+            verb = "was" if len(extras) == 1 else "were"
+            yield ValidationError(f"Additional properties are not allowed ({shown} {verb} unexpected)")
+
+
+def _named(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
+    """Return the properties of an object that ``properties`` or ``patternProperties`` are about."""
+    contains = validator.format_checker.contains
+    named = set(instance.keys() & schema.get("properties", {}).keys())
+    for pattern in schema.get("patternProperties", ()):
+        named |= {name for name in instance if name not in named and contains(pattern, name)}
+    return named
+
+
+def _unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: FBT001
+    if not wanted or not validator.is_type(instance, "array"):
+        return
+    forms = set()
+    for item in instance:
+        form = _canonical(item)
+        validator.format_checker.spend(1 + len(form) // 100)
+        forms.add(form)
+    if len(forms) < len(instance):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _canonical(value: Any) -> str:
+    """Return a text that is the same for equal values: ``1.0`` is ``1``, and neither is ``true``."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _multiple_of(validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    """Compare in decimal: ``0.3`` is a multiple of ``0.1``, and no quotient overflows."""
+    if not validator.is_type(instance, "number"):
+        return
+    try:
+        is_multiple = Fraction(str(instance)) % Fraction(str(factor)) == 0
+    except ValueError:  # not finite, or more digits than Python reads
+        is_multiple = False
+    if not is_multiple:
+        yield ValidationError(f"{instance!r} is not a multiple of {factor!r}")
+
+
+def _format(validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    is_checked = isinstance(instance, str) and validator.format_checker.has_formats
+    if is_checked and not _has_format(name, instance, validator.format_checker):
+        yield ValidationError(f"{instance!r} is not a {name!r}")
+
+
+def _has_format(name: str, text: str, work: Work) -> bool:
+    if name == "regex":
+        try:
+            compiled(text)
+        except PatternError:
+            return False
+        return True
+    if name in _ADDRESSES:
+        return work.contains(_ADDRESSES[name], text)
+    work.spend(len(text) // 10)
+    return name not in _CHEAP_FORMATS or (len(text) <= MAX_FORMAT and _formats().conforms(text, name))
+
+
+@cache
+def _formats() -> FormatChecker:
+    return FormatChecker([name for name in _CHEAP_FORMATS if name in FormatChecker.checkers])
+
+
+def _unevaluated_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(instance, "object"):
+        return
+    evaluated = _evaluated(validator, instance, within, is_top=True)
+    left = [name for name in instance if name not in evaluated]
+    wrong = [name for name in left if next(validator.descend(instance[name], schema), None) is not None]
+    if wrong:
+        shown, verb = ", ".join(map(repr, sorted(wrong))), "was" if len(wrong) == 1 else "were"
+        if schema is False:
+            yield ValidationError(f"Unevaluated properties are not allowed ({shown} {verb} unexpected)")
+        else:
+            yield ValidationError(
+                f"Unevaluated properties are not valid under the given schema ({shown} {verb} unevaluated and invalid)"
+            )
+
+
+def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
+    if not validator.is_type(instance, "array"):
+        return
+    evaluated = _evaluated(validator, instance, within, is_top=True)
+    left = [item for index, item in enumerate(instance) if index not in evaluated]
+    wrong = [item for item in left if next(validator.descend(item, schema), None) is not None]
+    if wrong:
+        shown, verb = ", ".join(map(repr, wrong)), "was" if len(wrong) == 1 else "were"
+        yield ValidationError(f"Unevaluated items are not allowed ({shown} {verb} unexpected)")
+
+
+def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = False) -> set[Any]:
+    """Return the names or indexes of an object or list that a schema, which it fits, has evaluated.
+
+    Parameters
+    ----------
+    is_top
+        Whether the question is what the ``unevaluated`` keywords of this very schema are about.
+    """
+    if not isinstance(schema, Mapping):
+        return set()
+    validator.format_checker.spend(1)
+    own = _own_properties if isinstance(instance, Mapping) else _own_items
+    evaluated = own(validator, instance, schema, is_top=is_top)
+    for below, inner in _in_place(validator, instance, schema):
+        evaluated |= _evaluated(below, instance, inner)
+    return evaluated
+
+
+def _own_properties(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
+    takes_all = "additionalProperties" in schema or ("unevaluatedProperties" in schema and not is_top)
+    return set(instance) if takes_all else _named(validator, instance, schema)
+
+
+def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
+    items, everything = schema.get("items"), set(range(len(instance)))
+    is_prefix = isinstance(items, list)  # of the dialects before 2020-12
+    if (items is not None and not is_prefix) or ("unevaluatedItems" in schema and not is_top):
+        return everything
+    if is_prefix and "additionalItems" in schema:
+        return everything
+    evaluated = set(range(min(len(instance), len(items if is_prefix else schema.get("prefixItems", ())))))
+    if "contains" in schema:
+        held = validator.evolve(schema=schema["contains"])
+        evaluated |= {index for index, item in enumerate(instance) if index not in evaluated and held.is_valid(item)}
+    return evaluated
+
+
+def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the schemas that are about the same value and fit it, each with the validator of its place."""
+    yield from _referred(validator, schema)
+    for keyword in ("allOf", "anyOf", "oneOf"):
+        for inner in schema.get(keyword, ()):
+            if next(validator.descend(instance, inner), None) is None:
+                yield validator, inner
+    if "if" in schema:
+        holds = next(validator.descend(instance, schema["if"]), None) is None
+        if holds:
+            yield validator, schema["if"]
+        branch = "then" if holds else "else"
+        if branch in schema:
+            yield validator, schema[branch]
+    for name, inner in schema.get("dependentSchemas", {}).items():
+        if isinstance(instance, Mapping) and name in instance:
+            yield validator, inner
+
+
+def _referred(validator: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
+    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+        if keyword in schema and keyword in validator.VALIDATORS:
+            resolver = validator._resolver  # noqa: SLF001 - the library has no other way
+            is_recursive = keyword == "$recursiveRef"
+            resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(schema[keyword])
+            yield validator.evolve(schema=resolved.contents, _resolver=resolved.resolver), resolved.contents
+
+
+_REPLACED: dict[str, Keyword] = {
+    "additionalProperties": _additional_properties,
+    "format": _format,
+    "multipleOf": _multiple_of,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "unevaluatedItems": _unevaluated_items,
+    "unevaluatedProperties": _unevaluated_properties,
+    "uniqueItems": _unique_items,
+}
