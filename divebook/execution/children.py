@@ -21,8 +21,9 @@ from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionForked, ExecutionResumed, ExecutionStarted
 from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
+from divebook.execution.families import orphaned
 from divebook.execution.once import Once
-from divebook.execution.strands import GoesOnElsewhere
+from divebook.execution.strands import GoesOnElsewhere, Suspended
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.store.base import EventStore
@@ -99,11 +100,6 @@ async def succeeded_by(
     asked = {"inputs": successor.inputs, "reason": reason}
     started = await operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
     raise GoesOnElsewhere(started, reason, successor.inputs)
-
-
-def orphaned(parent: str, status: str) -> str:
-    """Return why an execution is cancelled whose parent has ended."""
-    return f"its parent {parent} is {status}"
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
@@ -229,7 +225,10 @@ class Children:
             if not child.is_over:
                 await self._waits.until(path, is_ready)
             seen = heard()
-            child = await drive(asked, again=child.is_over)
+            was_over = child.is_over
+            child = await drive(asked, again=was_over)
+            if was_over and _ended_with(asked.parent, child):
+                raise Suspended  # another process has ended this execution, which the next event that it writes says
         return child
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:

@@ -35,6 +35,7 @@ from divebook.execution.children import Child, Opening, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
+from divebook.execution.families import abandoned, all_abandoned, has_ended
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
@@ -205,6 +206,8 @@ class Control(QueueControl):
 
     def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
         driver = self._register.find(execution_id)
+        if self.ends_with_parent(driver):
+            return driver
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
             wait((driver.driving(),))  # its end is being written
         if driver.is_live and bounds is None and not driver.state.is_over:
@@ -232,10 +235,12 @@ class Control(QueueControl):
         """
         if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
             return driver
+        if self.ends_with_parent(driver):
+            return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
-                if self._can_go_on(state := driver.under(lease), again=again):
+                if self._can_go_on(state := driver.under(lease), child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     self.store.release(lease)
@@ -260,9 +265,10 @@ class Control(QueueControl):
     def _desk(self) -> Desk:
         return ENGINE.desk(self.store)
 
-    def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
+    def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
         if state.is_over:
-            return again and not state.is_final
+            # A parent that another process has ended meanwhile resumes nothing, though it does not know that yet.
+            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
@@ -314,6 +320,8 @@ class Control(QueueControl):
         and with it the code that waits for its end. Call it on the engine's loop.
         """
         work = self._desk.calls.work
+        if (parent := self._register.present(child.parent)) is not None:
+            parent.may_have_children = True
         try:
             driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
@@ -321,11 +329,16 @@ class Control(QueueControl):
             if isinstance(opened, catalog.ExecutionForked):
                 driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
             else:
-                driver = self.create(workflow, opened, durability, child.id)
+                driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
                 self._let_come_from(driver, child.parent)
-                driver.begin(self.means)
+                driver.begin(self.means, begun)
+                await asyncio.wait([written := asyncio.wrap_future(begun)])
+                written.cancelled() or written.exception()  # who waits for the end below hears of it
+            # Another process may have ended the parent while the child was written, and not have seen the child.
+            if await work(lambda: has_ended(self.store, child.parent)):
+                await work(lambda: self.ends_with_parent(driver))
         else:
-            if (parent := self._register.present(child.parent)) is not None:
+            if parent is not None:
                 driver.serve_with(parent)
             if not driver.is_live:
                 try:
@@ -361,6 +374,20 @@ class Control(QueueControl):
             ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
         return driver
 
+    def ends_with_parent(self, driver: Driver) -> bool:
+        """Cancel an execution that is abandoned, with those above it that are; return whether that is so.
+
+        See `divebook.execution.families`. What it did is undone all the same: one that is being rolled back continues.
+        """
+        state = driver.state
+        if state.parent is None or state.is_over or state.rolling_back is not None:
+            return False
+        line = abandoned(self.store, driver.id)
+        for one in line:  # itself first, so that nothing of it runs while those above it are looked at
+            with suppress(ExecutionError):  # another process, or the end of its parent, cancels it at this moment
+                self.cancel(one.id, one.reason)
+        return bool(line)
+
     def pause(self, driver: Driver, reason: str = "") -> None:
         """Let nothing more begin in an execution that this process drives, or a queue has; see `Execution.pause`."""
         paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
@@ -373,8 +400,14 @@ class Control(QueueControl):
         self.hold(driver, paused)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no living process drives, newest first."""
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        Those whose parent has ended are among them, whoever drives them: to recover one cancels it.
+        """
         found = {record.execution_id: record for record in self.store.orphans()}
+        for record in all_abandoned(self.store):
+            if not HANDS.drives(record.execution_id):  # here its end is being written
+                found[record.execution_id] = record
         left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
         unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
         return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)

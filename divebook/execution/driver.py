@@ -69,6 +69,8 @@ class Driver(KnownExecution):
         """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
+        self.may_have_children = False
+        """Whether it has started others: False only of one that began here and has not."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -198,7 +200,7 @@ class Driver(KnownExecution):
         self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
     ) -> None:
         """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
-        self._state, self._is_stored = state, True
+        self._state, self._is_stored, self.may_have_children = state, True, True
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
@@ -222,7 +224,7 @@ class Driver(KnownExecution):
 
         `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
         """
-        self._state, self._is_stored = state, True
+        self._state, self._is_stored, self.may_have_children = state, True, True
         self.standing.let_go()
         work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
         self._set_going(work, lease)
