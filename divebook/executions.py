@@ -377,7 +377,7 @@ class Executions(ABC):
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first.
 
-        One that waits has something to do once its time has come, or there is a message for it, or its parent has ended.
+        One that waits has something to do once its time has come, there is a message for it, or its parent has ended.
         """
         return self._control.recoverable()
 

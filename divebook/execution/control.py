@@ -87,7 +87,7 @@ class Control(QueueControl):
         self._register = Register(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
-        self._resuming = threading.Lock()
+        self._resuming, self._cancelling = threading.Lock(), threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: Desk | None = None
         """Held on to, so that executions one after the other need not make one each."""
@@ -325,18 +325,7 @@ class Control(QueueControl):
         try:
             driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
-            workflow, opened, durability = await work(opening)
-            if isinstance(opened, catalog.ExecutionForked):
-                driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
-            else:
-                driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
-                self._let_come_from(driver, child.parent)
-                driver.begin(self.means, begun)
-                await asyncio.wait([written := asyncio.wrap_future(begun)])
-                written.cancelled() or written.exception()  # who waits for the end below hears of it
-            # Another process may have ended the parent while the child was written, and not have seen the child.
-            if await work(lambda: has_ended(self.store, child.parent)):
-                await work(lambda: self.ends_with_parent(driver))
+            driver = await self._begin_child(child, opening)
         else:
             if parent is not None:
                 driver.serve_with(parent)
@@ -353,16 +342,37 @@ class Control(QueueControl):
             await asyncio.shield(ended)
         return (await work(driver.refresh)).state
 
+    async def _begin_child(self, child: Child, opening: Opening) -> Driver:
+        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile."""
+        work = self._desk.calls.work
+        workflow, opened, durability = await work(opening)
+        if isinstance(opened, catalog.ExecutionForked):
+            driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
+        else:
+            driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
+            self._let_come_from(driver, child.parent)
+            driver.begin(self.means, begun)
+            await asyncio.wait([written := asyncio.wrap_future(begun)])
+            written.cancelled() or written.exception()  # who waits for the end of the child hears of it
+        # Another process may have ended the parent while the child was written, and not have seen the child
+        # (tests/execution/cancelled_trees.py).
+        if await work(lambda: has_ended(self.store, child.parent)):
+            await work(lambda: self.ends_with_parent(driver))
+        return driver
+
     # --- ending ----------------------------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = "") -> Driver:
         """Cancel an execution; see `Environment.cancel`. Without a reason the log says who did it."""
         reason = reason or f"cancelled by {this_person()}"
         checked(catalog.ExecutionCancelled(reason))
-        driver = self._register.find(execution_id)
+        with nullcontext() if ENGINE.is_current() else self._cancelling:  # of two at once the second finds it cancelled
+            return self._cancel(self._register.find(execution_id), reason)
+
+    def _cancel(self, driver: Driver, reason: str) -> Driver:
         if driver.was_forked:
             driver.driving()
-        if ENGINE.call(lambda: driver.cancel(reason)):
+        if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
             return driver
         refuse_over(driver.refresh())
         if driver.state.rolling_back is not None and driver.state.paused is None:

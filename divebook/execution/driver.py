@@ -184,7 +184,7 @@ class Driver(KnownExecution):
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
         """
         opening = self.opening
-        if opening is None:
+        if opening is None or self.was_driven:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
         held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
@@ -228,6 +228,18 @@ class Driver(KnownExecution):
         self.standing.let_go()
         work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
         self._set_going(work, lease)
+
+    def cancel_pending(self, given: Means, why: str) -> bool:
+        """Record a pending execution as cancelled: no step of it runs. Return False if it has begun meanwhile.
+
+        Its start key stays free for one that is started.
+        """
+        if self.opening is None or self.was_driven:
+            return False
+        held, journal = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), self._open_journal(given, None)
+        journal.record_all(decide_opening(replace(self.opening, key=None)))
+        self._set_going(self._record_cancel(given, journal, why, held, undoes=False), held)
+        return True
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionNotFoundError
-from divebook.events.catalog import CANCELLED, CHILD, MOVED, PICTURE, ExecutionResumed
+from divebook.events.catalog import CANCELLED, CHILD, FAILED, MOVED, PICTURE, ExecutionResumed
 from divebook.events.event import to_microseconds
 from divebook.store.base import EventStore
 from divebook.store.records import ExecutionRecord
@@ -45,16 +45,16 @@ def orphaned(parent: str, status: str) -> str:
 def children_to_end(store: EventStore, execution_id: str, status: str) -> list[Abandoned]:
     """Return what is to be cancelled below an execution that ends as `status`: its children that have not ended.
 
-    Of a child that was cancelled for this reason already, by another process that does the same, its own children: that
-    process may not have come to them yet, or may have died.
+    Of a child that was cancelled already, or has failed, its own children: another process that does the same may not
+    have come to them yet, or may have died.
     """
-    found: list[Abandoned] = []
+    below: list[Abandoned] = []
     for record in store.records(parent=execution_id, origin=CHILD):
         if record.status not in TERMINAL:
-            found.append(Abandoned(record.execution_id, execution_id, status))
-        elif record.status == CANCELLED and record.error == orphaned(execution_id, status):
-            found += children_to_end(store, record.execution_id, CANCELLED)
-    return found
+            below.append(Abandoned(record.execution_id, execution_id, status))
+        elif record.status in (CANCELLED, FAILED):
+            below += children_to_end(store, record.execution_id, record.status)
+    return below
 
 
 def has_ended(store: EventStore, execution_id: str) -> bool:

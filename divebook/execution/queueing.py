@@ -38,7 +38,8 @@ class QueueControl(ABC):
     def _require_means(self, driver: Driver) -> None: ...
 
     @abstractmethod
-    def ends_with_parent(self, driver: Driver) -> bool: ...
+    def ends_with_parent(self, driver: Driver) -> bool:  # noqa: D102 - as documented where it is defined
+        ...
 
     @abstractmethod
     def _drive(

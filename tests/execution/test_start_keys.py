@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.errors import StartKeyTakenError
+from divebook.errors import ExecutionError, StartKeyTakenError
 from divebook.steps.actions import Action
 from divebook.store import jsonl
 from tests.execution.worlds import Calls, environment
@@ -89,3 +89,53 @@ def test_a_key_holds_on_the_engines_own_thread_as_well():
     outer = environment(actions=[Action("start", start)]).start(Workflow("o", [Step("a", action="start", store="id")]))
     assert outer.wait(20).variables["id"] == before.id
     assert calls == [1]
+
+
+def test_a_pending_execution_that_is_cancelled_never_starts_and_leaves_its_key(tmp_path):
+    calls = Calls()
+    store = SqliteStore(tmp_path / "s.db")
+    world = environment(NOTING, actions=[calls.action()], store=store)
+    created = world.create("w", key="order 7", tags=["rush"])
+    assert created.cancel("not needed").wait(20).status == "cancelled"
+    assert [event.event_type for event in created.history()] == ["execution_started", "execution_cancelled"]
+    with pytest.raises(ExecutionError, match="is cancelled; only a pending one can be started"):
+        created.start()
+    with pytest.raises(ExecutionError, match="is already cancelled"):
+        created.cancel()
+    later = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[NOTING], actions=[calls.action()])
+    (record,) = later.executions()
+    assert (record.status, record.key, record.tags, later.recoverable(), calls) == (
+        "cancelled",
+        None,
+        ("rush",),
+        [],
+        [],
+    )
+    assert later.start("w", key="order 7").wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("round", range(20))
+def test_to_start_and_to_cancel_at_once_ends_in_one_of_the_two(round):
+    calls = Calls()
+    world = environment(NOTING, actions=[calls.action()])
+    created, together, told = world.create("w"), threading.Barrier(2), []
+
+    def start():
+        together.wait(20)
+        try:
+            created.start()
+        except ExecutionError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    together.wait(20)
+    try:
+        created.cancel()
+    except ExecutionError as error:  # it has completed before
+        told.append(str(error))
+    thread.join(20)
+    ended = created.wait(20)
+    assert (ended.status, len(calls)) in {("cancelled", 0), ("cancelled", 1), ("completed", 1)}
+    assert [event.event_type for event in ended.history()].count("execution_started") == 1
+    assert len(told) <= 1
