@@ -361,6 +361,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
         same = self.workflows.get(asked.workflow) or self.execution(asked.parent).workflow
         key = f"continues/{asked.parent}"
+        asked = await self._control.left_for_successor(asked)
         found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:

@@ -17,7 +17,7 @@ from divebook.engine.paths import held_by
 from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import CANCELLED, COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
-from divebook.errors import ExecutionError, ExecutionNotFoundError, StepError
+from divebook.errors import BoundExceededError, ExecutionError, ExecutionNotFoundError, StepError
 from divebook.events.catalog import ExecutionForked, ExecutionResumed, ExecutionStarted
 from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
@@ -179,7 +179,10 @@ class Children:
             if self._once.beyond is not None:
                 asked = asked._replace(like=self._once.beyond.child_like(wanted))
             await journal.durable()
-            ended = await self._ended(place.path, asked, drive, is_new=record is None)
+            try:
+                ended = await self._ended(place.path, asked, drive, is_new=record is None)
+            except BoundExceededError as error:  # as a recorded failure, so that a replay goes the same way
+                raise self._once.fail(place, begun, str(error), names_of(error), raised=error) from error
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)

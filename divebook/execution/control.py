@@ -36,6 +36,7 @@ from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
 from divebook.execution.families import abandoned, all_abandoned, has_ended
+from divebook.execution.family_bounds import FamilyBounds
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
@@ -87,6 +88,8 @@ class Control(QueueControl):
         self._register = Register(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
+        self.family_bounds = FamilyBounds(store, self._register.find)
+        """Limits how many executions those over this store start."""
         self._resuming, self._cancelling = threading.Lock(), threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: Desk | None = None
@@ -142,6 +145,12 @@ class Control(QueueControl):
             driver.driving().add_done_callback(functools.partial(passed_on, ended))
 
         return ENGINE.begin(begin, ended)
+
+    async def left_for_successor(self, child: Child) -> Child:
+        """Return what one continues as with what is left of its bounds on executions below it; on the loop."""
+        left = await self._desk.calls.work(lambda: self.family_bounds.left_for_successor(child.parent))
+        bounds = replace(child.bounds, max_depth=left.max_depth, max_descendants=left.max_descendants)
+        return child._replace(bounds=bounds)
 
     async def begin_successor(self, driver: Driver, before: str) -> None:
         """Begin a pending execution as which another one goes on; return once its beginning is in the store.
@@ -343,8 +352,15 @@ class Control(QueueControl):
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
-        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile."""
+        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile.
+
+        Raises
+        ------
+        BoundExceededError
+            An execution above it may start no more.
+        """
         work = self._desk.calls.work
+        await work(lambda: self.family_bounds.admit(child.id, child.parent))
         workflow, opened, durability = await work(opening)
         if isinstance(opened, catalog.ExecutionForked):
             driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))

@@ -86,6 +86,14 @@ class Driver(KnownExecution):
         return self.state.status
 
     @property
+    def started_by(self) -> str | None:
+        """The execution that started it and waits for its end."""
+        opening = self.opening
+        if opening is None:
+            return self.state.parent
+        return opening.parent if opening.came_from == catalog.CHILD else None
+
+    @property
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
         return self._future is not None and not self.was_forked and not self._future.done()

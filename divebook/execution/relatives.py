@@ -95,8 +95,7 @@ class Relatives:
     def _cancel_child(self, one: Abandoned, parent: Driver) -> Driver | None:
         """Cancel an execution and return it; None for a child of which `parent` is only a copy of who started it."""
         child = self._find(one.id)
-        started_by = child.state.parent if child.opening is None else child.opening.parent
-        if started_by != one.parent:
+        if child.started_by != one.parent:
             return None
         child.serve_with(parent)
         return self._cancel(one.id, one.reason)

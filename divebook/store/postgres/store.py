@@ -320,6 +320,9 @@ class PostgresStore(EventStore):
         left = [row[:WIDTH] for row, lease in zip(rows, held, strict=True) if not (lease and lease.keeps_out(moment))]
         return sound(left, load_record, self._warned)
 
+    def _descendants(self, execution_id: str) -> int:
+        return lists.descendants(self._connections.read, execution_id)
+
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         return lists.asking(self._connections.read, question_id)
 
