@@ -1,11 +1,13 @@
 """A start with a key happens once, from however many threads and processes."""
 
+import re
 import threading
+import warnings
 
 import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.errors import ExecutionError, StartKeyTakenError
+from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
 from divebook.store import jsonl
 from tests.execution.worlds import Calls, environment
@@ -139,3 +141,62 @@ def test_to_start_and_to_cancel_at_once_ends_in_one_of_the_two(round):
     assert (ended.status, len(calls)) in {("cancelled", 0), ("cancelled", 1), ("completed", 1)}
     assert [event.event_type for event in ended.history()].count("execution_started") == 1
     assert len(told) <= 1
+
+
+ASKED = Workflow("asked", [Step("a", action="note", parameters={"value": "$(inputs.city)"})], inputs=["city", "more"])
+USED = [
+    ({"city": "Bonn", "more": 1}, {"city": "Bonn", "more": 1}, None),
+    ({"city": "Bonn", "more": [1, {"a": 2}]}, {"more": [1, {"a": 2}], "city": "Bonn"}, None),
+    ({"city": "Bonn", "more": 1}, {"city": "Berlin", "more": 1}, "city: 'Bonn', now 'Berlin'"),
+    ({"city": "Bonn", "more": 1}, {"city": "Bonn", "more": 1.5}, "more: 1, now 1.5"),
+    ({"city": "Bonn", "more": [1]}, {"city": "Bonn", "more": [1, 2]}, r"more: \[1\], now \[1, 2\]"),
+    ({"city": "Bonn", "more": None}, {"city": "Rome", "more": ""}, "city: 'Bonn', now 'Rome'; more: None, now ''"),
+]
+
+
+@pytest.mark.parametrize("way", ["start", "enqueue"])
+@pytest.mark.parametrize(("first", "second", "told"), USED)
+def test_a_key_used_again_with_other_inputs_is_never_silent_unless_that_is_asked_for(first, second, told, way):
+    calls = Calls()
+    world = environment(ASKED, actions=[calls.action()])
+    before = getattr(world, way)("asked", first, key="order 7")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert getattr(world, way)("asked", second, key="order 7") == before
+        assert getattr(world, way)("asked", second, key="order 7", on_conflict="return") == before
+    ours = [one for one in warned if issubclass(one.category, StartKeyWarning)]
+    assert [one.filename for one in ours] == ([] if told is None else [__file__])
+    if told is None:
+        assert getattr(world, way)("asked", second, key="order 7", on_conflict="refuse") == before
+        return
+    assert re.search(
+        rf"'order 7' belongs to execution {before.id}, which .* other inputs \({told}\)", str(ours[0].message)
+    )
+    with pytest.raises(StartKeyTakenError, match=told) as refused:
+        getattr(world, way)("asked", second, key="order 7", on_conflict="refuse")
+    assert (refused.value.execution_id, len(world.executions())) == (before.id, 1)
+
+
+@pytest.mark.parametrize("key", ["", " ", "\n\t"])
+@pytest.mark.parametrize("way", ["start", "enqueue", "create"])
+def test_a_blank_key_is_refused(key, way):
+    world = environment(NOTING, actions=[Calls().action()])
+    with pytest.raises(SetupError, match="a start key must not be blank"):
+        getattr(world, way)("w", key=key)
+    assert world.executions() == []
+
+
+def test_an_unknown_way_to_handle_a_conflict_is_refused():
+    world = environment(NOTING, actions=[Calls().action()])
+    with pytest.raises(SetupError, match=r"unknown on_conflict 'refuze' \(did you mean 'refuse'\?\)"):
+        world.start("w", key="k", on_conflict="refuze")
+
+
+def test_a_conflict_shows_no_secret():
+    secret = "sk-ant-REDACTED"
+    workflow = Workflow("s", [Step("a", script="1")], inputs=["api_key"])
+    world = environment(workflow)
+    world.start("s", {"api_key": secret}, key="k").wait(20)
+    with pytest.raises(StartKeyTakenError) as refused:
+        world.start("s", {"api_key": secret + "b"}, key="k", on_conflict="refuse")
+    assert secret not in str(refused.value)

@@ -368,8 +368,8 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
     if version > len(MIGRATIONS):
         raise NewerStoreError(
             f"a newer divebook has raised {location} to format {version} while it was open here, and this version "
-            f"knows up to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what "
-            "had not ended"
+            f"knows up to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume "
+            "what had not ended"
         )
 
 
