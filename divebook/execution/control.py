@@ -368,8 +368,10 @@ class Control(QueueControl):
             driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
             self._let_come_from(driver, child.parent)
             driver.begin(self.means, begun)
-            await asyncio.wait([written := asyncio.wrap_future(begun)])
-            written.cancelled() or written.exception()  # who waits for the end of the child hears of it
+            ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]
+            for end in ends:  # who waits for the end of the child hears of an error
+                end.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         # Another process may have ended the parent while the child was written, and not have seen the child
         # (tests/execution/cancelled_trees.py).
         if await work(lambda: has_ended(self.store, child.parent)):
