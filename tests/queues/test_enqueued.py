@@ -11,7 +11,14 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from divebook import Environment, Rollback, Step, Worker, Workflow
-from divebook.errors import ExecutionError, ForkedStoreError, LeaseHeldError, SetupError, StartKeyTakenError, StartKeyWarning
+from divebook.errors import (
+    ExecutionError,
+    ForkedStoreError,
+    LeaseHeldError,
+    SetupError,
+    StartKeyTakenError,
+    StartKeyWarning,
+)
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.ids import type_id
 from divebook.steps.actions import Action
