@@ -1,6 +1,7 @@
 """Bounds on what may be spent: one immutable value, shared by the envelope and the engine.
 
-A bound is a number or None, which stands for no bound; 0 is a bound like any other. `Bounds.read` is for what a person
+A bound is a number or None, which stands for no bound; 0 is a bound like any other. Only `max_depth` and
+`max_descendants` hold with a default where they are not set. `Bounds.read` is for what a person
 wrote and is strict about it; the constructor trusts its caller.
 """
 
@@ -18,6 +19,9 @@ ARROW = "->"
 ASK, FAIL = "ask", "fail"
 OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
 """What one turn of an agent can be bounded in."""
+DEFAULT_MAX_DEPTH: Final = 100
+DEFAULT_MAX_DESCENDANTS: Final = 10_000
+"""The bounds of executions that start others, where none are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,17 @@ class Bounds:
     """Passages of single edges, by ``"from->to"``; 0 permits none."""
     max_repeats: int | None = None
     """How often in a row a step may turn the same inputs into the same output; at least 1."""
+    max_depth: int | None = None
+    """Levels of executions below an execution: a child, the child of that, and so on; 0 permits no child.
+
+    None stands for `DEFAULT_MAX_DEPTH` of an execution that no other one has started. This bound and the next one never
+    ask: the call that starts one execution too many fails.
+    """
+    max_descendants: int | None = None
+    """Executions below an execution on all levels together, ended ones as well; 0 permits none.
+
+    None stands for `DEFAULT_MAX_DESCENDANTS` of an execution that no other one has started.
+    """
     on_exhausted: str = ASK
     """What an execution does at a bound: ``ask`` a person whether to raise it, or ``fail``."""
 
@@ -201,6 +216,8 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_seconds": _read_seconds,
     "edges": _read_edges,
     "max_repeats": _read_positive,
+    "max_depth": _read_count,
+    "max_descendants": _read_count,
     "on_exhausted": _read_policy,
 }
 

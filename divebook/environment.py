@@ -37,7 +37,7 @@ from divebook.mending import Mending
 from divebook.queueing import Queueing
 from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
-from divebook.starting import StartOptions, as_bounds, opening_of, started_before
+from divebook.starting import WARN, StartOptions, as_bounds, opening_of, started_before
 from divebook.steps.actions import Action, built_in_actions
 from divebook.steps.books import BOOK_WORKFLOW, Books
 from divebook.steps.code import roots_of
@@ -288,14 +288,16 @@ class Environment(Holdings, Mending, Trials, Queueing):
         """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
 
         With a `key` it is started once: a second start with that key, from whatever process, returns the execution that
-        exists, as it stands, and raises `StartKeyTakenError` if that is one of another workflow.
+        exists, as it stands, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
+        started with other inputs, a `StartKeyWarning` names the difference; `on_conflict` refuses that, or returns it
+        silently.
         `divebook.starting.StartOptions` lists the options.
         """
         created = self.create(workflow, inputs, **options)
         try:
             return created.start()
         except StartKeyTakenError as taken:
-            return self.execution(started_before(taken, created.workflow.name, self.store))
+            return self._started_before(taken, created, options.get("on_conflict", WARN))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
@@ -361,6 +363,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         """Start the execution as which another one goes on, once; see `WorkflowContext.continue_as_new`."""
         same = self.workflows.get(asked.workflow) or self.execution(asked.parent).workflow
         key = f"continues/{asked.parent}"
+        asked = await self._control.left_for_successor(asked)
         found, opening, durability = self._opening_of(asked, same, origin=catalog.RUN, key=key)
         driver = self._control.create(found, opening, durability)
         try:

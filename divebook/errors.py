@@ -167,6 +167,10 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
     return f"did you mean {match!r}?" if match else None
 
 
+class StartKeyWarning(UserWarning):
+    """An execution was asked for with the start key of one that was started with other inputs, which is returned."""
+
+
 class DeterminismWarning(UserWarning):
     """A line of a workflow function may come to something else when the function runs again; see `divebook.lint`."""
 
@@ -446,12 +450,18 @@ class StartKeyTakenError(StoreError):
     ----------
     workflow
         The workflow of that execution, where it is another one than `wanted`, which was to be started.
+    difference
+        How the inputs of that execution differ from those that were to be started with, where that was asked.
     """
 
-    def __init__(self, key: str, execution_id: str, workflow: str = "", wanted: str = "") -> None:
+    def __init__(
+        self, key: str, execution_id: str, workflow: str = "", wanted: str = "", *, difference: str = ""
+    ) -> None:
         self.key, self.execution_id, self.workflow, self.wanted = key, execution_id, workflow, wanted
+        self.difference = difference
         owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
         what = f", and workflow {wanted!r} was to be started" if wanted else ""
+        what += f", which was started with other inputs ({difference})" if difference else ""
         way_on = "start with another key" if workflow else "use that execution, or start with another key"
         super().__init__(f"start key {key!r} belongs to {owner} already{what}. Nothing was started; {way_on}")
 

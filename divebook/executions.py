@@ -283,7 +283,9 @@ class Executions(ABC):
     def cancel(self, execution_id: str) -> Execution:
         """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
 
-        A process that drives it finds with its next step that it may no longer write, and stops there.
+        A process that drives it finds with its next step that it may no longer write, and stops there. What it started
+        is cancelled next, level by level: when `Execution.wait` returns, nothing of it runs or waits any more. Should
+        this process die before that, `recover` cancels the rest.
         """
         return self._handle(self._control.cancel(execution_id))
 
@@ -352,6 +354,8 @@ class Executions(ABC):
     def recover(self, execution_id: str) -> Execution:
         """Resume an interrupted execution automatically; see `divebook.execution.recovery`.
 
+        One whose parent has ended is cancelled instead, and so is what it started: no call of it is made.
+
         Raises
         ------
         NeedsPersonError
@@ -364,13 +368,16 @@ class Executions(ABC):
             for record in environment.recoverable():
                 environment.recover(record.execution_id)
         """
+        driver = self._control.find(execution_id)
+        if self._control.ends_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
+            return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
         attempt = next_attempt(self.store, execution_id, self._clock.now())
         return self._handle(self._control.resume(execution_id, recovery=attempt))
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first.
 
-        One that waits has something to do once its time has come, or there is a message for it.
+        One that waits has something to do once its time has come, there is a message for it, or its parent has ended.
         """
         return self._control.recoverable()
 

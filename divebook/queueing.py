@@ -12,7 +12,7 @@ from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
 from divebook.executions import Executions
-from divebook.starting import StartOptions, started_before
+from divebook.starting import WARN, StartOptions, started_before
 from divebook.store.queues import QueuedExecution, WorkerRecord
 from divebook.workflow.definition import Workflow
 
@@ -55,7 +55,7 @@ class Queueing(Executions):
             When it may begin at the earliest; a time without a zone is local.
         options
             As for `Environment.start`. With a `key` it is enqueued once: a second call with that key returns the
-            execution that exists, as it stands.
+            execution that exists, as it stands; `on_conflict` says what to do if that has other inputs.
 
         Raises
         ------
@@ -69,7 +69,13 @@ class Queueing(Executions):
         try:
             return self._handle(self._control.enqueue(created._driver, place))  # noqa: SLF001 - it is ours
         except StartKeyTakenError as taken:
-            return self.execution(started_before(taken, created.workflow.name, self.store))
+            return self._started_before(taken, created, options.get("on_conflict", WARN))
+
+    def _started_before(self, taken: StartKeyTakenError, created: Execution, on_conflict: str) -> Execution:
+        """Return the execution that has the key with which another one was to be started."""
+        opening = created._driver.opening  # noqa: SLF001 - it is ours
+        inputs = None if opening is None else opening.inputs
+        return self.execution(started_before(taken, created.workflow.name, self.store, inputs, on_conflict))
 
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
         """Return what the queues have that has not ended, queue by queue, in the order in which it is taken.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
@@ -9,10 +10,12 @@ from divebook._version import __version__
 from divebook.bounds import Bounds
 from divebook.engine.change import Change
 from divebook.engine.state import ExecutionState
-from divebook.errors import SetupError, StartKeyTakenError, did_you_mean
+from divebook.errors import SetupError, StartKeyTakenError, StartKeyWarning, did_you_mean
 from divebook.events import catalog
-from divebook.events.codec import storable
+from divebook.events.codec import canonical_hash, storable
+from divebook.execution.definitions import recorded_opening
 from divebook.store import EventStore
+from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
 
@@ -29,6 +32,9 @@ class StartOptions(TypedDict, total=False):
     """``full`` or ``relaxed``, for this execution only."""
     key: str | None
     """Unique in the store: a workflow that is started with a key a second time is the execution that exists."""
+    on_conflict: str
+    """What to do where the execution that has the key was started with other inputs: ``warn``, as by default, and
+    return that execution, ``refuse`` with `StartKeyTakenError`, or ``return`` it without a word."""
     model: str | None
     """The model of all its agents, in place of theirs: ``provider:model``, or ``scripted``."""
     tags: Sequence[str] | None
@@ -41,6 +47,11 @@ class StartOptions(TypedDict, total=False):
     """The cell that starts it."""
 
 
+WARN, REFUSE, RETURN = "warn", "refuse", "return"
+CONFLICTS = (WARN, REFUSE, RETURN)
+"""What may be done where a start key belongs to an execution with other inputs."""
+MOST_NAMED = 5
+"""Inputs that differ of which a warning or an error shows the values."""
 CELL = "cell"
 """Where the identity of an execution keeps which cell of a notebook began it."""
 KNOWN = StartOptions.__optional_keys__
@@ -145,12 +156,55 @@ def said_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptio
     }
 
 
-def started_before(taken: StartKeyTakenError, workflow: str, store: EventStore) -> str:
-    """Return the id of the execution that has a start key; raises the error unless it is one of the same workflow."""
+def started_before(
+    taken: StartKeyTakenError,
+    workflow: str,
+    store: EventStore,
+    inputs: Mapping[str, Any] | None = None,
+    on_conflict: str = WARN,
+) -> str:
+    """Return the id of the execution that has a start key; raises the error unless it is one of the same workflow.
+
+    Parameters
+    ----------
+    inputs
+        Those that were to be started with; None where they do not matter.
+    on_conflict
+        What to do where that execution was started with others: see `StartOptions`.
+    """
     known = store.record(taken.execution_id).workflow_name
     if known != workflow:
         raise StartKeyTakenError(taken.key, taken.execution_id, known, workflow) from taken
+    if inputs is None or on_conflict == RETURN:
+        return taken.execution_id
+    difference = _difference(recorded_opening(taken.execution_id, store).inputs, inputs)
+    if difference and on_conflict == REFUSE:
+        raise StartKeyTakenError(taken.key, taken.execution_id, difference=difference) from taken
+    if difference:
+        warnings.warn(
+            f"start key {taken.key!r} belongs to execution {taken.execution_id}, which was started with other inputs "
+            f"({difference}); that execution is returned, and nothing was started. Use another key, or say what you "
+            "want: on_conflict='refuse' or 'return'",
+            StartKeyWarning,
+            stacklevel=4,
+        )
     return taken.execution_id
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the inputs that differ, each as it was and as it is now, without secrets; empty if none does."""
+    shared().learn(before)
+    names = [
+        name
+        for name in dict.fromkeys((*before, *now))
+        if (name in before) != (name in now) or canonical_hash(before[name], name) != canonical_hash(now[name], name)
+    ]
+    told = [f"{name}: {_brief(before, name)}, now {_brief(now, name)}" for name in names[:MOST_NAMED]]
+    return "; ".join([*told, *([f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else [])])
+
+
+def _brief(inputs: Mapping[str, Any], name: str) -> str:
+    return shared().text(f"{inputs[name]!r:.60}") if name in inputs else "none"
 
 
 def as_bounds(given: Bounds | Mapping[str, Any]) -> Bounds:
@@ -172,6 +226,12 @@ def _check(options: StartOptions) -> None:
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
             raise SetupError(f"{name} must be a text, not {type(named[name]).__name__}; write {name}=str(...)")
+    key, on_conflict = named.get("key"), named.get("on_conflict", WARN)
+    if key is not None and not key.strip():
+        raise SetupError(f"a start key must not be blank, and {key!r} is; leave it out, or write key='order 7'")
+    if on_conflict not in CONFLICTS:
+        advice = did_you_mean(str(on_conflict), CONFLICTS) or f"write one of {', '.join(CONFLICTS)}"
+        raise SetupError(f"unknown on_conflict {on_conflict!r} ({advice})")
 
 
 def _listed(tags: Sequence[str] | None) -> list[str]:

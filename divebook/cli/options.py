@@ -67,6 +67,10 @@ Tags = Annotated[
     typer.Option("--tag", metavar="TAG", help="A tag to find it by (divebook runs --tag); may be repeated."),
 ]
 Note = Annotated[str | None, typer.Option("--note", metavar="TEXT", help="A note to keep with it.")]
+OnConflict = Annotated[
+    Literal["warn", "refuse", "return"],
+    typer.Option("--on-conflict", help="What to do where the run that has the key was started with other inputs."),
+]
 BoundsText = Annotated[
     str | None,
     typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divebook.cli.interrupts import INTERRUPTED
-from divebook.cli.options import Actions, Code, Json, Note, Store, Tags
+from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, InputError, StoreError
@@ -20,6 +20,7 @@ from divebook.text.times import local_time
 
 if TYPE_CHECKING:
     from divebook.analysis.queue_frame import QueueLine
+    from divebook.starting import StartOptions
     from divebook.workers import Worker
 
 
@@ -41,6 +42,7 @@ def enqueue(
     key: Annotated[
         str | None, typer.Option("--key", metavar="TEXT", help="With a key it is enqueued once, however often asked.")
     ] = None,
+    on_conflict: OnConflict = "warn",
     code: Code = False,
     actions: Actions = None,
     store: Store = None,
@@ -60,9 +62,8 @@ def enqueue(
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
     chosen = choose_workflow(environment, workflow, file)
-    execution = environment.enqueue(
-        chosen, given, queue=queue, priority=priority, at=when, coerce_text=True, key=key, tags=tag, note=note
-    )
+    options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
+    execution = environment.enqueue(chosen, given, queue=queue, priority=priority, at=when, **options)
     say(
         as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue})
         if json

@@ -25,6 +25,7 @@ from divebook.cli.options import (
     Json,
     ModelName,
     Note,
+    OnConflict,
     PromptsChanged,
     Quiet,
     ResultsChanged,
@@ -75,6 +76,10 @@ def run(
     model: ModelName = None,
     tag: Tags = None,
     note: Note = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="With a key it is started once, however often asked.")
+    ] = None,
+    on_conflict: OnConflict = "warn",
     answer: Answer = None,
     answers: AnswersFile = None,
     strict: Strict = False,
@@ -105,6 +110,8 @@ def run(
             "model": model,
             "tags": tag,
             "note": note,
+            "key": key,
+            "on_conflict": on_conflict,
         }
         started = partial(environment.start, chosen, given, **options)
         ended = finish(started, environment, progress, known)

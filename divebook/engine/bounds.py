@@ -30,11 +30,24 @@ REASONS = {
     "max_seconds": "max_seconds_exceeded",
     "edges": "max_loop_exceeded",
     "max_repeats": "max_repeats_exceeded",
+    "max_depth": "max_depth_exceeded",
+    "max_descendants": "max_descendants_exceeded",
 }
 """The typed reason for which an execution ends at each bound."""
 
-_SHARED = ("max_llm_calls", "max_agent_hops", "max_tokens", "max_cost", "max_seconds")
-"""What an execution gives on of its bounds to those that it starts."""
+_SHARED = (
+    "max_llm_calls",
+    "max_agent_hops",
+    "max_tokens",
+    "max_cost",
+    "max_seconds",
+    "max_depth",
+    "max_descendants",
+)
+"""What an execution gives on of its bounds to those that it starts.
+
+Only one that continues as a new one gives on the last two: they hold for all that is below the execution that has them.
+"""
 _SPENT = {
     "max_iterations": "{used} of {limit} passes through loops used",
     "max_llm_calls": "{used} of {limit} model calls made",

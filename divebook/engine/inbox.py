@@ -30,7 +30,7 @@ class Message:
     payload: Any
     """Plain data, as an event may hold it; see `answer_payload` and `signal_payload`."""
     source: str
-    """Who sent it: ``user@host:pid`` or a given name."""
+    """Who sent it, and what tells this message from all others; the payload has the name that people see."""
     posted_at: int
     """Microseconds since 1970."""
     number: int = 0
@@ -42,9 +42,13 @@ def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
     return {"response": response, "by": by}
 
 
-def signal_payload(name: str, payload: Any) -> dict[str, Any]:
-    """Return what a message holds that is a signal; its key is an id of its own."""
-    return {"name": name, "payload": payload}
+def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, Any]:
+    """Return what a message holds that is a signal; its key is an id of its own.
+
+    `by` is the name of the sender; by default the source of the message.
+    """
+    sent = {"name": name, "payload": payload}
+    return sent if by is None else {**sent, "by": by}
 
 
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
@@ -73,9 +77,10 @@ def annotated(message: Message) -> catalog.ExecutionAnnotated:
 
 def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == SIGNAL:
-        yield Fact(
-            catalog.SignalReceived(message.payload["name"], message.payload["payload"], message.source, message.number)
-        )
+        name, payload = message.payload["name"], message.payload["payload"]
+        # Older versions wrote the sender into the source alone, before the id that tells one message from another.
+        sender = message.payload.get("by") or message.source.partition(" event_")[0]
+        yield Fact(catalog.SignalReceived(name, payload, sender, message.number))
         return
     if message.kind == REVOCATION:
         yield Fact(catalog.ApprovalRuleRevoked(message.key, message.payload["by"], message.number))

@@ -896,5 +896,6 @@ class SignalReceived(Payload):
     signal_type: str = ""
     payload: Any = None
     source: str = ""
+    """The name of the sender; of the end of a child, the id of that."""
     message: int | None = None
     """Number of the message in the inbox that brought it."""

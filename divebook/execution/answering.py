@@ -128,7 +128,7 @@ class Answering:
         sent, author = storable(payload, "payload"), by or this_person()
         # What the log cannot take in would stop everybody who takes the execution up.
         checked(catalog.SignalReceived(name, sent, author))
-        _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent), author)
+        _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent, author), author)
         return self._go_on_with(f"the signal {name!r}", driver, kept)
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:

@@ -18,6 +18,7 @@ from divebook.engine.records import EMPTY, NO_USAGE, OperationRecord, Usage
 from divebook.engine.retries import names_of
 from divebook.engine.state import CANCELLED, COMPLETED, FAILED, JOINING, PENDING, RUNNING, ExecutionState
 from divebook.errors import (
+    BoundExceededError,
     DefinitionError,
     ExecutionError,
     ExecutionNotFoundError,
@@ -30,8 +31,9 @@ from divebook.events.catalog import ExecutionForked, ExecutionResumed, Execution
 from divebook.execution.beyond import Likeness
 from divebook.execution.clock import Chance, Ids
 from divebook.execution.error_texts import clean_text
+from divebook.execution.families import orphaned
 from divebook.execution.once import Once
-from divebook.execution.strands import GoesOnElsewhere
+from divebook.execution.strands import GoesOnElsewhere, Suspended
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.store.base import EventStore
@@ -108,11 +110,6 @@ async def succeeded_by(
     asked = {"inputs": successor.inputs, "reason": reason}
     started = await operation(CONTINUE_AS_NEW, asked, start, key="continue-as-new", repeatable=True)
     raise GoesOnElsewhere(started, reason, successor.inputs)
-
-
-def orphaned(parent: str, status: str) -> str:
-    """Return why an execution is cancelled whose parent has ended."""
-    return f"its parent {parent} is {status}"
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
@@ -198,6 +195,8 @@ class Children:
                 # It did not begin. Without a recorded end the operation would seem to be running still, to a
                 # verification as well (test_a_function_that_fails_is_equal_wherever_it_stands).
                 raise self._once.fail(place, begun, clean_text(error), names_of(error), raised=error) from error
+            except BoundExceededError as error:  # as a recorded failure, so that a replay goes the same way
+                raise self._once.fail(place, begun, str(error), names_of(error), raised=error) from error
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)
@@ -243,7 +242,10 @@ class Children:
             if not child.is_over:
                 await self._waits.until(path, is_ready)
             seen = heard()
-            child = await drive(asked, again=child.is_over)
+            was_over = child.is_over
+            child = await drive(asked, again=was_over)
+            if was_over and _ended_with(asked.parent, child):
+                raise Suspended  # another process has ended this execution, which the next event that it writes says
         return child
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:

@@ -35,6 +35,8 @@ from divebook.execution.children import Child, Opening, workflows_to_begin
 from divebook.execution.clock import MICROSECONDS, Chance, Clock, Ids
 from divebook.execution.driver import Driver
 from divebook.execution.engine_thread import ENGINE, STOP_SECONDS, Desk, passed_on
+from divebook.execution.families import abandoned, all_abandoned, has_ended
+from divebook.execution.family_bounds import FamilyBounds
 from divebook.execution.forks import first_batch
 from divebook.execution.known import Past
 from divebook.execution.leases import HANDS
@@ -87,7 +89,9 @@ class Control(QueueControl):
         self._register = Register(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
-        self._resuming = threading.Lock()
+        self.family_bounds = FamilyBounds(store, self._register.find)
+        """Limits how many executions those over this store start."""
+        self._resuming, self._cancelling = threading.Lock(), threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: Desk | None = None
         """Held on to, so that executions one after the other need not make one each."""
@@ -142,6 +146,12 @@ class Control(QueueControl):
             driver.driving().add_done_callback(functools.partial(passed_on, ended))
 
         return ENGINE.begin(begin, ended)
+
+    async def left_for_successor(self, child: Child) -> Child:
+        """Return what one continues as with what is left of its bounds on executions below it; on the loop."""
+        left = await self._desk.calls.work(lambda: self.family_bounds.left_for_successor(child.parent))
+        bounds = replace(child.bounds, max_depth=left.max_depth, max_descendants=left.max_descendants)
+        return child._replace(bounds=bounds)
 
     async def begin_successor(self, driver: Driver, before: str) -> None:
         """Begin a pending execution as which another one goes on; return once its beginning is in the store.
@@ -206,6 +216,8 @@ class Control(QueueControl):
 
     def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
         driver = self._register.find(execution_id)
+        if self.ends_with_parent(driver):
+            return driver
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
             wait((driver.driving(),))  # its end is being written
         if driver.is_live and bounds is None and not driver.state.is_over:
@@ -233,10 +245,12 @@ class Control(QueueControl):
         """
         if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
             return driver
+        if self.ends_with_parent(driver):
+            return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
             with HANDS.taking(self.store, driver.id) as lease:
-                if self._can_go_on(state := driver.under(lease), again=again):
+                if self._can_go_on(state := driver.under(lease), child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
                     self.store.release(lease)
@@ -261,9 +275,10 @@ class Control(QueueControl):
     def _desk(self) -> Desk:
         return ENGINE.desk(self.store)
 
-    def _can_go_on(self, state: ExecutionState, *, again: bool) -> bool:
+    def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
         if state.is_over:
-            return again and not state.is_final
+            # A parent that another process has ended meanwhile resumes nothing, though it does not know that yet.
+            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
         due = state.wake_at
@@ -316,18 +331,14 @@ class Control(QueueControl):
         and with it the code that waits for its end. Call it on the engine's loop.
         """
         work = self._desk.calls.work
+        if (parent := self._register.present(child.parent)) is not None:
+            parent.may_have_children = True
         try:
             driver = await work(lambda: self._register.find(child.id))
         except ExecutionNotFoundError:
-            workflow, opened, durability = await work(opening)
-            if isinstance(opened, catalog.ExecutionForked):
-                driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
-            else:
-                driver = self.create(workflow, opened, durability, child.id)
-                self._let_come_from(driver, child.parent)
-                driver.begin(self.means)
+            driver = await self._begin_child(child, opening)
         else:
-            if (parent := self._register.present(child.parent)) is not None:
+            if parent is not None:
                 driver.serve_with(parent)
             if not driver.is_live:
                 try:
@@ -342,16 +353,46 @@ class Control(QueueControl):
             await asyncio.shield(ended)
         return (await work(driver.refresh)).state
 
+    async def _begin_child(self, child: Child, opening: Opening) -> Driver:
+        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile.
+
+        Raises
+        ------
+        BoundExceededError
+            An execution above it may start no more.
+        """
+        work = self._desk.calls.work
+        await work(lambda: self.family_bounds.admit(child.id, child.parent))
+        workflow, opened, durability = await work(opening)
+        if isinstance(opened, catalog.ExecutionForked):
+            driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
+        else:
+            driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
+            self._let_come_from(driver, child.parent)
+            driver.begin(self.means, begun)
+            ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]
+            for end in ends:  # who waits for the end of the child hears of an error
+                end.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        # Another process may have ended the parent while the child was written, and not have seen the child
+        # (tests/execution/cancelled_trees.py).
+        if await work(lambda: has_ended(self.store, child.parent)):
+            await work(lambda: self.ends_with_parent(driver))
+        return driver
+
     # --- ending ----------------------------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = "") -> Driver:
         """Cancel an execution; see `Environment.cancel`. Without a reason the log says who did it."""
         reason = reason or f"cancelled by {this_person()}"
         checked(catalog.ExecutionCancelled(reason))
-        driver = self._register.find(execution_id)
+        with nullcontext() if ENGINE.is_current() else self._cancelling:  # of two at once the second finds it cancelled
+            return self._cancel(self._register.find(execution_id), reason)
+
+    def _cancel(self, driver: Driver, reason: str) -> Driver:
         if driver.was_forked:
             driver.driving()
-        if ENGINE.call(lambda: driver.cancel(reason)):
+        if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
             return driver
         refuse_over(driver.refresh())
         if driver.state.rolling_back is not None and driver.state.paused is None:
@@ -362,6 +403,20 @@ class Control(QueueControl):
             undoes = can_undo(driver, self.check)
             ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
         return driver
+
+    def ends_with_parent(self, driver: Driver) -> bool:
+        """Cancel an execution that is abandoned, with those above it that are; return whether that is so.
+
+        See `divebook.execution.families`. What it did is undone all the same: one that is being rolled back continues.
+        """
+        state = driver.state
+        if state.parent is None or state.is_over or state.rolling_back is not None:
+            return False
+        line = abandoned(self.store, driver.id)
+        for one in line:  # itself first, so that nothing of it runs while those above it are looked at
+            with suppress(ExecutionError):  # another process, or the end of its parent, cancels it at this moment
+                self.cancel(one.id, one.reason)
+        return bool(line)
 
     def pause(self, driver: Driver, reason: str = "") -> None:
         """Let nothing more begin in an execution that this process drives, or a queue has; see `Execution.pause`."""
@@ -375,8 +430,14 @@ class Control(QueueControl):
         self.hold(driver, paused)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no living process drives, newest first."""
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        Those whose parent has ended are among them, whoever drives them: to recover one cancels it.
+        """
         found = {record.execution_id: record for record in self.store.orphans()}
+        for record in all_abandoned(self.store):
+            if not HANDS.drives(record.execution_id):  # here its end is being written
+                found[record.execution_id] = record
         left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
         unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
         return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)

@@ -70,6 +70,8 @@ class Driver(KnownExecution):
         """Whether it is to look into its inbox before it rests."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
+        self.may_have_children = False
+        """Whether it has started others: False only of one that began here and has not."""
 
     # --- what it is ------------------------------------------------------------------------------------------------
 
@@ -83,6 +85,14 @@ class Driver(KnownExecution):
     def status(self) -> str:
         """Pending, running, waiting ..."""
         return self.state.status
+
+    @property
+    def started_by(self) -> str | None:
+        """The execution that started it and waits for its end."""
+        opening = self.opening
+        if opening is None:
+            return self.state.parent
+        return opening.parent if opening.came_from == catalog.CHILD else None
 
     @property
     def is_live(self) -> bool:
@@ -183,7 +193,7 @@ class Driver(KnownExecution):
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
         """
         opening = self.opening
-        if opening is None:
+        if opening is None or self.was_driven:
             raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
         held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
         journal = self._open_journal(given, None)
@@ -199,7 +209,7 @@ class Driver(KnownExecution):
         self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
     ) -> None:
         """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
-        self._state, self._is_stored = state, True
+        self._state, self._is_stored, self.may_have_children = state, True, True
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
@@ -223,10 +233,22 @@ class Driver(KnownExecution):
 
         `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
         """
-        self._state, self._is_stored = state, True
+        self._state, self._is_stored, self.may_have_children = state, True, True
         self.standing.let_go()
         work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
         self._set_going(work, lease)
+
+    def cancel_pending(self, given: Means, why: str) -> bool:
+        """Record a pending execution as cancelled: no step of it runs. Return False if it has begun meanwhile.
+
+        Its start key stays free for one that is started.
+        """
+        if self.opening is None or self.was_driven:
+            return False
+        held, journal = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), self._open_journal(given, None)
+        journal.record_all(decide_opening(replace(self.opening, key=None)))
+        self._set_going(self._record_cancel(given, journal, why, held, undoes=False), held)
+        return True
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven

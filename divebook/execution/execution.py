@@ -355,6 +355,8 @@ class Execution(ReadExecution):
     def cancel(self, reason: str = "") -> Execution:
         """Stop it: paths are stopped and awaited, what is to be undone is undone, then it ends as cancelled.
 
+        The executions that it started are cancelled with it, and `wait` waits for them too. A pending one ends as
+        cancelled without having begun; its start key stays free.
         It can be resumed, unless all that it did was undone; while that goes on, another `cancel` changes nothing.
         Without a reason its log says who cancelled it.
         """

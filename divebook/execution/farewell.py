@@ -6,6 +6,8 @@ import atexit
 import os
 import sys
 import weakref
+from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
@@ -16,6 +18,7 @@ from divebook.store.base import EventStore
 from divebook.text.commands import in_shell
 
 MOMENT_SECONDS = 5.0
+MOST_LINES = 20
 
 
 class Driven(Protocol):
@@ -28,6 +31,10 @@ class Driven(Protocol):
     @property
     def status(self) -> str:
         """Running, waiting ..."""
+
+    @property
+    def started_by(self) -> str | None:
+        """The execution that waits for its end, if there is one."""
 
     @property
     def is_live(self) -> bool:
@@ -54,11 +61,27 @@ class Farewell:
         self._minded.add(execution)
 
     def say(self) -> None:
-        """Print a line on stderr for each execution that still runs."""
-        if self._pid == os.getpid():
-            for execution in sorted(self._minded, key=lambda found: found.id):
-                if _goes_on(execution):
-                    sys.stderr.write(f"{_line(execution)}\n")
+        """Print a line on stderr for each execution that still runs and that no other one of those has started."""
+        if self._pid != os.getpid():
+            return
+        left = [execution for execution in sorted(self._minded, key=lambda one: one.id) if _goes_on(execution)]
+        parents = {execution.id: execution.started_by for execution in left}
+        below = Counter(_top(execution.id, parents) for execution in left)
+        tops = [execution for execution in left if execution.id in below]
+        for execution in tops[:MOST_LINES]:
+            sys.stderr.write(f"{_line(execution, below[execution.id] - 1)}\n")
+        if len(tops) > MOST_LINES:
+            sys.stderr.write(
+                f"divebook: {len(tops) - MOST_LINES} more executions have not ended; `divebook runs` lists them\n"
+            )
+
+
+def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
+    """Return the execution above one that no other one of them has started."""
+    parent = parents[execution_id]
+    while parent is not None and parent in parents:
+        execution_id, parent = parent, parents[parent]
+    return execution_id
 
 
 def _goes_on(execution: Driven) -> bool:
@@ -69,8 +92,9 @@ def _goes_on(execution: Driven) -> bool:
     return execution.is_live
 
 
-def _line(execution: Driven) -> str:
-    left = f"divebook: the process ends while execution {execution.id} is {execution.status}"
+def _line(execution: Driven, below: int) -> str:
+    others = "" if not below else f" (and {below} executions that it has started)"
+    left = f"divebook: the process ends while execution {execution.id} is {execution.status}{others}"
     if not execution.store.keeps:
         return f"{left}; its log was in memory and is lost. wait() for it, or give it a store on disk"
     way_on = in_shell("resume", [execution.id], ["--store", execution.store.location])

@@ -337,7 +337,8 @@ class Journal:
             return
         self._durable = max(self._durable, sequence)  # a later batch may have been written durably meanwhile
         if self.first_written is not None:
-            self.first_written.set_result(None)
+            if not self.first_written.done():  # another process may have taken the lease before the disk had it
+                self.first_written.set_result(None)
             self.first_written = None
 
     @property

@@ -38,6 +38,10 @@ class QueueControl(ABC):
     def _require_means(self, driver: Driver) -> None: ...
 
     @abstractmethod
+    def ends_with_parent(self, driver: Driver) -> bool:  # noqa: D102 - as documented where it is defined
+        ...
+
+    @abstractmethod
     def _drive(
         self, driver: Driver, lease: Lease, resumed: catalog.ExecutionResumed | None = None, *, anew: bool = False
     ) -> None: ...
@@ -131,6 +135,8 @@ class QueueControl(ABC):
         try:
             with HANDS.about_to_drive(lease.execution_id):
                 driver = self._register.find(lease.execution_id)
+                if self.ends_with_parent(driver):  # its lease is taken from this one
+                    return driver
                 state = driver.under(lease)
                 self._require_means(driver)
                 driver.worker, died = worker, self._has_died(state, lease)

@@ -1,20 +1,23 @@
-"""What the end of an execution means for those that it has started, and for the one that has started it."""
+"""The end of an execution, as far as it concerns the executions that it started and the one that started it."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 
 from divebook.engine.state import CANCELLED, FAILED
 from divebook.errors import DivebookError
-from divebook.execution.children import orphaned, running_children
+from divebook.execution.children import running_children
 from divebook.execution.driver import Driver
-from divebook.execution.engine_thread import ENGINE
+from divebook.execution.engine_thread import ENGINE, STOP_SECONDS
+from divebook.execution.families import Abandoned, children_to_end
 from divebook.store.base import EventStore
 from divebook.text.logs import logger
 
+MOST_ATTEMPTS = 5
+"""How often one child is cancelled where another process cancels it as well."""
 _log = logger(__name__)
 
 
@@ -37,9 +40,9 @@ class Relatives:
         self._store, self._find, self._cancel, self._send_word = store, find, cancel, send_word
 
     async def ended(self, driver: Driver) -> None:
-        """Send word to the execution that started one, and cancel those that it started itself."""
+        """Cancel the executions that one started, wait for their end, and send word to the one that started it."""
         parent = driver.state.parent
-        await self._stop_children(driver, driver.status)
+        await self._cancel_children(driver, driver.status, STOP_SECONDS)
         if parent is not None:
             try:
                 await ENGINE.desk(self._store).calls.work(lambda: self._send_word(parent, driver))
@@ -49,23 +52,50 @@ class Relatives:
                 )
 
     async def undo_children(self, driver: Driver) -> None:
-        """Let what an execution has started be cancelled, and so undone, before it is rolled back itself."""
+        """Cancel the executions that one started, which undoes what they did, before it is rolled back itself."""
         ending = driver.state.rolling_back
-        stopped = await self._stop_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED)
-        ends = [asyncio.wrap_future(child.driving()) for child in stopped if child.is_live]
-        await asyncio.gather(*ends, return_exceptions=True)
+        await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
-    async def _stop_children(self, parent: Driver, status: str) -> list[Driver]:
-        """Cancel the executions that one has started; return those."""
-        stopped: list[Driver] = []
+    async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
+        """Cancel the children of an execution that ends with such a status; return when they have ended, or rest.
 
-        def cancel(name: str) -> None:
-            child = self._find(name)
-            if child.state.parent == parent.id:  # a copy of its parent only waits for it
-                child.serve_with(parent)
-                stopped.append(self._cancel(name, orphaned(parent.id, status)))
+        Each of them does the same with its own children before it is done, so that nothing below `parent` runs
+        afterwards (tests/execution/test_cancelled_trees.py). One that is rolled back may rest with a question. A
+        function that blocks its thread cannot be interrupted: its execution is waited for no longer than `seconds`.
+        """
+        if not parent.may_have_children:
+            return
+        work = ENGINE.desk(self._store).calls.work
+        attempts: Counter[str] = Counter()
+        ended: set[str] = set()
+        # The log names those that are about to begin, and the store those whose call was left early, by a time limit in
+        # the code of the parent for instance. Another process that does the same may take a child out of the hands of
+        # this one, and may be behind this one with what that child has started: so this looks again until all is done.
+        left = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
+        while True:
+            left += await work(lambda: children_to_end(self._store, parent.id, status))
+            left = [one for one in dict.fromkeys(left) if one.id not in ended and attempts[one.id] < MOST_ATTEMPTS]
+            if not left:
+                return
+            ends: dict[asyncio.Future[None], str] = {}
+            for one in left:
+                attempts[one.id] += 1
+                try:
+                    child = await work(functools.partial(self._cancel_child, one, parent))
+                except DivebookError as error:  # it ends at this moment, or never began
+                    _log.debug("execution %s is not cancelled with %s: %s", one.id, parent.id, error)
+                else:
+                    ended.add(one.id)
+                    if child is not None and child.is_live:
+                        ends[asyncio.wrap_future(child.driving())] = one.id
+            done, _ = await asyncio.wait(ends, timeout=seconds) if ends else ((), ())
+            ended -= {ends[end] for end in done if end.cancelled() or end.exception() is not None}
+            left = []
 
-        for name in running_children(parent.state):
-            with suppress(DivebookError):  # it ends at this moment, or never began
-                await ENGINE.desk(self._store).calls.work(functools.partial(cancel, name))
-        return stopped
+    def _cancel_child(self, one: Abandoned, parent: Driver) -> Driver | None:
+        """Cancel an execution and return it; None for a child of which `parent` is only a copy of who started it."""
+        child = self._find(one.id)
+        if child.started_by != one.parent:
+            return None
+        child.serve_with(parent)
+        return self._cancel(one.id, one.reason)

@@ -32,6 +32,7 @@ class QueueMagics(RunMagics):
         --priority N   higher ones are begun first
         --at TIME      when it may begin: 2026-05-01T08:00, local time
         --key TEXT     with a key it is enqueued once, whichever cell asks
+        --on-conflict HOW  where that run has other inputs: warn (as without it), refuse or return
         --new          another run, even if this cell has enqueued one before
         --tag TAG      a tag to find the run by (%dive runs --tag TAG), also several
         --note TEXT    a note to keep with the run
@@ -44,6 +45,7 @@ class QueueMagics(RunMagics):
         from divebook.notebook.reattach import start_key
         from divebook.notebook.run import Run
         from divebook.queueing import DEFAULT_QUEUE, time_named
+        from divebook.starting import WARN
 
         said = arguments.options
         environment = self._session.over(said.get("store"))
@@ -52,7 +54,8 @@ class QueueMagics(RunMagics):
         given = values(arguments.inputs, types, arguments.names.variables, arguments.names.own)
         front_end = present_front_end(self.shell)
         place = self._session.ordinals.next(front_end, workflow.name)
-        options: dict[str, Any] = {"key": said.get("key"), "note": said.get("note"), "tags": arguments.several("tag")}
+        options: dict[str, Any] = {"key": said.get("key"), "on_conflict": said.get("on-conflict", WARN)}
+        options |= {"note": said.get("note"), "tags": arguments.several("tag")}
         if place is not None:
             options |= place.said
             if options["key"] is None and not arguments.has("new"):

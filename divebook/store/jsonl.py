@@ -22,6 +22,7 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import (
     ConcurrentAppendError,
     CorruptStoreError,
+    ExecutionNotFoundError,
     InvalidEventError,
     NewerStoreError,
     SetupError,
@@ -30,6 +31,7 @@ from divebook.errors import (
 from divebook.events.catalog import (
     FORK,
     IMPORT,
+    MOVED,
     PICTURE,
     RUNNING,
     ApprovalRuleRevoked,
@@ -251,11 +253,13 @@ def import_(
     InvalidEventError
         Names the file, the line, and what is wrong.
     StoreError
-        The store has an execution of that id.
+        The store has an execution of that id, or what moves here has arrived before: it continues once.
     """
     log = file if isinstance(file, LogFile) else read(file)
     batch = _arriving(log, rename=rename, as_fork=as_fork)
     store = store if isinstance(store, EventStore) else store()
+    if log.is_moved:
+        _refuse_second_arrival(store, log, as_fork=as_fork)
     try:
         (refusal,) = store.append_all([batch])
         if refusal is not None:
@@ -266,6 +270,32 @@ def import_(
             "rename=True) to give it a new id, or delete the one that is there"
         ) from error
     return batch.execution_id
+
+
+def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) -> None:
+    """Raise StoreError if an execution that moves here is in the store already, itself or as a fork of its file."""
+    moved = log.events[0].execution_id
+    try:
+        status = store.record(moved).status
+    except ExecutionNotFoundError:
+        copies = [] if as_fork else store.records(parent=moved, origin=FORK, limit=1)
+        if copies:
+            raise StoreError(
+                f"execution {moved} in {log.name} moves here, and {store.location} holds {copies[0].execution_id}, "
+                "which was made of it: both would continue. Use that one, or delete it and import the file again"
+            ) from None
+        return
+    if status == MOVED and as_fork:
+        return  # it left this store, and a fork of it stays
+    way_on = (
+        "it has moved away from this store; delete it here to let it continue here again"
+        if status == MOVED
+        else f"continue with that one (divebook show {moved})"
+    )
+    raise StoreError(
+        f"execution {moved} in {log.name} moves here, and {store.location} holds it already, as {status}: it continues "
+        f"once. Nothing was imported; {way_on}"
+    )
 
 
 def status_of(events: list[Event]) -> str:

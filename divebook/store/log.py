@@ -344,6 +344,11 @@ class EventLogs(ABC):
         self._check_open()
         return [self._opened(record) for record in self._unended() if record.origin != BOOK]
 
+    def descendants(self, execution_id: str) -> int:
+        """Return how many executions one has started, and those in turn, ended ones as well."""
+        self._check_open()
+        return self._descendants(execution_id)
+
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
         """Return the open questions of executions that have not ended, each with the id of its execution before it.
 
@@ -413,6 +418,9 @@ class EventLogs(ABC):
 
     @abstractmethod
     def _unended(self) -> list[ExecutionRecord]: ...
+
+    @abstractmethod
+    def _descendants(self, execution_id: str) -> int: ...
 
     @abstractmethod
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]: ...

@@ -13,7 +13,7 @@ from dataclasses import replace
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
-from divebook.events.catalog import WAITING, Payload
+from divebook.events.catalog import CHILD, WAITING, Payload
 from divebook.events.codec import decode
 from divebook.events.event import to_datetime
 from divebook.events.record import Record
@@ -177,6 +177,19 @@ class MemoryStore(MemoryQueues):
             for record in idle
             if record.status != WAITING or record.is_due(now) or record.execution_id in pressed
         ]
+
+    def _descendants(self, execution_id: str) -> int:
+        below: dict[str, list[str]] = {}
+        with self._lock:
+            for name, log in self._logs.items():
+                if log.beginning.origin == CHILD and log.beginning.parent is not None:
+                    below.setdefault(log.beginning.parent, []).append(name)
+        total, left = 0, [execution_id]
+        while left:
+            children = below.pop(left.pop(), [])
+            total += len(children)
+            left += children
+        return total
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with self._lock:

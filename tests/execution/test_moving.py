@@ -246,3 +246,35 @@ def test_a_plain_export_of_what_has_moved_goes_on_nowhere(source, waiting, file,
     source.export_log(waiting.id, file, move=True)
     source.export_log(waiting.id, tmp_path / "audit.jsonl")
     assert world(calls).import_log(tmp_path / "audit.jsonl").status == "moved"
+
+
+@pytest.mark.parametrize("as_fork", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
+def test_what_has_arrived_does_not_arrive_again(source, waiting, file, calls, continues, as_fork):
+    source.export_log(waiting.id, file, move=True)
+    there = world(calls)
+    arrived = there.import_log(file)
+    if continues:
+        assert finish(there, arrived).status == "completed"
+    status = arrived.refresh().status if continues else "waiting"
+    before = list(calls)
+    with pytest.raises(StoreError, match=f"holds it already, as {status}: it continues once. Nothing was imported"):
+        there.import_log(file, as_fork=as_fork)
+    assert ([record.execution_id for record in there.executions()], calls) == ([waiting.id], before)
+
+
+def test_what_was_imported_as_a_fork_does_not_arrive_as_itself_as_well(source, waiting, file, calls):
+    source.export_log(waiting.id, file, move=True)
+    there = world(calls)
+    fork = there.import_log(file, as_fork=True)
+    with pytest.raises(StoreError, match=f"holds {fork.id}, which was made of it: both would continue"):
+        there.import_log(file)
+    assert finish(there, fork).status == "completed"
+
+
+def test_what_has_moved_away_may_come_back_where_it_was_deleted(source, waiting, file):
+    source.export_log(waiting.id, file, move=True)
+    with pytest.raises(StoreError, match="it has moved away from this store; delete it here"):
+        source.import_log(file)
+    source.store.delete(waiting.id)
+    assert source.import_log(file).status == "waiting"

@@ -6,7 +6,10 @@ from datetime import timedelta
 import pytest
 
 from divebook import Environment, Step, Workflow
+from divebook.engine.inbox import SIGNAL, Message, facts_of
+from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, SetupError
+from divebook.execution.answering import this_person
 from divebook.workflow.functions import workflow
 from tests.execution.test_expiring import Watch, settled
 from tests.execution.worlds import Calls, Gate, becomes, environment, event_types
@@ -154,3 +157,31 @@ def test_what_is_no_number_of_seconds_is_refused_with_what_to_write(seconds, sai
     for name, call in (("sleeper", "ctx.sleep() "), ("waiter", "within of ctx.wait_signal() ")):
         execution = environment().start(name).wait(20)
         assert (execution.status, call in execution.error, said in execution.error) == ("failed", True, True)
+
+
+def signals_in(world, execution_id):
+    return [e.data for e in world.store.read(execution_id) if e.event_type == "signal_received"]
+
+
+@pytest.mark.parametrize("by", [None, "ann", "ann event 7", "exec_of_another_run"])
+def test_the_log_names_the_sender_of_a_signal_and_nothing_else(by):
+    world = environment()
+    waits = world.start(WAIT).wait(20)
+    world.signal(waits.id, "go", 1, by=by)
+    world.execution(waits.id).wait(20)
+    assert [data.source for data in signals_in(world, waits.id)] == [by or this_person()]
+
+
+def test_the_end_of_a_child_is_sent_by_that_child():
+    world = environment(Workflow("asks", [Step("ask", type="interrupt", ask="Who?")]))
+    parent = world.start(Workflow("w", [Step("below", workflow="asks")])).wait(20)
+    ((child, question),) = world.interrupts()
+    world.answer(question.id, "ann").wait(20)
+    world.execution(parent.id).wait(20)
+    assert [(data.signal_type, data.source) for data in signals_in(world, parent.id)] == [(child, child)]
+
+
+def test_signals_that_an_older_version_has_sent_name_their_sender_as_well():
+    state = ExecutionState("exec_1")
+    old = Message("exec_1", SIGNAL, "k", {"name": "go", "payload": 1}, "ann@host event_01k8", 1, 1)
+    assert [fact.data.source for fact in facts_of(state, [old])] == ["ann@host"]

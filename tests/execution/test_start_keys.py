@@ -1,11 +1,13 @@
 """A start with a key happens once, from however many threads and processes."""
 
+import re
 import threading
+import warnings
 
 import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.errors import StartKeyTakenError
+from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
 from divebook.store import jsonl
 from tests.execution.worlds import Calls, environment
@@ -89,3 +91,112 @@ def test_a_key_holds_on_the_engines_own_thread_as_well():
     outer = environment(actions=[Action("start", start)]).start(Workflow("o", [Step("a", action="start", store="id")]))
     assert outer.wait(20).variables["id"] == before.id
     assert calls == [1]
+
+
+def test_a_pending_execution_that_is_cancelled_never_starts_and_leaves_its_key(tmp_path):
+    calls = Calls()
+    store = SqliteStore(tmp_path / "s.db")
+    world = environment(NOTING, actions=[calls.action()], store=store)
+    created = world.create("w", key="order 7", tags=["rush"])
+    assert created.cancel("not needed").wait(20).status == "cancelled"
+    assert [event.event_type for event in created.history()] == ["execution_started", "execution_cancelled"]
+    with pytest.raises(ExecutionError, match="is cancelled; only a pending one can be started"):
+        created.start()
+    with pytest.raises(ExecutionError, match="is already cancelled"):
+        created.cancel()
+    later = Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[NOTING], actions=[calls.action()])
+    (record,) = later.executions()
+    assert (record.status, record.key, record.tags, later.recoverable(), calls) == (
+        "cancelled",
+        None,
+        ("rush",),
+        [],
+        [],
+    )
+    assert later.start("w", key="order 7").wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("round", range(20))
+def test_to_start_and_to_cancel_at_once_ends_in_one_of_the_two(round):
+    calls = Calls()
+    world = environment(NOTING, actions=[calls.action()])
+    created, together, told = world.create("w"), threading.Barrier(2), []
+
+    def start():
+        together.wait(20)
+        try:
+            created.start()
+        except ExecutionError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    together.wait(20)
+    try:
+        created.cancel()
+    except ExecutionError as error:  # it has completed before
+        told.append(str(error))
+    thread.join(20)
+    ended = created.wait(20)
+    assert (ended.status, len(calls)) in {("cancelled", 0), ("cancelled", 1), ("completed", 1)}
+    assert [event.event_type for event in ended.history()].count("execution_started") == 1
+    assert len(told) <= 1
+
+
+ASKED = Workflow("asked", [Step("a", action="note", parameters={"value": "$(inputs.city)"})], inputs=["city", "more"])
+USED = [
+    ({"city": "Bonn", "more": 1}, {"city": "Bonn", "more": 1}, None),
+    ({"city": "Bonn", "more": [1, {"a": 2}]}, {"more": [1, {"a": 2}], "city": "Bonn"}, None),
+    ({"city": "Bonn", "more": 1}, {"city": "Berlin", "more": 1}, "city: 'Bonn', now 'Berlin'"),
+    ({"city": "Bonn", "more": 1}, {"city": "Bonn", "more": 1.5}, "more: 1, now 1.5"),
+    ({"city": "Bonn", "more": [1]}, {"city": "Bonn", "more": [1, 2]}, r"more: \[1\], now \[1, 2\]"),
+    ({"city": "Bonn", "more": None}, {"city": "Rome", "more": ""}, "city: 'Bonn', now 'Rome'; more: None, now ''"),
+]
+
+
+@pytest.mark.parametrize("way", ["start", "enqueue"])
+@pytest.mark.parametrize(("first", "second", "told"), USED)
+def test_a_key_used_again_with_other_inputs_is_never_silent_unless_that_is_asked_for(first, second, told, way):
+    calls = Calls()
+    world = environment(ASKED, actions=[calls.action()])
+    before = getattr(world, way)("asked", first, key="order 7")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert getattr(world, way)("asked", second, key="order 7") == before
+        assert getattr(world, way)("asked", second, key="order 7", on_conflict="return") == before
+    ours = [one for one in warned if issubclass(one.category, StartKeyWarning)]
+    assert [one.filename for one in ours] == ([] if told is None else [__file__])
+    if told is None:
+        assert getattr(world, way)("asked", second, key="order 7", on_conflict="refuse") == before
+        return
+    assert re.search(
+        rf"'order 7' belongs to execution {before.id}, which .* other inputs \({told}\)", str(ours[0].message)
+    )
+    with pytest.raises(StartKeyTakenError, match=told) as refused:
+        getattr(world, way)("asked", second, key="order 7", on_conflict="refuse")
+    assert (refused.value.execution_id, len(world.executions())) == (before.id, 1)
+
+
+@pytest.mark.parametrize("key", ["", " ", "\n\t"])
+@pytest.mark.parametrize("way", ["start", "enqueue", "create"])
+def test_a_blank_key_is_refused(key, way):
+    world = environment(NOTING, actions=[Calls().action()])
+    with pytest.raises(SetupError, match="a start key must not be blank"):
+        getattr(world, way)("w", key=key)
+    assert world.executions() == []
+
+
+def test_an_unknown_way_to_handle_a_conflict_is_refused():
+    world = environment(NOTING, actions=[Calls().action()])
+    with pytest.raises(SetupError, match=r"unknown on_conflict 'refuze' \(did you mean 'refuse'\?\)"):
+        world.start("w", key="k", on_conflict="refuze")
+
+
+def test_a_conflict_shows_no_secret():
+    secret = "sk-ant-REDACTED"
+    workflow = Workflow("s", [Step("a", script="1")], inputs=["api_key"])
+    world = environment(workflow)
+    world.start("s", {"api_key": secret}, key="k").wait(20)
+    with pytest.raises(StartKeyTakenError) as refused:
+        world.start("s", {"api_key": secret + "b"}, key="k", on_conflict="refuse")
+    assert secret not in str(refused.value)

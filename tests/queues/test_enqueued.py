@@ -11,7 +11,14 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from divebook import Environment, Rollback, Step, Worker, Workflow
-from divebook.errors import ExecutionError, ForkedStoreError, LeaseHeldError, SetupError, StartKeyTakenError
+from divebook.errors import (
+    ExecutionError,
+    ForkedStoreError,
+    LeaseHeldError,
+    SetupError,
+    StartKeyTakenError,
+    StartKeyWarning,
+)
 from divebook.events.catalog import ExecutionResumed
 from divebook.events.ids import type_id
 from divebook.steps.actions import Action
@@ -63,7 +70,8 @@ def test_to_wait_has_a_bound_and_the_execution_stays_enqueued():
 def test_with_a_key_it_is_enqueued_once():
     with environment() as made:
         first = made.enqueue(SUM, {"n": 1}, key="monday")
-        assert made.enqueue(SUM, {"n": 7}, key="monday").id == first.id
+        with pytest.warns(StartKeyWarning, match="n: 1, now 7"):
+            assert made.enqueue(SUM, {"n": 7}, key="monday").id == first.id
         assert [known.execution_id for known in made.queued()] == [first.id]
         with pytest.raises(StartKeyTakenError):
             made.enqueue(ASK, key="monday")

@@ -37,6 +37,8 @@ class TerminalReason(Word):
     MAX_COST_EXCEEDED = "max_cost_exceeded"
     MAX_SECONDS_EXCEEDED = "max_seconds_exceeded"
     MAX_REPEATS_EXCEEDED = "max_repeats_exceeded"
+    MAX_DEPTH_EXCEEDED = "max_depth_exceeded"
+    MAX_DESCENDANTS_EXCEEDED = "max_descendants_exceeded"
     MAX_STAGE_VISITS_EXCEEDED = "max_stage_visits_exceeded"
     BREAK_REQUESTED = "break_requested"
     USER_CANCELLED = "user_cancelled"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from divebook.errors import ConnectionLostError, ReadOnlyStoreError
+from divebook.errors import ConnectionLostError, NewerStoreError, ReadOnlyStoreError
 from divebook.keyboard import KEYBOARD
 from divebook.store.postgres.addresses import DatabaseAddress
 from divebook.store.postgres.arrays import BinaryArray, numbers_in
 from divebook.store.postgres.faults import outage, refusal, translated
-from divebook.store.postgres.schema import named
+from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, named, raised_format
 
 if TYPE_CHECKING:
     import psycopg
@@ -172,11 +172,26 @@ class Connections:
         return found
 
     @contextmanager
-    def transaction(self) -> Iterator[SendStatement]:
-        """Do what several statements say, all or none."""
+    def transaction(self, *, writes: bool = True) -> Iterator[SendStatement]:
+        """Do what several statements say, all or none.
+
+        Raises
+        ------
+        NewerStoreError
+            One that `writes`: a newer divebook has raised the format since the store was opened.
+        """
         with self._writing() as link, translated(self.address.location), link.transaction():
+            if writes:
+                ((version,),) = self._execute(link, PRESENT_FORMAT, ())
+                if version > len(MIGRATIONS):
+                    raise raised_format(self.address.location, version)
             yield lambda statement, values=(): self._execute(link, statement, values)
         self.may_write = True
+
+    def refused_format(self) -> NewerStoreError:
+        """Return the error for a statement that ends with `IN_KNOWN_FORMAT` and was answered with no row."""
+        ((version,),) = self.read(PRESENT_FORMAT)
+        return raised_format(self.address.location, version)
 
     @contextmanager
     def _writing(self) -> Iterator[Link]:
@@ -255,6 +270,8 @@ class SentStatement:
                 raise errors.OperationalError("the server has not answered")
             if answer.status != pq.ExecStatus.TUPLES_OK:
                 raise errors.error_from_result(answer)
+        if not answer.ntuples:
+            raise self._connections.refused_format()
         self._connections.may_write = True
         return numbers_in(answer.get_value(0, 0))
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 from zlib import crc32
 
-from divebook.events.catalog import BOOK, WAITING
+from divebook.events.catalog import BOOK, CHILD, WAITING
 from divebook.store.checksums import of_row
 from divebook.store.log import MAX_CANDIDATES
 from divebook.store.postgres import leases
@@ -40,6 +40,16 @@ WHERE ended_at IS NULL AND (
   status <> '{WAITING}' OR wake_at <= %s OR host IS NOT NULL
   OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
 ) {_NEWEST}
+"""  # noqa: S608 - our own text
+# UNION, and not UNION ALL: rows that name each other as parents, which only damage can make, end the search.
+_DESCENDANTS = f"""
+WITH RECURSIVE below (id) AS (
+  SELECT id FROM divebook.executions WHERE {_CUT.format("parent", "parent")} AND origin = '{CHILD}'
+  UNION
+  SELECT executions.id FROM below JOIN divebook.executions
+  ON left(parent, 200) = left(below.id, 200) AND parent = below.id AND origin = '{CHILD}'
+)
+SELECT count(*) FROM below
 """  # noqa: S608 - our own text
 _CANDIDATES = "SELECT id FROM divebook.executions WHERE starts_with(id, %s) ORDER BY id LIMIT %s"
 _ASKING = """
@@ -76,6 +86,12 @@ def fitting(wanted: RecordFilter, limit: int, offset: int) -> tuple[str, dict[st
 def candidates(ask: SendStatement, prefix: str) -> list[str]:
     """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
     return [unescaped(name) for (name,) in ask(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
+
+
+def descendants(read: SendStatement, execution_id: str) -> int:
+    """Return how many executions are below one."""
+    ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
+    return int(count)
 
 
 def asking(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:

@@ -12,10 +12,11 @@ from divebook.errors import CorruptStoreError, SealedError
 from divebook.events.codec import decode
 from divebook.store.checksums import of_row
 from divebook.store.codec import Sealing
-from divebook.store.postgres.connections import Rows, SendStatement
+from divebook.store.postgres.connections import Connections, Rows, SendStatement
+from divebook.store.postgres.schema import IN_KNOWN_FORMAT
 from divebook.store.postgres.texts import escaped, unescaped
 
-_POST = "SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s)"
+_POST = f"SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s) {IN_KNOWN_FORMAT}"
 _BRING = """
 WITH counted AS (UPDATE divebook.last_message SET number = %s)
 INSERT INTO divebook.messages SELECT %s, key, %s, %s, %s, %s, %s, %s, %s FROM divebook.executions WHERE id = %s
@@ -52,15 +53,17 @@ def _place(kind: str, key: str) -> bytes:
     return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
 
 
-def post(write: SendStatement, message: Message, payload: bytes) -> int | None:
+def post(connections: Connections, message: Message, payload: bytes) -> int | None:
     """Write a message unless its place is taken; return the number of the one that has it; None: no such execution."""
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     texts = (escaped(message.key), payload, escaped(message.source))
     place = _place(message.kind, message.key)
-    ((number,),) = write(
-        _POST, (escaped(message.execution_id), place, message.kind, *texts, message.posted_at, checksum)
-    )
+    values = (escaped(message.execution_id), place, message.kind, *texts, message.posted_at, checksum)
+    answer = connections.write(_POST, values)
+    if not answer:
+        raise connections.refused_format()
+    ((number,),) = answer
     return None if number is None else int(number)
 
 

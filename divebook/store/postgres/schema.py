@@ -217,6 +217,20 @@ TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questi
 """What belongs to executions, beside their events."""
 
 
+PRESENT_FORMAT = "SELECT number FROM divebook.format"
+IN_KNOWN_FORMAT = f"FROM divebook.format WHERE number <= {len(MIGRATIONS)}"
+"""End of a statement that writes: it does nothing, and answers with no row, once a newer divebook raised the format."""
+
+
+def raised_format(location: str, version: int) -> NewerStoreError:
+    """Return the error for a store whose format a newer divebook raised while it was open here."""
+    return NewerStoreError(
+        f"a newer divebook has raised {location} to format {version} while it was open here, and this version knows up "
+        f"to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what had not "
+        "ended"
+    )
+
+
 def named(statement: str, schema: str) -> str:
     """Return a statement with the names of its tables in a schema."""
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')

@@ -225,7 +225,7 @@ class PostgresStore(EventStore):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
-        number = messages.post(self._connections.write, message, payload)
+        number = messages.post(self._connections, message, payload)
         if number is None:
             raise self._unknown(message.execution_id)
         kept = messages.load_one(self._connections.read, self.sealing, number)
@@ -321,6 +321,9 @@ class PostgresStore(EventStore):
         left = [row[:WIDTH] for row, lease in zip(rows, held, strict=True) if not (lease and lease.keeps_out(moment))]
         return sound(left, load_record, self._warned)
 
+    def _descendants(self, execution_id: str) -> int:
+        return lists.descendants(self._connections.read, execution_id)
+
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         return lists.asking(self._connections.read, question_id)
 
@@ -339,7 +342,7 @@ class PostgresStore(EventStore):
         return [unescaped(name) for (name,) in self._connections.read(lists.IDS)]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
-        with self._lock, self._connections.transaction() as ask:
+        with self._lock, self._connections.transaction(writes=False) as ask:
             ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             found = keeping.load_stored(ask, self._types, execution_id)
         return self._found(execution_id, found)

@@ -33,6 +33,7 @@ from divebook.store.postgres.connections import Connections, SentStatement
 from divebook.store.postgres.drafts import DraftBatch, KnownLog, SentBatches, Tell, lease_of
 from divebook.store.postgres.reading import LogReader
 from divebook.store.postgres.rows import COLUMNS, WIDTH, TypeNumbers, is_odd, load_line, packed, unpacked
+from divebook.store.postgres.schema import IN_KNOWN_FORMAT
 from divebook.store.postgres.texts import escaped, unescaped
 from divebook.store.records import Beginning
 
@@ -44,18 +45,18 @@ Row: TypeAlias = tuple[Any, ...]
 ATTEMPTS = 8
 """How often batches are made anew of which none can be written, nor refused: others are always there before them."""
 
-_COMMIT = """
+_COMMIT = f"""
 SELECT divebook.commit_batches(
   %s::json, %s, %s, %b::integer[], %b::bigint[], %b::bigint[], %b::integer[], %b::bytea[], %b::text[], %b::text[],
   %b::bytea[], %b::bigint[], %b::integer[], %b::bytea[], %b::boolean[], %b::bytea[]
-)
+) {IN_KNOWN_FORMAT}
 """
-_CARRY_ON = """
+_CARRY_ON = f"""
 SELECT divebook.commit_batches_carrying_on(
   $1::boolean, $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[],
   $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::bigint[], $14::bigint[], $15::integer[],
   $16::bytea[], $17::text[], $18::text[], $19::bytea[], $20::bigint[]
-)
+) {IN_KNOWN_FORMAT}
 """
 _LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
 _ROW = (INTEGER, BIGINT, BIGINT, INTEGER, BYTEA, TEXT, TEXT, BYTEA, BIGINT)
@@ -308,7 +309,10 @@ class LogWriter:
         else:
             heads = encode([draft.head(batches[place]) for place, draft in drafts.items()]).decode()
             values = (heads, is_relaxed, time.time_ns() // 1000, *_arrays(_ROW, rows), *_arrays(_USE, uses))
-            ((keys,),) = self._connections.write(_COMMIT, values)
+            answer = self._connections.write(_COMMIT, values)
+            if not answer:
+                raise self._connections.refused_format()
+            ((keys,),) = answer
         return self._entered(batches, drafts, keys)
 
     def _carry_on(self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], is_relaxed: bool) -> SentStatement:  # noqa: FBT001

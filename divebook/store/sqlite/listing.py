@@ -61,6 +61,10 @@ class SqliteListing(EventStore):
 
             return sound(rows, load, self._warned)
 
+    def _descendants(self, execution_id: str) -> int:
+        with translated(self.location), self._readers.at_one_moment() as connection:
+            return int(connection.execute(lists.DESCENDANTS, {"parent": execution_id}).fetchone()[0])
+
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
         with translated(self.location), self._readers.at_one_moment() as connection:
             return questions.load_open(connection, question_id)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from divebook.engine.lifecycle import STATUSES, TERMINAL
-from divebook.events.catalog import BOOK, WAITING
+from divebook.events.catalog import BOOK, CHILD, WAITING
 from divebook.store.records import RecordFilter
 from divebook.store.sqlite.rows import COLUMNS, RECORD
 from divebook.text.logs import logger
@@ -43,6 +43,15 @@ _COLUMNS_OF = {
 _TAGGED = f"SELECT {COLUMNS} FROM tags CROSS JOIN executions USING (key)"  # noqa: S608 - our own text
 IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
+# UNION, and not UNION ALL: rows that name each other as parents, which only damage can make, end the search.
+DESCENDANTS = f"""
+WITH RECURSIVE below (id) AS (
+  SELECT id FROM executions WHERE parent = :parent AND origin = '{CHILD}'
+  UNION
+  SELECT executions.id FROM below CROSS JOIN executions ON parent = below.id AND origin = '{CHILD}'
+)
+SELECT count(*) FROM below
+"""  # noqa: S608 - our own text
 _UNENDED = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL))
 _ACTIVE = ", ".join(f"'{status}'" for status in sorted(set(STATUSES) - TERMINAL - {WAITING}))
 UNENDED = f"{RECORD} WHERE status IN ({_UNENDED}) {_NEWEST}"

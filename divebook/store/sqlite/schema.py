@@ -362,6 +362,17 @@ def _checked_version(connection: sqlite3.Connection, location: str, migrations: 
     return version
 
 
+def check_format(cursor: sqlite3.Cursor, location: str) -> None:
+    """Raise NewerStoreError if a newer divebook raised the format since the file was opened; within a transaction."""
+    version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(MIGRATIONS):
+        raise NewerStoreError(
+            f"a newer divebook has raised {location} to format {version} while it was open here, and this version "
+            f"knows up to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume "
+            "what had not ended"
+        )
+
+
 def check_current(connection: sqlite3.Connection, location: str) -> None:
     """Make sure that a file which cannot be migrated, being read-only, does not need it."""
     version = check_version(connection, location)

@@ -15,6 +15,7 @@ from divebook.store.durability import Durability
 from divebook.store.no_texts import no_text
 from divebook.store.sqlite import connections
 from divebook.store.sqlite.faults import translate
+from divebook.store.sqlite.schema import check_format
 
 LOOP_SECONDS = 0.05
 """How long an event loop waits for another process: it comes again later, and others have their turn meanwhile."""
@@ -38,6 +39,11 @@ class Transaction:
         if not self._file.is_in_place():
             cursor.execute("ROLLBACK")
             raise self._file.gone()
+        try:
+            check_format(cursor, str(self._file.path))  # 3 microseconds a transaction
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
         return cursor
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
