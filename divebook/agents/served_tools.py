@@ -6,6 +6,7 @@ A replay makes the tools of the recorded list again, so that it starts no server
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,13 +19,15 @@ from divebook.agents.sampling import MESSAGES, require_sampler, sampled
 from divebook.agents.side_by_side import side_by_side
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
-from divebook.errors import NotFoundError, SetupError
+from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.kinds import CLARIFICATION, EXPIRED
+from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.approvals import IF_NOT_READ_ONLY
+from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.tool_servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
@@ -33,9 +36,12 @@ if TYPE_CHECKING:
     from divebook.questions import Question
     from divebook.workflow.definition import AgentDefinition
 
+_log = logger(__name__)
 INPUT_REQUIRED = "input_required"
 """The kind of a recorded call that has to be made again, with answers."""
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
+DEFAULT: Any = DECLINE
+"""Answer to a question of a call that nobody has answered in time."""
 MOST_ASKED = 50
 """How much a server may ask people and models in one call: one that always asks would never end."""
 _TOO_MUCH = "more than {} things in one call"
@@ -147,29 +153,48 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
     return made
 
 
-def _asker(tool: ToolFunction) -> Elicit | None:
-    """Return what asks a person during the call that is under way, which waits for the answer and cannot rest."""
-    place = CALL.get()
-    if place is None:
-        return None
-    context, left = place.turn.context, MOST_ASKED
-    keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+class _CallQuestions:
+    """Questions that a server asks during one call; an `Elicit`.
 
-    async def elicit(said: Mapping[str, Any]) -> Mapping[str, Any]:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    The call waits for each answer and stays open meanwhile, so that its step cannot rest.
+    """
+
+    def __init__(self, tool: ToolFunction, place: CallPlace) -> None:
+        self._tool, self._place, self._left = tool, place, MOST_ASKED
+        self._loop = asyncio.get_running_loop()
+        self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
+        self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+        self._open: str | None = None
+        """Key of the question that waits for its answer."""
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the answer of a person, or of the model that the definition of the server names."""
+        self._left -= 1
+        if self._left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
-        asked = place.turn.kept(said, f"what tool {tool.name} asks")
+        turn, context = self._place.turn, self._place.turn.context
+        asked = turn.kept(request, f"what tool {self._tool.name} asks")
         if MESSAGES in asked:
-            return await sampled(place.turn, place.name, asked)
-        with context.calling():  # one more strand, so that the step goes on running while this one waits
-            # What has expired since another process made this call is asked anew
-            # (test_a_server_that_is_called_again_the_next_day_asks_again).
-            key = next(key for key in keys if not _has_expired(context.asked(key)))
-            return await elicited(context, tool, asked, key, within=tool.timeout)
+            return await sampled(turn, self._place.name, asked)
+        # What has expired since another process made this call is asked anew
+        # (test_a_server_that_is_called_again_the_next_day_asks_again).
+        self._open = key = next(key for key in self._keys if not _has_expired(context.asked(key)))
+        within = None if self._until is None else max(0.0, self._until - self._loop.time())
+        with context.open_call():
+            answer = await elicited(context, self._tool, asked, key, within=within)
+        self._open = None
+        return answer
 
-    return elicit
+    async def withdraw(self) -> None:
+        """Let the open question expire: the call has ended, and an answer would reach no one."""
+        if self._open is not None:
+            await self._place.turn.context.withdraw(self._open)
+
+
+def _asker(tool: ToolFunction) -> Elicit | None:
+    """Return what asks a person during the call that is under way; None outside of a turn."""
+    place = CALL.get()
+    return None if place is None else _CallQuestions(tool, place)
 
 
 def _has_expired(question: Question | None) -> bool:
@@ -233,7 +258,12 @@ async def elicited(
     within
         The seconds of a call that waits for it: without an answer it is declined before they are over.
     """
-    wanted = asked["schema"] if asked["schema"].get("properties") else {"const": ACCEPT}
+    wanted = {**asked["schema"], "type": "object"} if asked["schema"].get("properties") else {"const": ACCEPT}
+    try:
+        require_schema(wanted)
+    except DefinitionError as error:
+        _log.warning("tool %s of MCP server %s asks for what no answer fits: %s", tool.name, tool.server, error)
+        return {"action": CANCEL}
     question = await context.question(
         CLARIFICATION,
         asked["message"],
@@ -242,9 +272,10 @@ async def elicited(
         schema={"anyOf": [wanted, {"const": DECLINE}]},
         message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
         expires_in=None if within is None else within * 0.9,
-        default=None if within is None else {"data": DECLINE},
+        default=None if within is None else DEFAULT,
     )
     value = value_of(question)
-    if value == DECLINE:
+    # Nobody has agreed to anything by not answering, whatever default an earlier version recorded.
+    if _has_expired(question) or value == DECLINE:
         return {"action": DECLINE}
     return {"action": ACCEPT, "content": value} if isinstance(value, Mapping) else {"action": ACCEPT}

@@ -167,6 +167,9 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
+    async def withdraw(self, key: str) -> None:
+        """Let a question expire that is still open, so that its default holds from now on."""
+
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has, with its answer if there is one."""
 
@@ -195,6 +198,9 @@ class TurnContext(Protocol):
 
     async def alone(self) -> None:
         """Return when no other call of the step is under way: each has ended, or waits for something from outside."""
+
+    def open_call(self) -> AbstractContextManager[None]:
+        """Surround a question that is asked during a call, which stays open until the answer comes."""
 
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""

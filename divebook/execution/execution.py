@@ -153,6 +153,15 @@ class Execution(ReadExecution):
         return self._driver.is_live
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether a call that is under way waits for an answer, and nothing else can happen.
+
+        A tool of an MCP server may ask while it is called. `wait` returns then as for any other question, but the
+        execution stays live: when this process ends, the call is cut off.
+        """
+        return self._driver.is_blocked
+
+    @property
     def was_driven(self) -> bool:
         """Whether this process drives it, or has driven it: `wait` then tells how that ended."""
         return self._driver.was_driven
@@ -287,6 +296,8 @@ class Execution(ReadExecution):
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
         """Block until it has ended, or waits for an answer and nothing else can happen; return itself.
 
+        A question that is asked during a call counts as any other one, though that call stays open: see `is_blocked`.
+
         Parameters
         ----------
         timeout
@@ -302,7 +313,7 @@ class Execution(ReadExecution):
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
         elsewhere = is_elsewhere(self._driver)
-        driving = None if elsewhere else self._driver.driving()
+        driving = None if elsewhere else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
             with lending_place():

@@ -104,6 +104,14 @@ class StepTurn:
         """Surround a call that is under way."""
         return self._under_way.call()
 
+    def open_call(self) -> AbstractContextManager[None]:
+        """Surround a question that is asked during a call, which stays open until the answer comes."""
+        return self._context.strands().open_call()
+
+    async def withdraw(self, key: str) -> None:
+        """Let a question expire that is still open."""
+        await self._context.withdraw(self.prefix + key)
+
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has."""
         return self._context.question_of(self.prefix + key)
