@@ -372,6 +372,12 @@ class Control(QueueControl):
             raise nothing_to_pause(driver)
         self.hold(driver, paused)
 
+    def leave(self, driver: Driver) -> None:
+        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        if driver.is_live:
+            ENGINE.call(driver.leave)
+            wait((driver.driving(),), STOP_SECONDS)
+
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first."""
         found = {record.execution_id: record for record in self.store.orphans()}

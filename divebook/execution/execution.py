@@ -18,10 +18,12 @@ from divebook.errors import (
     ExecutionCancelledError,
     ExecutionError,
     ExecutionFailedError,
+    ExecutionNotFoundError,
     NewerStoreError,
     StoreError,
 )
 from divebook.events import Event, catalog
+from divebook.execution.children import running_children
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
 from divebook.execution.elsewhere import is_elsewhere, wait_elsewhere
@@ -104,6 +106,16 @@ class Execution(ReadExecution):
     def successor(self) -> Execution | None:
         """The execution as which this one goes on, which has its own end to wait for; None if it does not."""
         return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
+
+    @property
+    def children(self) -> list[Execution]:
+        """The executions that its steps have started and wait for."""
+        children = []
+        for name in () if self.state.is_over else running_children(self.state):
+            with suppress(ExecutionNotFoundError):  # it is about to begin
+                self.store.record(name)
+                children.append(Execution(self._control, self._control.look_up(name)))
+        return children
 
     @property
     def durability(self) -> Durability | None:
@@ -370,6 +382,15 @@ class Execution(ReadExecution):
         Without a reason its log says who cancelled it.
         """
         self._control.cancel(self.id, reason)
+        return self
+
+    def leave(self) -> Execution:
+        """Stop driving it here, as if this process had ended; return itself.
+
+        Calls that are under way are cut off: after `resume`, those that may not be made twice are asked about. One that
+        this process does not drive stays as it is.
+        """
+        self._control.leave(self._driver)
         return self
 
     def pause(self, reason: str = "") -> Execution:

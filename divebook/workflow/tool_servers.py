@@ -19,7 +19,6 @@ Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 ``{"text", "model"}`` or ``{"error"}``."""
 
 
-
 class Elicit(Protocol):
     """Asks a person, or a model, during a call."""
 

@@ -197,7 +197,10 @@ def test_a_form_that_no_answer_can_fit_is_not_shown(schema, logs):
 
 def test_a_refused_request_to_a_model_is_an_error_and_no_answer_of_one():
     messages = [{"role": "user", "content": {"type": "text", "text": "Why?"}}]
-    asked = ["sampling/createMessage", {"messages": messages, "maxTokens": 9, "tools": [{"name": "x", "inputSchema": {}}]}]
+    asked = [
+        "sampling/createMessage",
+        {"messages": messages, "maxTokens": 9, "tools": [{"name": "x", "inputSchema": {}}]},
+    ]
     with world(asking(asked), server={"sampling": "a2"}, agents=[Agent("a2", model=ScriptedModel(["yes"]))]) as here:
         (answer,) = told(here.start("ask").wait(60))
     assert "content" not in answer

@@ -163,7 +163,9 @@ class Server:
 
         try:
             calling = self._asked("call_tool", request, repeatable=repeatable)
-            return advised(await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name)
+            return advised(
+                await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
+            )
         except RefusedError as error:
             failed = self._failed("call_tool", str(error))
             if not error.is_answer:
