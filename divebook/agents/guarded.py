@@ -80,7 +80,9 @@ async def _approved(
     own = turn.tools.get(name)
     call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if own is not None:
-        call = replace(call, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation)
+        call = replace(
+            call, tool=own.own_name, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation
+        )
     definition = tool.tool_def
     found = await turn.context.approve(
         call, definition.parameters_json_schema, place=place.name, description=definition.description or ""

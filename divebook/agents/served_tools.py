@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -19,7 +20,7 @@ from divebook.agents.sampling import MESSAGES, require_sampler, sampled
 from divebook.agents.side_by_side import side_by_side
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
-from divebook.errors import DefinitionError, NotFoundError, SetupError
+from divebook.errors import DefinitionError, NotFoundError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
@@ -82,11 +83,11 @@ async def served_tools(
     ServerError
         A server cannot be asked.
     SetupError
-        Two tools have one name.
+        An agent that may not answer a server is named for that.
     NotFoundError
         The agent names a tool that nobody has.
     """
-    made: dict[str, ToolFunction] = {}
+    chosen: list[tuple[ToolServer, OfferedTool]] = []
     notes: list[str] = []
     taken = set(own)
     named = set(definition.tools) - taken - set(TOOLS)
@@ -96,21 +97,19 @@ async def served_tools(
     for server, found in zip(
         servers, await side_by_side(context, [_discovered(context, server) for server in servers]), strict=True
     ):
-        chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
-        for tool in chosen:
-            if tool.name in taken or tool.name in made:
-                raise SetupError(
-                    f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {definition.name} have '
-                    f"one of the two, as {server.name}/{tool.name} in its Tools"
-                )
-            made[tool.name] = _function(server, tool)
+        usable = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
+        for tool in usable:
+            chosen.append((server, tool))
             named -= {tool.name, f"{server.name}/{tool.name}"}
-        if chosen and found.instructions:
+        if usable and found.instructions:
             notes.append(f"About the tools of {server.name}: {found.instructions}")
     if servers and named:
         unknown = f"agent {definition.name} names an unknown tool: {min(named)}"
-        raise NotFoundError("tool", min(named), {*taken, *made}, unknown)
-    return list(made.values()), "\n\n".join(notes)
+        raise NotFoundError("tool", min(named), {*taken, *(tool.name for _, tool in chosen)}, unknown)
+    # A name that several tools have says nothing: each has that of its server in front then.
+    counts = Counter([*taken, *(tool.name for _, tool in chosen)])
+    made = [served_tool(server, tool, is_shared=counts[tool.name] > 1) for server, tool in chosen]
+    return made, "\n\n".join(notes)
 
 
 def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:
@@ -129,7 +128,8 @@ async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
     return Discovered.from_dict(opened(recorded))
 
 
-def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
+def served_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
+    """Return a tool of a server as a function that agents may call; `is_shared`: another tool has its name."""
     hints = ToolHints(**tool.hints)
     repeatable = bool(hints.idempotent or hints.read_only)
 
@@ -141,7 +141,7 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         return _result(outcome)
 
     made = ToolFunction(
-        tool.name,
+        f"{server.name}/{tool.name}" if is_shared else tool.name,
         call,
         tool.description,
         timeout=server.timeout,
@@ -149,6 +149,7 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         schema=tool.input_schema,
         confirmation=IF_NOT_READ_ONLY,
         server=server.name,
+        name_at_server=tool.name if is_shared else "",
     )
     return made
 
@@ -173,7 +174,7 @@ class _CallQuestions:
         if self._left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
         turn, context = self._place.turn, self._place.turn.context
-        asked = turn.kept(request, f"what tool {self._tool.name} asks")
+        asked = turn.kept(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in asked:
             return await sampled(turn, self._place.name, asked)
         # What has expired since another process made this call is asked anew
@@ -268,9 +269,9 @@ async def elicited(
         CLARIFICATION,
         asked["message"],
         key=key,
-        data={"server": tool.server, "tool": tool.name},
+        data={"server": tool.server, "tool": tool.own_name},
         schema={"anyOf": [wanted, {"const": DECLINE}]},
-        message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
+        message=f"the server {tool.server} asks this during a call of {tool.own_name}; {DECLINE} gives it no answer",
         expires_in=None if within is None else within * 0.9,
         default=None if within is None else DEFAULT,
     )

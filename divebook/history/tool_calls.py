@@ -52,8 +52,8 @@ class ToolCallView:
 
     @property
     def tool(self) -> str:
-        """What was called."""
-        return str(self.asked["tool"])
+        """What was called, by its own name: one of a server may be called under another one."""
+        return str(self._given.get("tool", self.asked["tool"]))
 
     @property
     def agent(self) -> str:

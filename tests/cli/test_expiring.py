@@ -143,7 +143,7 @@ def test_a_run_ends_where_a_question_without_a_default_is_left(folder, divebook)
     (folder / "both.yaml").write_text(BOTH)
     ran = divebook("run", "both.yaml", "-q", "--json")
     assert (ran.exit_code, result(ran)["variables"].get("first")) == (3, "ann")
-    assert list(result(ran)["questions"].values()) == ["Second?"]
+    assert set(result(ran)["questions"].values()) == {"Second?"}
 
 
 # --- questions of servers during a call ------------------------------------------------------------------------------

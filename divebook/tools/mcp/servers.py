@@ -264,7 +264,7 @@ class Server:
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
             sampled = None if self.sampling is None else self._sampled
-            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience)
+            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience, server=self.name)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error
