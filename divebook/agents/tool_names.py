@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic_ai.durable_exec import ModelRequestParams
-from pydantic_ai.messages import ModelRequest, ModelResponse
+from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from divebook.engine.operations import Write, arguments_part
 
-M = TypeVar("M", ModelRequest, ModelResponse)
+M = TypeVar("M", bound=ModelMessage)
 LONGEST = 64
 _SAFE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
@@ -138,4 +138,5 @@ def _renamed(message: M, names: Mapping[str, str]) -> M:
     for number, part in enumerate(parts):
         if (name := names.get(_tool_of(part) or "")) is not None:
             parts[number] = replace(part, tool_name=name)
-    return replace(message, parts=parts)
+    changed: Any = {"parts": parts}
+    return replace(message, **changed)

@@ -130,6 +130,9 @@ def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     return _has_effect(rule, call.hints) and _takes(rule, call)
 
 
+_NO_SLASH = "\N{DIVISION SLASH}"
+
+
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
     """Return the names by which a rule may mean the tool of a call.
 
@@ -138,7 +141,7 @@ def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
     """
     if not call.server:
         return [call.tool]
-    names = [call.tool.replace("/", "\0"), f"{call.server}/{call.tool}"]
+    names = [call.tool.replace("/", _NO_SLASH), f"{call.server}/{call.tool}"]
     return names if rule.outcome == ALLOW else [*names, call.tool]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mcp.shared.message import SessionMessage
-from mcp.types import JSONRPCResponse, Tool, jsonrpc_message_adapter
+from mcp.types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCResponse, Tool, jsonrpc_message_adapter
 from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
 
@@ -22,6 +22,9 @@ _LISTED: Final = "tools/list"
 _STRICTEST: Final = "2025-11-25"
 """The version of the protocol that says most about a tool."""
 _LONGEST = 100
+DEEPEST = 100
+"""Levels of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 _log = logger(__name__)
 
 
@@ -31,11 +34,17 @@ def readable(item: Any, server: str) -> Any:
     A message that is nested too deeply for the SDK's parser is read by another one. In a list of tools, those that
     break the protocol are left out, with a warning that names each and its server.
     """
-    if isinstance(item, ValidationError):
+    was_refused = isinstance(item, ValidationError)
+    if was_refused:
         item = _reread(item)
     message = getattr(item, "message", None)
-    if isinstance(message, JSONRPCResponse) and isinstance(message.result.get(_TOOLS), list):
+    if not isinstance(message, JSONRPCResponse):
+        return item
+    if isinstance(message.result.get(_TOOLS), list):
         message.result[_TOOLS] = list(_sound(message.result[_TOOLS], server))
+    if was_refused and _is_deep(message.result):  # the SDK would end the connection
+        told = ErrorData(code=INTERNAL_ERROR, message=f"its answer is {_TOO_DEEP}")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=told))
     return item
 
 
@@ -50,18 +59,39 @@ def _reread(error: ValidationError) -> SessionMessage | ValidationError:
         return error
 
 
+def _is_deep(value: Any) -> bool:
+    """Return whether a value has more than `DEEPEST` levels of lists and mappings."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level, depth = [part for parts in inside for part in parts], depth + 1
+    return bool(level)
+
+
 def _sound(tools: list[Any], server: str) -> Iterator[Any]:
     for number, given in enumerate(tools, start=1):
         tool = _with_type(given)
-        try:
-            Tool.model_validate(tool, by_name=False)
-            validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
-        except (ValidationError, RecursionError) as error:
-            name = given.get("name") if isinstance(given, dict) else None
-            named = repr(name[:_LONGEST]) if isinstance(name, str) else f"number {number}"
-            _log.warning("tool %s of MCP server %s is left out: it breaks the protocol: %s", named, server, _why(error))
-        else:
+        fault = _fault(tool)
+        if fault is None:
             yield tool
+            continue
+        name = given.get("name") if isinstance(given, dict) else None
+        named = repr(name[:_LONGEST]) if isinstance(name, str) else f"number {number}"
+        _log.warning("tool %s of MCP server %s is left out, since it breaks the protocol: %s", named, server, fault)
+
+
+def _fault(tool: Any) -> str | None:
+    """Return why a tool breaks the protocol; None if it does not."""
+    if _is_deep(tool):
+        return _TOO_DEEP
+    try:
+        Tool.model_validate(tool, by_name=False)
+        validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False, include_input=False)
+        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    return None
 
 
 def _with_type(tool: Any) -> Any:
@@ -70,11 +100,3 @@ def _with_type(tool: Any) -> Any:
     if not isinstance(schema, dict) or schema.get("type") is not None:
         return tool
     return {**tool, "inputSchema": {**schema, "type": "object"}}
-
-
-def _why(error: ValidationError | RecursionError) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    (first, *_) = error.errors(include_url=False, include_input=False)
-    where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
-    return f"{where}: {first['msg']}" if where else first["msg"]

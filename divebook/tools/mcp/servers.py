@@ -21,7 +21,7 @@ from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
 from divebook.tools.mcp.open_calls import OpenCalls
 from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit
+from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, OfferedTool
 
 if TYPE_CHECKING:
     import httpx2
@@ -111,6 +111,10 @@ class Server:
         """Return a resource as a document."""
         found: Document = self._waited("read_resource", lambda here, client: here.read(client, self.name, address))
         return found
+
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """Return the tools that it offers now and that may be used; raises `ServerError`."""
+        return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
         """Return the prompts that it has: name, description and arguments of each."""
