@@ -20,7 +20,7 @@ from divebook.agents.sampling import MESSAGES, require_sampler, sampled
 from divebook.agents.side_by_side import side_by_side
 from divebook.dialects.dive import TOOLS
 from divebook.engine.operations import TOOL_DISCOVERY
-from divebook.errors import DefinitionError, NotFoundError
+from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import by_hash
 from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
@@ -83,7 +83,7 @@ async def served_tools(
     ServerError
         A server cannot be asked.
     SetupError
-        An agent that may not answer a server is named for that.
+        An agent that may not answer a server is named for that, or the dialect does not allow two tools of one name.
     NotFoundError
         The agent names a tool that nobody has.
     """
@@ -108,8 +108,20 @@ async def served_tools(
         raise NotFoundError("tool", min(named), {*taken, *(tool.name for _, tool in chosen)}, unknown)
     # A name that several tools have says nothing: each has that of its server in front then.
     counts = Counter([*taken, *(tool.name for _, tool in chosen)])
+    if not context.qualifies_tools:
+        _require_unique(chosen, counts, definition.name)
     made = [served_tool(server, tool, is_shared=counts[tool.name] > 1) for server, tool in chosen]
     return made, "\n\n".join(notes)
+
+
+def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
+    """Raise unless each tool has a name of its own, as the dialect `dive` has it."""
+    for server, tool in reversed(chosen):
+        if counts[tool.name] > 1:
+            raise SetupError(
+                f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {agent} have one of the '
+                f"two, as {server.name}/{tool.name} in its Tools"
+            )
 
 
 def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:

@@ -116,6 +116,10 @@ class TurnContext(Protocol):
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
 
+    @property
+    def qualifies_tools(self) -> bool:
+        """Whether tools of one name have that of their server in front; else an agent cannot have both."""
+
     def sampler(self, name: str) -> Sampler:
         """Return an agent of the environment, to answer what servers ask of a model; raises `NotFoundError`."""
 

@@ -91,6 +91,11 @@ class StepTurn:
         """When the execution began."""
         return self._context.started_at
 
+    @property
+    def qualifies_tools(self) -> bool:
+        """Whether tools of one name have that of their server in front."""
+        return self._context.workflow.manner.qualifies_tools
+
     def sampler(self, name: str) -> Agent:
         """Return an agent of the environment, as the run asks it."""
         return as_asked(self._context, self._offers.agent(name), self._offers)

@@ -249,6 +249,14 @@ def test_two_servers_and_a_function_may_have_a_tool_of_the_same_name():
         ]
 
 
+def test_the_dialect_dive_refuses_two_tools_of_the_same_name():
+    flow = Workflow("old", [Step("ask", prompt="Go", agent="a", store="said")], dialect="dive")
+    with world(Provider(), odd(tool("go"), name="s1"), odd(tool("go"), name="s2")) as here:
+        assert 'mcp server s2 has duplicate tool name "go"' in here.start(flow).wait(60).error
+    with world(Provider(), odd(tool("go")), tools=[go]) as here:
+        assert 'mcp server s has duplicate tool name "go"' in here.start(flow).wait(60).error
+
+
 def test_a_rule_about_one_of_two_tools_of_the_same_name_holds_for_that_one():
     rules = [ApprovalRule("go", server="s2", outcome="deny"), ApprovalRule()]
     with world(Provider(), odd(tool("go"), name="s1"), odd(tool("go"), name="s2"), approvals=rules) as here:
