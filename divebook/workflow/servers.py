@@ -147,8 +147,9 @@ class MCPServerDefinition(Definition):
     asks_within_calls: Annotated[
         bool,
         Key(
-            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol, and "
-            "this process has to stay until it is answered.",
+            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol. The "
+            "call is open until the answer comes. If this process ends before, the call is cut off, and a person is "
+            "asked what became of it when the run is resumed.",
             extension=True,
         ),
     ] = False

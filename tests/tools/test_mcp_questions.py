@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from divebook import Agent, Each, ScriptedModel, Step, Workflow
+from divebook.config import answers
 from divebook.errors import InterruptError
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
@@ -147,13 +148,13 @@ def test_what_an_earlier_version_recorded_as_the_default_agrees_to_nothing(monke
 
 
 def test_a_question_that_expired_while_no_process_ran_is_asked_again(tmp_path):
-    clock, answers = Watch(), tmp_path / "told"
+    clock, file = Watch(), tmp_path / "told"
     script = asking(elicit(form({"why": TEXT})))
-    with world(script, str(answers), clock=clock) as here:
+    with world(script, str(file), clock=clock) as here:
         execution = here.start("ask").wait(60)
         store = cut(execution.store, execution, execution.state.last_sequence)
     clock.at += LATE
-    with world(script, str(answers), clock=clock, store=store) as here:
+    with world(script, str(file), clock=clock, store=store) as here:
         execution = here.resume(execution.id).wait(60)
         (unknown,) = execution.interrupts
         assert unknown.kind == "outcome_unknown"
@@ -161,7 +162,7 @@ def test_a_question_that_expired_while_no_process_ran_is_asked_again(tmp_path):
         (question,) = execution.interrupts
         execution.answer(question.id, {"why": "old"}).wait(60)
         assert told(execution) == [{"action": "accept", "content": {"why": "old"}}]
-    assert '"accept"' not in answers.read_text().partition("\n")[0] or answers.read_text().count("\n") == 1
+    assert '"accept"' not in file.read_text().partition("\n")[0] or file.read_text().count("\n") == 1
 
 
 def test_an_answer_that_was_given_before_a_process_ended_is_used_by_the_next_one():
@@ -178,12 +179,12 @@ def test_an_answer_that_was_given_before_a_process_ended_is_used_by_the_next_one
 
 @pytest.mark.parametrize("stop", ["cancel", "close"])
 def test_a_server_is_told_nothing_that_sounds_like_a_yes_where_its_run_ends(tmp_path, stop):
-    answers = tmp_path / "told"
-    with world(asking(elicit(form({"why": TEXT}))), str(answers)) as here:
+    file = tmp_path / "told"
+    with world(asking(elicit(form({"why": TEXT}))), str(file)) as here:
         execution = here.start("ask").wait(60)
         if stop == "cancel":
             assert execution.cancel().wait(60).status == "cancelled"
-    assert not answers.exists() or '"accept"' not in answers.read_text()
+    assert not file.exists() or '"accept"' not in file.read_text()
 
 
 @pytest.mark.parametrize("schema", [{"type": "object", "properties": {"a": {"type": 5}}}, {"properties": {"a": 5}}])
@@ -278,6 +279,24 @@ def test_waiting_goes_on_while_another_path_can_do_something():
         assert answered(execution).wait(60).status == "completed"
 
 
+def test_an_answer_up_front_reaches_a_server_while_another_path_works(monkeypatch):
+    monkeypatch.setattr(answers, "LOOK", 0.01)
+    gate = Gate()
+    steps = [
+        Step("begin", script="1", next=["ask", "work"]),
+        Step("ask", prompt="Go", agent="a", store="said"),
+        Step("work", action="gate"),
+    ]
+    with world(QUESTION, workflows=[Workflow("ask", steps)], actions=[gate.action()]) as here:
+        execution = here.start("ask")
+        execution.subscribe(
+            lambda events: any(e.event_type == "interrupt_resolved" for e in events) and gate.opened.set()
+        )
+        given = answers.answers_from(given={"ask": {"why": "old"}})
+        assert given.settle(execution).status == "completed"
+        assert told(execution) == ACCEPTED
+
+
 def test_waiting_returns_where_all_paths_ask_in_their_own_way():
     steps = [
         Step("begin", script="1", next=["ask", "who"]),
@@ -305,14 +324,14 @@ def test_an_execution_waits_for_a_child_that_is_blocked_as_for_one_that_rests():
 
 
 def test_an_execution_that_is_cancelled_cancels_a_child_that_is_blocked(tmp_path):
-    outer, answers = Workflow("outer", [Step("child", workflow="ask", store="child")]), tmp_path / "told"
-    with world(QUESTION, str(answers), workflows=[ASK, outer]) as here:
+    outer, file = Workflow("outer", [Step("child", workflow="ask", store="child")]), tmp_path / "told"
+    with world(QUESTION, str(file), workflows=[ASK, outer]) as here:
         execution = here.start("outer").wait(60)
         ((child, _),) = here.interrupts()
         assert execution.cancel().wait(60).status == "cancelled"
         assert becomes(lambda: here.execution(child).state.is_over)
         assert here.execution(child).status == "cancelled"
-    assert not answers.exists() or '"accept"' not in answers.read_text()
+    assert not file.exists() or '"accept"' not in file.read_text()
 
 
 def test_an_agent_that_works_for_another_one_asks_as_well():

@@ -55,7 +55,7 @@ def results(execution):
     """Return what calls of tools came to, by key."""
     keys = {operation.operation_id: operation.key for operation in started(execution)}
     ended = (event.data for event in execution.history() if isinstance(event.data, catalog.OperationCompleted))
-    return {keys[end.operation_id]: end.result for end in ended if "tool-" in keys[end.operation_id]}
+    return {keys[end.operation_id]: end.result for end in ended if "tool-" in str(keys[end.operation_id])}
 
 
 def test_the_list_of_a_server_and_each_call_are_operations_of_the_turn():

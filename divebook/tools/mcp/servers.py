@@ -20,6 +20,7 @@ from divebook.store.codec import Sealing
 from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
 from divebook.tools.mcp.open_calls import OpenCalls
+from divebook.workflow import json_schemas
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, OfferedTool
 
@@ -298,6 +299,7 @@ async def _load() -> None:
 def _modules() -> object:
     from divebook.tools.mcp import calling, connecting, credentials, discovery, resources
 
+    json_schemas.load()
     clean_libraries("mcp", "client", "httpx2", "httpcore2")  # "client" is how the SDK calls its session
 
     return calling, connecting, credentials, discovery, resources
