@@ -11,7 +11,6 @@ from divebook.cli.interrupts import Interrupts
 from divebook.cli.text import secrets
 from divebook.errors import ConcurrentAppendError, FencedError
 from divebook.events.catalog import WAITING
-from divebook.execution.elsewhere import stands_still
 from divebook.keyboard import interruptible_wait
 
 if TYPE_CHECKING:
@@ -82,6 +81,8 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
     A question with a default expires, of the execution or of one that it waits for, or such a one is still at work.
     """
+    from divebook.execution.elsewhere import stands_still
+
     if waits is False or (waits is None and has_terminal()):
         return False
     if execution.status != WAITING or execution.state.paused is not None or not execution.was_driven:
