@@ -144,9 +144,28 @@ class Outfit:
         """
         return {**REGISTERED_TOOLS, **self._tools}
 
+    def mcp_tools(self) -> dict[str, ToolFunction]:
+        """Return the tools of its MCP servers, by ``server/tool``; starts the servers that do not run.
+
+        Each can be given to an agent, whose rules then hold for it: ``Agent("a", tools=[tools["files/read"]])``.
+
+        Raises
+        ------
+        ServerError
+            A server cannot be asked.
+        """
+        from divebook.agents.served_tools import served_tool
+
+        return {
+            f"{server.name}/{tool.name}": served_tool(server, tool)
+            for server in self.servers.values()
+            for tool in server.tools()
+        }
+
     def _reads_only(self, wanted: Wanted) -> bool:
         """Return whether a call is one of a tool that is declared to change nothing."""
-        tool = self.tools.get(wanted.parameters.get("tool", "")) if wanted.operation_type == TOOL_CALL else None
+        is_own = wanted.operation_type == TOOL_CALL and not wanted.parameters.get("server")
+        tool = self.tools.get(wanted.parameters.get("tool", "")) if is_own else None
         return tool is not None and tool.hints.read_only is True
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:

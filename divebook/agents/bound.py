@@ -38,6 +38,7 @@ from divebook.agents.requests import Described
 from divebook.agents.results import plain_result
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
+from divebook.agents.tool_names import ToolNames
 from divebook.agents.wire import (
     concise,
     in_time,
@@ -101,7 +102,7 @@ class BoundRequest(_Bound):
             nonlocal executed
             executed = True
             with keepable_errors(), readable_replies(named):
-                made = await in_time(self._made(_with_values(params, turn.policy), told.key), turn.seconds)
+                made = await in_time(self._answer(_with_values(params, turn.policy), told.key), turn.seconds)
                 require_whole(made, turn.record.agent)
                 return concise(with_said(plain_response(made), partial(turn.kept, what="an answer of its model")))
 
@@ -113,6 +114,18 @@ class BoundRequest(_Bound):
                 await turn.context.recall.keep(sent, payload)
         record_durable_unit(executed=executed)
         return _answered(turn, told, payload)
+
+    async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
+        """Return the response of a model, which gets tools under names that its provider takes."""
+        names = ToolNames.of(params)
+        if names is None:
+            return cast("ModelResponse", await self._made(params, name))
+        write = WRITE.get()
+        token = WRITE.set(None if write is None else names.written(write))
+        try:
+            return names.answered(await self._made(names.sent(params), name))
+        finally:
+            WRITE.reset(token)
 
 
 _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
@@ -235,12 +248,13 @@ async def _recorded(
 ) -> Any:
     """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
     turn, setting = place.turn, place.setting
-    asked = {"agent": turn.record.agent, "tool": params.name, "arguments": plainly(params.tool_args)}
+    own = turn.tools.get(params.name)
+    tool = params.name if own is None else own.own_name
+    asked = {"agent": turn.record.agent, "tool": tool, "arguments": plainly(params.tool_args)}
     if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
         asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
             "arguments"
         ]  # as its tool took them then
-    own = turn.tools.get(params.name)
     if own is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
         made = turn.context.operation(

@@ -82,7 +82,9 @@ async def _approved(
     own = turn.tools.get(name)
     call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if own is not None:
-        call = replace(call, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation)
+        call = replace(
+            call, tool=own.own_name, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation
+        )
         call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
     definition, single = tool.tool_def, _of_single_argument(tool)
     schema = definition.parameters_json_schema

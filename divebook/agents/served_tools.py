@@ -6,8 +6,10 @@ A replay makes the tools of the recorded list again, so that it starts no server
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -40,6 +42,8 @@ _log = logger(__name__)
 INPUT_REQUIRED = "input_required"
 """The kind of a recorded call that has to be made again, with answers."""
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
+DEFAULT: Any = DECLINE
+"""Answer to a question of a call that nobody has answered in time."""
 MOST_ASKED = 50
 """How much a server may ask people and models in one call: one that always asks would never end."""
 _TOO_MUCH = "more than {} things in one call"
@@ -80,11 +84,11 @@ async def served_tools(
     ServerError
         A server cannot be asked.
     SetupError
-        Two tools have one name.
+        An agent that may not answer a server is named for that, or the dialect does not allow two tools of one name.
     NotFoundError
         The agent names a tool that nobody has.
     """
-    made: dict[str, ToolFunction] = {}
+    chosen: list[tuple[ToolServer, OfferedTool]] = []
     notes: list[str] = []
     taken = set(own)
     named = set(definition.tools) - taken - set(TOOLS)
@@ -94,21 +98,31 @@ async def served_tools(
     for server, found in zip(
         servers, await side_by_side(context, [_discovered(context, server) for server in servers]), strict=True
     ):
-        chosen = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
-        for tool in chosen:
-            if tool.name in taken or tool.name in made:
-                raise SetupError(
-                    f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {definition.name} have '
-                    f"one of the two, as {server.name}/{tool.name} in its Tools"
-                )
-            made[tool.name] = _function(server, tool)
+        usable = [tool for tool in found.tools if _is_named(tool.name, server, definition)]
+        for tool in usable:
+            chosen.append((server, tool))
             named -= {tool.name, f"{server.name}/{tool.name}"}
-        if chosen and found.instructions:
+        if usable and found.instructions:
             notes.append(f"About the tools of {server.name}: {found.instructions}")
     if servers and named:
         unknown = f"agent {definition.name} names an unknown tool: {min(named)}"
-        raise NotFoundError("tool", min(named), {*taken, *made}, unknown)
-    return list(made.values()), "\n\n".join(notes)
+        raise NotFoundError("tool", min(named), {*taken, *(tool.name for _, tool in chosen)}, unknown)
+    # A name that several tools have says nothing: each has that of its server in front then.
+    counts = Counter([*taken, *(tool.name for _, tool in chosen)])
+    if not context.qualifies_tools:
+        _require_unique(chosen, counts, definition.name)
+    made = [served_tool(server, tool, is_shared=counts[tool.name] > 1) for server, tool in chosen]
+    return made, "\n\n".join(notes)
+
+
+def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
+    """Raise unless each tool has a name of its own, as the dialect `dive` has it."""
+    for server, tool in reversed(chosen):
+        if counts[tool.name] > 1:
+            raise SetupError(
+                f'mcp server {server.name} has duplicate tool name "{tool.name}": let agent {agent} have one of the '
+                f"two, as {server.name}/{tool.name} in its Tools"
+            )
 
 
 def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> bool:
@@ -127,7 +141,8 @@ async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
     return Discovered.from_dict(opened(recorded))
 
 
-def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
+def served_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
+    """Return a tool of a server as a function that agents may call; `is_shared`: another tool has its name."""
     hints = ToolHints(**tool.hints)
     repeatable = bool(hints.idempotent or hints.read_only)
 
@@ -139,7 +154,7 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         return _result(outcome)
 
     made = ToolFunction(
-        tool.name,
+        f"{server.name}/{tool.name}" if is_shared else tool.name,
         call,
         tool.description,
         timeout=server.timeout,
@@ -147,33 +162,53 @@ def _function(server: ToolServer, tool: OfferedTool) -> ToolFunction:
         schema=tool.input_schema,
         confirmation=IF_NOT_READ_ONLY,
         server=server.name,
+        name_at_server=tool.name if is_shared else "",
     )
     return made
 
 
-def _asker(tool: ToolFunction) -> Elicit | None:
-    """Return what asks a person during the call that is under way, which waits for the answer and cannot rest."""
-    place = CALL.get()
-    if place is None:
-        return None
-    context, left = place.turn.context, MOST_ASKED
-    keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+class _CallQuestions:
+    """Questions that a server asks during one call; an `Elicit`.
 
-    async def elicit(said: Mapping[str, Any]) -> Mapping[str, Any]:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    The call waits for each answer and stays open meanwhile, so that its step cannot rest.
+    """
+
+    def __init__(self, tool: ToolFunction, place: CallPlace) -> None:
+        self._tool, self._place, self._left = tool, place, MOST_ASKED
+        self._loop = asyncio.get_running_loop()
+        self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
+        self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
+        self._open: str | None = None
+        """Key of the question that waits for its answer."""
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the answer of a person, or of the model that the definition of the server names."""
+        self._left -= 1
+        if self._left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
-        asked = place.turn.kept(said, f"what tool {tool.name} asks")
+        turn, context = self._place.turn, self._place.turn.context
+        asked = turn.kept(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in asked:
-            return await sampled(place.turn, place.name, asked)
-        with context.calling():  # one more strand, so that the step goes on running while this one waits
-            # What has expired since another process made this call is asked anew
-            # (test_a_server_that_is_called_again_the_next_day_asks_again).
-            key = next(key for key in keys if not _has_expired(context.asked(key)))
-            return await elicited(context, tool, asked, key, within=tool.timeout)
+            return await sampled(turn, self._place.name, asked)
+        # What has expired since another process made this call is asked anew
+        # (test_a_server_that_is_called_again_the_next_day_asks_again).
+        self._open = key = next(key for key in self._keys if not _has_expired(context.asked(key)))
+        within = None if self._until is None else max(0.0, self._until - self._loop.time())
+        with context.open_call():
+            answer = await elicited(context, self._tool, asked, key, within=within)
+        self._open = None
+        return answer
 
-    return elicit
+    async def withdraw(self) -> None:
+        """Let the open question expire: the call has ended, and an answer would reach no one."""
+        if self._open is not None:
+            await self._place.turn.context.withdraw(self._open)
+
+
+def _asker(tool: ToolFunction) -> Elicit | None:
+    """Return what asks a person during the call that is under way; None outside of a turn."""
+    place = CALL.get()
+    return None if place is None else _CallQuestions(tool, place)
 
 
 def _has_expired(question: Question | None) -> bool:
@@ -237,10 +272,11 @@ async def elicited(
     within
         The seconds of a call that waits for it: without an answer it is declined before they are over.
     """
-    wanted = embedded(asked["schema"], "#/anyOf/0") if asked["schema"].get("properties") else {"const": ACCEPT}
+    whole = {**asked["schema"], "type": "object"}
+    wanted = embedded(whole, "#/anyOf/0") if asked["schema"].get("properties") else {"const": ACCEPT}
     form = {"anyOf": [wanted, {"const": DECLINE}]}
     try:
-        require_possible_schema(asked["schema"])
+        require_possible_schema(whole)
     except DefinitionError as error:
         reason = error.problems[0].message
         _log.warning("tool %s of MCP server %s asks what cannot be answered: %s", tool.name, tool.server, reason)
@@ -249,13 +285,14 @@ async def elicited(
         CLARIFICATION,
         asked["message"],
         key=key,
-        data={"server": tool.server, "tool": tool.name},
+        data={"server": tool.server, "tool": tool.own_name},
         schema=form,
-        message=f"the server {tool.server} asks this during a call of {tool.name}; {DECLINE} gives it no answer",
+        message=f"the server {tool.server} asks this during a call of {tool.own_name}; {DECLINE} gives it no answer",
         expires_in=None if within is None else within * 0.9,
-        default=None if within is None else {"data": DECLINE},
+        default=None if within is None else DEFAULT,
     )
     value = value_of(question)
-    if value == DECLINE:
+    # Nobody has agreed to anything by not answering, whatever default an earlier version recorded.
+    if _has_expired(question) or value == DECLINE:
         return {"action": DECLINE}
     return {"action": ACCEPT, "content": value} if isinstance(value, Mapping) else {"action": ACCEPT}

@@ -116,6 +116,10 @@ class TurnContext(Protocol):
     def started_at(self) -> datetime | None:
         """When the execution began, UTC: a time that replay need not ask for."""
 
+    @property
+    def qualifies_tools(self) -> bool:
+        """Whether tools of one name have that of their server in front; else an agent cannot have both."""
+
     def sampler(self, name: str) -> Sampler:
         """Return an agent of the environment, to answer what servers ask of a model; raises `NotFoundError`."""
 
@@ -167,6 +171,9 @@ class TurnContext(Protocol):
     ) -> Question:
         """Ask a person; return the question with its answer."""
 
+    async def withdraw(self, key: str) -> None:
+        """Let a question expire that is still open, so that its default holds from now on."""
+
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has, with its answer if there is one."""
 
@@ -198,6 +205,9 @@ class TurnContext(Protocol):
 
     async def alone(self) -> None:
         """Return when no other call of the step is under way: each has ended, or waits for something from outside."""
+
+    def open_call(self) -> AbstractContextManager[None]:
+        """Surround a question that is asked during a call, which stays open until the answer comes."""
 
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""

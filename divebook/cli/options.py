@@ -76,6 +76,14 @@ BoundsText = Annotated[
     typer.Option("--bounds", metavar="NAME=N,...", help="What it may spend: max_cost=2.50,max_llm_calls=40."),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail, with exit code 1, if it has to wait for an answer.")]
+Waits = Annotated[
+    bool | None,
+    typer.Option(
+        "--wait/--no-wait",
+        help="Wait until a question with a Default expires, or return at once; by default it waits where it cannot ask "
+        "a person, since its input is not a terminal.",
+    ),
+]
 By = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Your name, for the log; default: you@this-machine.")
 ]

@@ -20,6 +20,7 @@ from divebook.cli.options import (
     Quiet,
     Store,
     Strict,
+    Waits,
 )
 from divebook.cli.run import conclude, said_again, with_file_named
 from divebook.cli.screen import note, say
@@ -57,6 +58,7 @@ def resume(
     bounds: BoundsText = None,
     answer: Answer = None,
     answers: AnswersFile = None,
+    wait: Waits = None,
     strict: Strict = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -88,7 +90,7 @@ def resume(
     with progress:
         resumed = partial(environment.resume, execution_id, limits, definition=definition)
         begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
-        ended = finish(partial(with_file_named, begin, "resume", file), environment, progress, known)
+        ended = finish(partial(with_file_named, begin, "resume", file), environment, progress, known, waits=wait)
     names = [] if file is None else [str(file)]
     conclude(*ended, [*names, *said_again(actions, store, code=code)], json=json, strict=strict)
 

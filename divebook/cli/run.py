@@ -33,11 +33,12 @@ from divebook.cli.options import (
     Strict,
     Tags,
     VariablesChanged,
+    Waits,
 )
 from divebook.cli.questions import command, ways_on
 from divebook.cli.screen import note
 from divebook.cli.text import secrets
-from divebook.cli.waiting import finish
+from divebook.cli.waiting import finish, with_children
 from divebook.dialects import OWN, Dialect
 from divebook.errors import (
     DefinitionError,
@@ -82,6 +83,7 @@ def run(
     on_conflict: OnConflict = "warn",
     answer: Answer = None,
     answers: AnswersFile = None,
+    wait: Waits = None,
     strict: Strict = False,
     dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
     json: Json = False,
@@ -89,8 +91,9 @@ def run(
 ) -> None:
     """Run a workflow and print its result.
 
-    If it has to wait for an answer it ends with exit code 3, and says which command answers. Ctrl-C cancels it in
-    such a way that it can be resumed.
+    If it has to wait for an answer it ends with exit code 3, and says which command answers. Without a terminal it
+    waits for a question that has ExpiresIn and Default, and continues with the Default once the question expires;
+    --no-wait returns at once. Ctrl-C cancels the run in such a way that it can be resumed.
     """
     from divebook.cli.progress import make_progress
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
@@ -114,7 +117,7 @@ def run(
             "on_conflict": on_conflict,
         }
         started = partial(environment.start, chosen, given, **options)
-        ended = finish(started, environment, progress, known)
+        ended = finish(started, environment, progress, known, waits=wait)
     conclude(*ended, [str(file), *said_again(actions, store, code=code)], json=json, strict=strict)
 
 
@@ -302,9 +305,13 @@ def conclude(
 
     code = print_result(execution, json=json)
     is_kept, is_elsewhere = execution.store.keeps, not (execution.was_driven or execution.state.is_over)
-    ways = list(ways_on(execution, again)) if is_kept else []
+    ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
         note(line, "yellow")
+    for each in with_children(execution):
+        if each.is_blocked:
+            note("the tool call that asks is cut off when this command ends; the answer is used when it is made again")
+            each.leave()
     if is_elsewhere:
         code = WAITS
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())

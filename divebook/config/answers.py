@@ -14,7 +14,6 @@ from typing import Any
 
 from divebook.bounds import Bounds
 from divebook.errors import InputError
-from divebook.events.catalog import WAITING
 from divebook.execution.execution import Execution
 from divebook.questions import Question, Typed
 from divebook.text.cuts import one_line
@@ -60,7 +59,7 @@ class Answers:
         return tuple(key for key in self._given if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Wait until an execution rests, answer what can be answered, and so on until there is nothing more to answer.
+        """Answer what an execution asks, as soon as it does, and wait until there is nothing more to answer.
 
         Raises
         ------
@@ -68,7 +67,7 @@ class Answers:
             An answer does not fit its question, which stays open.
         """
         self._wait(execution)
-        while execution.status == WAITING and (found := self._next(execution)) is not None:
+        while (found := self._next(execution)) is not None:
             question, key = found
             execution = execution.answer(question.id, self._given.get(key, self._standing.get(key)), by)
             self._used.add(key)
@@ -76,9 +75,10 @@ class Answers:
         return execution
 
     def _wait(self, execution: Execution) -> None:
-        """Wait until it rests, or until a call under way waits for what there is an answer to.
+        """Wait until nothing can happen in it, or until a question is open for which there is an answer.
 
-        It cannot rest while such a call lasts (test_an_answer_up_front_reaches_a_server_that_asks_during_its_call).
+        A question of one path may expire while another path goes on
+        (test_an_answer_up_front_reaches_a_server_while_another_path_works).
         """
         while True:
             try:
@@ -86,11 +86,13 @@ class Answers:
             except TimeoutError:
                 if not execution.is_live:  # it has come to rest just now, or this is an error of its own
                     execution.wait()
-                elif execution.status != WAITING or self._next(execution) is None:
+                elif self._next(execution) is None:
                     continue
             return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
+        if execution.state.is_over:
+            return None
         asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.id))
         for question in execution.interrupts:
             number = 1 + [found.id for found in asked if found.step == question.step].index(question.id)

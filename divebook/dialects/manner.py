@@ -32,6 +32,8 @@ class Manner:
     """Whether a text typed for an input becomes a number, or a list, where the input's Type says so."""
     confirmation_mode: str = ""
     """When calls of tools ask a person, where neither rules nor settings say; empty leaves it to each tool."""
+    qualifies_tools: bool = True
+    """Whether tools of one name have that of their server in front; else an agent cannot have both."""
     null_text: str = ""
     """What a script without a value prints."""
 
@@ -47,6 +49,7 @@ MANNERS: Mapping[Dialect, Manner] = {
         writes_state=False,
         converts_inputs=False,
         confirmation_mode="if-not-read-only",
+        qualifies_tools=False,
         null_text="nil",
     ),
 }

@@ -135,7 +135,7 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     """Return whether a rule is about a call: one that allows must name it, of any other it is enough that it could."""
     fits = is_allowed_by if rule.outcome == ALLOW else is_met_by
-    tools = [call.tool, f"{call.server}/{call.tool}"][: 2 if call.server else 1]
+    tools = _names_of(call, rule)
     if call.rule_name:  # what is allowed for a name is not allowed for a tool that a definition gives that name
         tools = [call.rule_name] if rule.outcome == ALLOW else [*tools, call.rule_name]
     named = ((rule.agent, call.agent), (rule.server, call.server))
@@ -144,6 +144,21 @@ def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
     if not all(pattern is None or (name and fits(pattern, name)) for pattern, name in named):
         return False
     return _has_effect(rule, call.hints) and _takes(rule, call)
+
+
+_NO_SLASH = "\N{DIVISION SLASH}"
+
+
+def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
+    """Return the names by which a rule may mean the tool of a call.
+
+    Servers name their tools, also with ``/``. A rule that allows ``files/read`` means the tool ``read`` of the server
+    ``files``, and not one that another server calls so: there the ``/`` of a tool's own name stands for nothing.
+    """
+    if not call.server:
+        return [call.tool]
+    names = [call.tool.replace("/", _NO_SLASH), f"{call.server}/{call.tool}"]
+    return names if rule.outcome == ALLOW else [*names, call.tool]
 
 
 def _has_effect(rule: ApprovalRule, hints: ToolHints) -> bool:

@@ -43,6 +43,11 @@ class Alarms:
         """Have a path looked at again at a time, microseconds since 1970."""
         self._group.start(self._ring(path, deadline), is_aside=True)
 
+    async def expire(self, interrupt_id: str) -> None:
+        """Let an open question expire before its time, and its paths go on; an answer that came first counts."""
+        await self._claim_expired(self._journal.execution_id, interrupt_id)
+        await self._woken.take()
+
     def set_all(self) -> None:
         """Set those that the log asks for."""
         for path, deadline in self._journal.state.deadlines():

@@ -374,6 +374,12 @@ class StepContext:
             asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
         return await self._recorder.asking.ask(self.place(key), asked, expires_in)
 
+    async def withdraw(self, key: str) -> None:
+        """Let a question of the step expire that is still open, so that its default holds from now on."""
+        question = self.question_of(key)
+        if question is not None and question.is_open:
+            await self._recorder.waits.expire(question.id)
+
     async def signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal and return its payload, each once, in the log's order; OperationError if none came."""
         return await self._recorder.signals.take(self.place(), name, within)

@@ -134,16 +134,16 @@ class Control(QueueControl):
             driver.require_log()
 
     def run(self, driver: Driver) -> Future[None]:
-        """Return what is done when an execution has ended, or rests; a pending one begins, which nobody waits for."""
+        """Return what is done when an execution has ended, rests, or is blocked; a pending one begins."""
         if driver.opening is None or driver.was_driven:
-            return driver.driving()
+            return driver.standstill()
         ended = Future[None]()
         self._register.enter(driver)
 
         def begin() -> None:
             if not driver.was_driven:  # somebody else has begun it meanwhile
                 driver.begin(self.means)
-            driver.driving().add_done_callback(functools.partial(passed_on, ended))
+            driver.standstill().add_done_callback(functools.partial(passed_on, ended))
 
         return ENGINE.begin(begin, ended)
 
@@ -348,7 +348,7 @@ class Control(QueueControl):
                         raise
                     _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
-            ended = asyncio.wrap_future(driver.driving())
+            ended = asyncio.wrap_future(driver.standstill())
             ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
             await asyncio.shield(ended)
         return (await work(driver.refresh)).state
@@ -428,6 +428,12 @@ class Control(QueueControl):
         if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
             raise nothing_to_pause(driver)
         self.hold(driver, paused)
+
+    def leave(self, driver: Driver) -> None:
+        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        if driver.is_live:
+            ENGINE.call(driver.leave)
+            wait((driver.driving(),), STOP_SECONDS)
 
     def recoverable(self) -> list[ExecutionRecord]:
         """Return the executions that have something to do and that no living process drives, newest first.

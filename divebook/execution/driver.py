@@ -26,7 +26,7 @@ from divebook.events import catalog
 from divebook.execution.beyond import Beyond
 from divebook.execution.clock import Ids
 from divebook.execution.context import STRAND
-from divebook.execution.engine_thread import ENGINE, Desk, failed_with
+from divebook.execution.engine_thread import ENGINE, Desk, failed_with, passed_on
 from divebook.execution.farewell import FAREWELL
 from divebook.execution.journal import Journal
 from divebook.execution.known import KnownExecution, Past
@@ -46,6 +46,14 @@ from divebook.text.redaction import shared
 from divebook.workflow.functions import CURRENT
 
 
+class _Standstill:
+    """The end of one time that an execution is driven, for those who wait for nothing more to happen."""
+
+    def __init__(self) -> None:
+        self.future: Future[None] = Future()
+        """Done when it has ended or rests, and while it is blocked; replaced when it is so no more."""
+
+
 class Driver(KnownExecution):
     """One execution, live or past."""
 
@@ -63,6 +71,7 @@ class Driver(KnownExecution):
         self.standing = AtRest(self)
         self._desk: Desk | None = None
         self._future: Future[None] | None = None
+        self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
         self._token: int | None = None  # of the last lease under which this process drove it
         self._is_driving = False
@@ -150,6 +159,19 @@ class Driver(KnownExecution):
             self._future, self._process = Future(), os.getpid()
             self._future.set_result(None)
         return self._future
+
+    def standstill(self) -> Future[None]:
+        """Return what is done when it has ended or rests, or when it is blocked and driven all the same.
+
+        See `divebook.execution.runner.Runner.is_blocked`.
+        """
+        driving = self.driving()
+        return driving if driving.done() else self._standstill.future
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether this process drives it, and nothing can happen before the question of an open call is answered."""
+        return self.is_live and self._standstill.future.done()
 
     def refresh(self) -> Driver:
         """Read on in the log if another process has written to it."""
@@ -253,7 +275,9 @@ class Driver(KnownExecution):
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
         HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
         self._token, self._task = held.token, ENGINE.keep(work)
+        standstill = self._standstill = _Standstill()
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
+        self._future.add_done_callback(lambda done: passed_on(standstill.future, done))
         FAREWELL.mind(self)
         return self._future
 
@@ -283,8 +307,26 @@ class Driver(KnownExecution):
         self._is_asked = True
         return self._is_driving
 
+    def _note_blocked(self) -> None:
+        """Let those who wait for the execution go on while it is blocked; called on the engine's loop."""
+        runner = self._runner
+        if runner is not None and runner.is_blocked:
+            if not self._standstill.future.done():
+                ENGINE.keep(self._stand_still(runner))
+        elif self._standstill.future.done() and self.is_live:
+            self._standstill.future = Future()
+
+    async def _stand_still(self, runner: Runner) -> None:
+        """Announce that the execution is blocked, once its question is in the store, where others find it."""
+        with suppress(StoreError):  # it is the journal's, and ends the execution
+            await self.durable()
+            if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
+                self._standstill.future.set_result(None)
+
     def _pass_on(self) -> None:
         """Let the runner know that it is to be cancelled or paused; between two runners it waits for the next one."""
+        if self._runner is not None:
+            self._runner.blocked = self._note_blocked
         if self._runner is not None and self._cancel_reason is not None:
             self._runner.cancel(self._cancel_reason)
         elif self._runner is not None and self._paused is not None:

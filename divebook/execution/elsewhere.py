@@ -60,10 +60,10 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
 
 
 def _rests(driver: Driver) -> bool:
-    return not driver.is_live and _stands_still(driver.state, driver.store)
+    return not driver.is_live and stands_still(driver.state, driver.store)
 
 
-def _stands_still(state: ExecutionState, store: EventStore) -> bool:
+def stands_still(state: ExecutionState, store: EventStore) -> bool:
     """Return whether nothing happens in an execution before somebody answers, sends a signal, or resumes it.
 
     That is so of what waits for others that stand still; what sleeps, or pauses before it tries again, goes on by
@@ -88,7 +88,7 @@ def has_news(state: ExecutionState, store: EventStore) -> bool:
 
 def _child_stands_still(name: str, store: EventStore) -> bool:
     try:
-        return _stands_still(folded(store, name), store)
+        return stands_still(folded(store, name), store)
     except ExecutionNotFoundError:  # it is about to be begun
         return False
 

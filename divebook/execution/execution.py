@@ -18,10 +18,12 @@ from divebook.errors import (
     ExecutionCancelledError,
     ExecutionError,
     ExecutionFailedError,
+    ExecutionNotFoundError,
     NewerStoreError,
     StoreError,
 )
 from divebook.events import Event, catalog
+from divebook.execution.children import running_children
 from divebook.execution.control import Control
 from divebook.execution.driver import Driver
 from divebook.execution.elsewhere import is_elsewhere, wait_elsewhere
@@ -106,6 +108,16 @@ class Execution(ReadExecution):
         return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
 
     @property
+    def children(self) -> list[Execution]:
+        """The executions that its steps have started and wait for."""
+        children = []
+        for name in () if self.state.is_over else running_children(self.state):
+            with suppress(ExecutionNotFoundError):  # it is about to begin
+                self.store.record(name)
+                children.append(Execution(self._control, self._control.look_up(name)))
+        return children
+
+    @property
     def durability(self) -> Durability | None:
         """How its events are written; None as the store does by default."""
         return self._driver.durability
@@ -151,6 +163,15 @@ class Execution(ReadExecution):
     def is_live(self) -> bool:
         """Whether this process is driving it now."""
         return self._driver.is_live
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a call that is under way waits for an answer, and nothing else can happen.
+
+        A tool of an MCP server may ask while it is called. `wait` returns then as for any other question, but the
+        execution stays live: when this process ends, the call is cut off.
+        """
+        return self._driver.is_blocked
 
     @property
     def was_driven(self) -> bool:
@@ -287,6 +308,8 @@ class Execution(ReadExecution):
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
         """Block until it has ended, or waits for an answer and nothing else can happen; return itself.
 
+        A question that is asked during a call counts as any other one, though that call stays open: see `is_blocked`.
+
         Parameters
         ----------
         timeout
@@ -302,7 +325,7 @@ class Execution(ReadExecution):
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
         elsewhere = is_elsewhere(self._driver)
-        driving = None if elsewhere else self._driver.driving()
+        driving = None if elsewhere else self._driver.standstill()
         until = None if timeout is None else time.monotonic() + timeout
         try:
             with lending_place():
@@ -361,6 +384,15 @@ class Execution(ReadExecution):
         Without a reason its log says who cancelled it.
         """
         self._control.cancel(self.id, reason)
+        return self
+
+    def leave(self) -> Execution:
+        """Stop driving it here, as if this process had ended; return itself.
+
+        Calls that are under way are cut off: after `resume`, those that may not be made twice are asked about. One that
+        this process does not drive stays as it is.
+        """
+        self._control.leave(self._driver)
         return self
 
     def pause(self, reason: str = "") -> Execution:

@@ -54,6 +54,9 @@ class Runner(Following):
         self.journal, self._group = journal, Group()
         self._alarms = Alarms(self.journal, self._group, self, services.claim_expired)
         self._recorder.waits.idle = self._note_idle
+        self._recorder.waits.changed = self._note_blocked
+        self.blocked: Callable[[], None] = lambda: None
+        """Called when the execution may have become blocked, or may be so no more; see `is_blocked`."""
         self._apart = Apart() if may_stay else None
         self._still: Strands | None = None
         """Strands that stand still."""
@@ -69,6 +72,7 @@ class Runner(Following):
             self._cancel_reason = reason
             self._recorder.is_given_up = True
             self._stop()
+            self.blocked()
 
     def _stop(self) -> None:
         """Let all paths come to their end where they next wait for anything."""
@@ -164,6 +168,7 @@ class Runner(Following):
             if not self.journal.state.paths:
                 self.journal.record_all((decide_start(self.workflow),))
             self._recorder.waits.deadlines = self._alarms.set
+            self._recorder.waits.expire = self._alarms.expire
             self._alarms.set_all()
             if self.journal.written:  # nobody can have sent anything to what the store does not know yet
                 await self._take_in()
@@ -180,6 +185,18 @@ class Runner(Following):
     def strands(self) -> int:
         """How many strands of its code stand still, and can go on."""
         return self._still.parked if self._still is not None and self._still.is_idle else 0
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether every path that has not come to rest has an open call that waits for an answer.
+
+        Nothing else can happen then, and the execution is driven all the same: to let go of it would cut the call off.
+        """
+        is_stopped = self._cancel_reason is not None
+        return bool(self._driven) and not is_stopped and all(map(self._recorder.waits.is_blocked, self._driven))
+
+    def _note_blocked(self) -> None:
+        self.blocked()
 
     def _note_idle(self, strands: Strands) -> None:
         """Hear that a path has nothing to do before something comes from outside."""
@@ -248,6 +265,7 @@ class Runner(Following):
         if path_id not in self._driven:
             self._group.start(self._drive(path_id))
             self._driven.add(path_id)
+            self.blocked()
 
     async def _drive(self, path_id: str) -> None:
         """Carry out what the rules say about one path until it ends or has to wait."""
@@ -255,6 +273,7 @@ class Runner(Following):
             has_arrived = await self._follow(path_id)
         finally:
             self._driven.discard(path_id)
+            self.blocked()
         if has_arrived:
             self._release_joins()
         if self._cancel_reason is None and self._pause_reason is None:

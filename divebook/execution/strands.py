@@ -66,13 +66,16 @@ class Strands:
     ----------
     idle
         Called when all are parked: lets them go, at once or later.
+    changed
+        Called when the strands become blocked, and when they stop being so; see `is_blocked`.
     """
 
-    def __init__(self, idle: Callable[[Strands], None]) -> None:
+    def __init__(self, idle: Callable[[Strands], None], changed: Callable[[], None] = lambda: None) -> None:
         self.running = 1
         self.are_resting = False
         """Whether the execution is not driven: what moves all the same is let go."""
-        self._idle, self._may_stay = idle, True
+        self._idle, self._changed, self._may_stay = idle, changed, True
+        self._open_calls = 0
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._last: list[asyncio.Future[None]] = []
         """Strands that wait until no other runs."""
@@ -132,8 +135,21 @@ class Strands:
         finally:
             self.running -= max(0, left - 1)  # those that were cancelled before they began
 
+    @contextmanager
+    def open_call(self) -> Iterator[None]:
+        """Surround a question that is asked during a call, which stays open until the answer comes.
+
+        The strand of the call parks for the answer. The call itself cannot be replayed, so no strand of the path is
+        let go meanwhile; when all are parked, the path is blocked.
+        """
+        self._open_calls += 1
+        try:
+            yield
+        finally:
+            self._open_calls -= 1
+
     async def alone(self) -> None:
-        """Return when no other strand runs: each has ended, or is parked.
+        """Return when no other strand runs: each has ended, or is parked without an open call.
 
         For one that is about to unwind the others, which would cut what they have under way.
         """
@@ -148,7 +164,7 @@ class Strands:
         """
         if change.done():
             return True
-        if self.running <= 1:
+        if self.running <= 1 and not self._open_calls:
             return False
         alone = asyncio.get_running_loop().create_future()
         self._last.append(alone)
@@ -158,7 +174,7 @@ class Strands:
         finally:
             if alone in self._last:  # the change came first, or the strand was cancelled
                 self._last.remove(alone)
-                self.running += 1
+                self._continue()
         return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
@@ -178,7 +194,7 @@ class Strands:
             woken = await parked
         except asyncio.CancelledError:
             if self._parked.pop(parked, None) is not None:
-                self.running += 1
+                self._continue()
             if self.are_resting:  # a time limit of the code's own; what it does then is replayed
                 raise Suspended from None
             raise
@@ -194,7 +210,9 @@ class Strands:
     def leave(self) -> None:
         """Let a strand end, or rest; where it was the last that was not parked, nothing is left to do."""
         self.running -= 1
-        if self.running <= 0 and self._last:
+        if self.is_blocked:
+            self._changed()
+        elif self.running <= 0 and self._last:
             self.running += 1
             waiting = self._last.pop(0)
             if not waiting.done():  # else it was cancelled, and does not know it yet
@@ -205,10 +223,22 @@ class Strands:
             else:
                 self.let_go()
 
+    def _continue(self) -> None:
+        """Count a strand that was parked as running again."""
+        was_blocked = self.is_blocked
+        self.running += 1
+        if was_blocked:
+            self._changed()
+
     @property
     def is_idle(self) -> bool:
-        """Whether all are parked."""
-        return self.running <= 0 and bool(self._parked)
+        """Whether all are parked, and can be let go."""
+        return self.running <= 0 and bool(self._parked) and not self._open_calls
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether all are parked, and cannot be let go because a call is open."""
+        return self.running <= 0 and self._open_calls > 0
 
     @property
     def parked(self) -> int:
@@ -227,6 +257,6 @@ class Strands:
 
     def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
         del self._parked[parked]
-        self.running += 1
+        self._continue()
         if not parked.done():  # else it was cancelled, and does not know it yet
             parked.set_result(woken)

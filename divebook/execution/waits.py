@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from divebook.execution.log import StepLog
 from divebook.execution.strands import Strands
 from divebook.questions import Question
+
+
+async def _nothing(_interrupt_id: str) -> None:
+    """Let no question expire: a log that is only replayed has all that became of its questions."""
 
 
 class Waits:
@@ -15,6 +19,10 @@ class Waits:
     def __init__(self, journal: StepLog) -> None:
         self.idle: Callable[[Strands], None] = Strands.let_go
         """Takes the strands of a path that has nothing left to do."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when the strands of a path become blocked, and when they stop being so."""
+        self.expire: Callable[[str], Awaitable[None]] = _nothing
+        """Lets an open question expire before its time."""
         self._strands: dict[str, Strands] = {}
         """Of the step that each path is in, where that has asked for any."""
         self.deadlines: Callable[[str, int], None] | None = None
@@ -28,8 +36,16 @@ class Waits:
     def strands(self, path: str) -> Strands:
         """Return the strands of the step that a path is in."""
         if path not in self._strands:
-            self._strands[path] = Strands(self.idle)
+            self._strands[path] = Strands(self.idle, self._note_change)
         return self._strands[path]
+
+    def _note_change(self) -> None:
+        self.changed()
+
+    def is_blocked(self, path: str) -> bool:
+        """Whether the step of a path has an open call, and nothing can happen there before an answer comes."""
+        strands = self._strands.get(path)
+        return strands is not None and strands.is_blocked
 
     def count(self, path: str) -> int:
         """Return how many strands a path has; one, where its step has asked for none."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
+from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.change import Change
-from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, is_pause
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSING, TIMER, TOOL_CALL, is_pause
 from divebook.events import Event, catalog
 from divebook.history.span import Span
 from divebook.questions.kinds import OUTCOME_UNKNOWN
@@ -30,6 +31,21 @@ def spans_of(events: Iterable[Event]) -> list[Span]:
     for event in events:
         spans.take(event)
     return list(spans.changed.values())
+
+
+DENIALS = BY_PERSON, BY_RULE
+
+
+def tool_failure(operation_type: str, result: Any) -> str | None:
+    """Return why a call of a tool failed whose model was told the error; None for any other one.
+
+    The log has such a call as completed, since it is not made again; its result says that the tool failed. A call that
+    was denied has not failed.
+    """
+    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
+        return None
+    message = str(result.get("message") or "the tool failed without a message")
+    return None if message.startswith(DENIALS) else message
 
 
 class Spans:
@@ -255,7 +271,8 @@ class Spans:
         if span is not None:
             span.result = data.result
             self._spend(span, data.usage)
-        self._end(span, event, catalog.COMPLETED)
+        failure = None if span is None else tool_failure(span.type, data.result)
+        self._end(span, event, catalog.COMPLETED if failure is None else catalog.FAILED, failure)
 
     def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
         span = self._operations.get(data.operation_id)

@@ -11,20 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from divebook.engine.approvals import BY_PERSON, BY_RULE
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL
 from divebook.events.catalog import COMPLETED, FAILED, WAITING
 from divebook.events.recorded import opened
 from divebook.history.messages import Block, mapping_in, mappings_in, spoken_in
 from divebook.history.requests import RequestView, call_name, placed, requests_in
-from divebook.history.spans import Span
+from divebook.history.spans import DENIALS, Span
 
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry", "unknown"]
 """``returned``; ``failed``: the model heard of an error; ``denied`` by a rule or a person; ``retry``: the model heard
 that it must call otherwise, since there is no such tool, its arguments do not fit, or it wanted others; ``unknown``: it
 may have taken effect, and a person is asked; empty while it waits or runs, and where it has not come back."""
 UNKNOWN: Outcome = "unknown"
-DENIALS = BY_PERSON, BY_RULE
 PUT_OFF = "approval_required", "call_deferred"
 """What a tool of pydantic-ai says of a call that waits for a person, who approves it or says what it comes to."""
 
@@ -52,8 +50,8 @@ class ToolCallView:
 
     @property
     def tool(self) -> str:
-        """What was called."""
-        return str(self.asked["tool"])
+        """What was called, by its own name: one of a server may be called under another one."""
+        return str(self._given.get("tool", self.asked["tool"]))
 
     @property
     def agent(self) -> str:
@@ -145,7 +143,7 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
         case None if span.status != COMPLETED:
             return ""
         case "tool_failed":
-            return "denied" if str(payload.get("message", "")).startswith(DENIALS) else "failed"
+            return "denied"  # any other one has failed: `divebook.history.spans.tool_failure`
         case "model_retry" | "validation_error":
             return "retry"
     return "returned"

@@ -100,13 +100,15 @@ def _is_elsewhere(run: Run) -> bool:
 
 def _waits_for_people(run: Run) -> bool:
     state = run.refresh().execution.state
-    return bool(run.interrupts) and not state.is_over and state.paused is None and not run.execution.is_live
+    rests = not run.execution.is_live or run.execution.is_blocked
+    return bool(run.interrupts) and not state.is_over and state.paused is None and rests
 
 
 def _rests(run: Run) -> bool:
     """Whether there is no answer yet, neither from here nor from another process."""
     execution = run.refresh().execution
-    return not execution.is_live and not execution.state.is_over and execution.status == "waiting"
+    rests = not execution.is_live or execution.is_blocked
+    return rests and not execution.state.is_over and execution.status == "waiting"
 
 
 async def _hosting_known(output: LiveOutput | None) -> None:

@@ -231,7 +231,7 @@ class Pipeline:
 
     def _leave(self, execution: Execution) -> None:
         """Stop an execution in memory whose caller no longer waits for it: no other code could ever find it again."""
-        if not self._is_kept and execution.is_live:
+        if not self._is_kept and execution.is_live and not execution.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:

@@ -168,7 +168,7 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
     if schema is None:
         return _checked_fields(question, response) if is_full else None
     wrong = fitting.complaint(schema, response)
-    if wrong is None and question.kind not in JUDGED:
+    if wrong is None and question.kind not in JUDGED and not (is_full and _is_wrapped(schema, response, fitting)):
         return {"data": response}
     if not is_full or "data" not in response:
         if question.kind in JUDGED:  # the schema is that of edited data, which may be left out
@@ -178,6 +178,26 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
     if inner is not None:
         raise _unfit(question, f"the answer's data does not fit: {inner}")
     return _checked_fields(question, response)
+
+
+def _is_wrapped(schema: Mapping[str, Any], response: Mapping[str, Any], fitting: Fitting) -> bool:
+    """Return whether a response that fits a schema is meant as an answer in full, whose ``data`` is the value.
+
+    A schema of an object takes any key, so that ``{"data": {"why": "x"}}`` fits one of which ``why`` is the only
+    property. It is an answer in full then, unless the schema itself names its keys.
+    """
+    is_named = set(response) <= _property_names(schema)
+    return "data" in response and not is_named and fitting.complaint(schema, response["data"]) is None
+
+
+def _property_names(schema: Any) -> set[str]:
+    """Return the properties that a schema, or one of its alternatives, names."""
+    if not isinstance(schema, Mapping):
+        return set()
+    properties = schema.get("properties")
+    names = set(properties) if isinstance(properties, Mapping) else set()
+    parts = [part for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list) for part in schema[key]]
+    return names.union(*map(_property_names, parts))
 
 
 def _checked_fields(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:

@@ -92,6 +92,11 @@ class StepTurn:
         """When the execution began."""
         return self._context.started_at
 
+    @property
+    def qualifies_tools(self) -> bool:
+        """Whether tools of one name have that of their server in front."""
+        return self._context.workflow.manner.qualifies_tools
+
     def sampler(self, name: str) -> Agent:
         """Return an agent of the environment, as the run asks it."""
         return as_asked(self._context, self._offers.agent(name), self._offers)
@@ -104,6 +109,14 @@ class StepTurn:
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way."""
         return self._under_way.call()
+
+    def open_call(self) -> AbstractContextManager[None]:
+        """Surround a question that is asked during a call, which stays open until the answer comes."""
+        return self._context.strands().open_call()
+
+    async def withdraw(self, key: str) -> None:
+        """Let a question expire that is still open."""
+        await self._context.withdraw(self.prefix + key)
 
     def asked(self, key: str) -> Question | None:
         """Return a question that the log has."""

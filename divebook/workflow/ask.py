@@ -44,7 +44,12 @@ class Ask(Definition):
     ] = None
     expires_in: Annotated[
         float | None,
-        Key("Seconds after which the Default answers, or the step fails.", kind=kinds.Seconds(), example="2h"),
+        Key(
+            "Seconds after which the Default answers, or the step fails. With a Default, `divebook run` waits for that "
+            "where no terminal can ask a person.",
+            kind=kinds.Seconds(),
+            example="2h",
+        ),
     ] = None
     """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
     default: Annotated[Any, Key("The answer after that time.", example="false")] = None

@@ -147,8 +147,9 @@ class MCPServerDefinition(Definition):
     asks_within_calls: Annotated[
         bool,
         Key(
-            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol, and "
-            "this process has to stay until it is answered.",
+            "Whether it asks while a call is under way, as servers of 2025 do: it is spoken to in their protocol. The "
+            "call is open until the answer comes. If this process ends before, the call is cut off, and a person is "
+            "asked what became of it when the run is resumed.",
             extension=True,
         ),
     ] = False
@@ -163,11 +164,15 @@ class MCPServerDefinition(Definition):
         given = self.tool_configuration
         return given is None or (given.enabled and (not given.allowed_tools or tool in given.allowed_tools))
 
+    def _in_rules(self, tool: str) -> str:
+        """Return a tool as rules name it: in front of a ``/`` stands a server."""
+        return f"{self.name}/{tool}" if "/" in tool else tool
+
     @property
     def approvals(self) -> Approvals:
         """What it says of approvals, as a table."""
         given = self.tool_configuration or ToolConfigurationDefinition()
         listed = given.approval_filter or ApprovalFilterDefinition()
-        rules = [ApprovalRule(tool, server=self.name, outcome=ASK) for tool in listed.always]
-        rules += [ApprovalRule(tool, server=self.name, outcome=ALLOW) for tool in listed.never]
+        rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in listed.always]
+        rules += [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ALLOW) for tool in listed.never]
         return Approvals(tuple(rules), servers={self.name: given.approval_mode} if given.approval_mode else {})

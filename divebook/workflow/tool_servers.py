@@ -6,7 +6,7 @@ recorded list again, and starts a server only for a call that the log does not h
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -18,8 +18,15 @@ Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, or of a model
 ``{"text", "model"}`` or ``{"error"}``."""
 
-Elicit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Asks a person, or a model, during a call: takes one of the `CallOutcome.requests`, and returns its answer."""
+
+class Elicit(Protocol):
+    """Asks a person, or a model, during a call."""
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the answer to one of the `CallOutcome.requests`."""
+
+    async def withdraw(self) -> None:
+        """Close the question that is open: the call has ended without the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,11 +96,13 @@ class ToolFunction(UserFunction):
     """Arguments that a definition fixes, with references in place of secrets; rules that ask or deny see them."""
     rule_name: str = ""
     """The name by which rules know it, where a definition has models see another one."""
+    name_at_server: str = ""
+    """Its name there, where an agent has it under another one: ``server/tool``, since two have the same name."""
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:
         UserFunction.__post_init__(self)
-        if not is_tool_name(self.name):
+        if not self.server and not is_tool_name(self.name):
             hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
         for option, least in (("most", 100), ("limit", 1), ("concurrency", 1)):
@@ -120,6 +122,11 @@ class ToolFunction(UserFunction):
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
                 raise DefinitionError([Problem(message, hint="write it as an ordinary parameter")])
+
+    @property
+    def own_name(self) -> str:
+        """Its name in the log, in rules and on cards."""
+        return self.name_at_server or self.name
 
     def inside(self, workspace: str | None) -> ToolFunction:
         """Return it as an agent has it that has a workspace: its calls work there, if they are to work in one."""

@@ -46,7 +46,8 @@ def _environment(*servers: Data) -> Iterator[Environment]:
 def _asked(environment: Environment) -> str:
     """Return the error of a run whose agent may call all tools of all servers; empty if there is none."""
     environment.add_agent(Agent("a", model=ScriptedModel(["done"]), servers=list(environment.servers)))
-    execution = environment.start(Workflow("w", [Step("s", prompt="Go", agent="a")])).wait(TIMEOUT)
+    workflow = Workflow("w", [Step("s", prompt="Go", agent="a")], dialect="dive")
+    execution = environment.start(workflow).wait(TIMEOUT)
     return execution.error or ", ".join(tool["name"] for tool in execution.requests[0].tools)
 
 

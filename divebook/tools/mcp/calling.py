@@ -18,6 +18,7 @@ from mcp.types import (
     ElicitRequestFormParams,
     ElicitResult,
     EmbeddedResource,
+    ErrorData,
     ImageContent,
     InputRequiredResult,
     InputResponses,
@@ -31,6 +32,8 @@ from divebook.text.redaction import shared
 from divebook.workflow.tool_servers import Answers, CallOutcome
 
 _LONGEST = 10_000
+_REFUSED = -1
+"""Code of the error for a server that asks a model and gets no answer, as the protocol has it for a refusal."""
 _NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
 """What the SDK says for a server that asks where its protocol has no place for that."""
 _WRAPPED = {"result"}
@@ -118,8 +121,16 @@ def request_of(params: Any) -> dict[str, Any]:
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
+def sampled_of(answer: Mapping[str, Any]) -> CreateMessageResult | ErrorData:
+    """Return what a model has answered as the protocol writes it, or as an error why it has not."""
+    return message_of(answer) if "text" in answer else ErrorData(code=_REFUSED, message=answer["error"])
+
+
 def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
-    """Return what a model has answered as the protocol writes it; why it has not is told as its answer."""
+    """Return what a model has answered as the protocol writes it in a round, which has no place for an error.
+
+    Why there is no answer is its text.
+    """
     text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
     content = TextContent(type="text", text=text)
     return CreateMessageResult(role="assistant", content=content, model=answer.get("model", ""))

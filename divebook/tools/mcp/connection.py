@@ -31,6 +31,7 @@ from pydantic import ValidationError
 
 from divebook._version import __version__
 from divebook.text.redaction import shared
+from divebook.tools.mcp.messages import readable
 from divebook.tools.mcp.results import check_results_of
 
 T = TypeVar("T")
@@ -92,8 +93,8 @@ Opened = Callable[[Told], AbstractAsyncContextManager[Any]]
 class _Heard:
     """The messages of a server, counted; tells when there are no more."""
 
-    def __init__(self, stream: Any, end: Callable[[str], None]) -> None:
-        self._stream, self._end = stream, end
+    def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
+        self._stream, self._end, self._server = stream, end, server
         self._notifications = self._malformed = 0
 
     @property
@@ -105,7 +106,7 @@ class _Heard:
 
     async def __anext__(self) -> Any:
         try:
-            item = await self._stream.__anext__()
+            item = readable(await self._stream.__anext__(), self._server)
         except StopAsyncIteration:
             self._end("")
             raise
@@ -179,6 +180,8 @@ class Connection:
         Which protocol is spoken, as `mcp.Client` has it.
     patience
         Seconds that it may take until the server has agreed, or a person if it asks one.
+    server
+        The name of the server, for warnings.
     """
 
     def __init__(
@@ -189,7 +192,9 @@ class Connection:
         *,
         mode: ConnectMode = AUTO,
         patience: float = HANDSHAKE,
+        server: str = "",
     ) -> None:
+        self._server = server
         self._opened, self._elicited, self._sampled = opened, elicited, sampled
         self._mode, self._patience = mode, patience
         self._told = Told()
@@ -241,7 +246,7 @@ class Connection:
         @asynccontextmanager
         async def transport() -> AsyncIterator[tuple[Any, Any]]:
             async with self._opened(self._told) as (reading, writing):
-                yield _Heard(reading, self._end), writing
+                yield _Heard(reading, self._end, self._server), writing
 
         return transport()
 

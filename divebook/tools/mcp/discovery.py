@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from mcp import Client
 
-from divebook.errors import DefinitionError
+from divebook.errors import DefinitionError, UnstorableValueError
+from divebook.events.codec import storable
 from divebook.text.logs import logger
 from divebook.tools.mcp.connection import RefusedError
 from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.tool_servers import Discovered, OfferedTool
-from divebook.workflow.tools import is_tool_name
 
 if TYPE_CHECKING:
     from mcp.types import Tool
@@ -24,6 +24,8 @@ MOST = 2_000
 """Tools, resources or prompts of one server."""
 LARGEST = 100_000
 """Characters of the description and the schemas of one tool, which every request to a model holds."""
+LONGEST = 256
+"""Characters of the name of a tool; `divebook.agents.tool_names` makes of it one that providers take."""
 _PAGES = 100
 _log = logger(__name__)
 
@@ -38,7 +40,7 @@ async def discovered(client: Client, definition: MCPServerDefinition) -> Discove
 
 async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
     """Yield all items of a list that comes in pages; raises `RefusedError` where it does not end."""
-    cursor, seen = None, 0
+    cursor, seen, cursors = None, 0, set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
         for item in getattr(page, what):
@@ -49,6 +51,10 @@ async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator
         cursor = page.next_cursor
         if cursor is None:
             return
+        if cursor in cursors:  # the same pages would come again and again
+            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", what)
+            return
+        cursors.add(cursor)
     raise RefusedError(f"its list of {what} has more than {_PAGES} pages")
 
 
@@ -69,12 +75,14 @@ def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
 
 def _unfit(tool: OfferedTool) -> str:
     """Return why a model cannot be shown a tool."""
-    if not is_tool_name(tool.name):
-        return "its name is none that models take: letters, digits, _ - and ., at most 64"
+    if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
+        return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
     try:
-        length = len(tool.description) + len(json.dumps(tool.to_dict()))
+        length = len(tool.description) + len(json.dumps(storable(tool.to_dict(), "tool")))
     except RecursionError:
         return "its schemas are nested too deeply"
+    except UnstorableValueError as error:
+        return str(error)
     if length > LARGEST:
         return f"its description and schemas have more than {LARGEST} characters"
     try:

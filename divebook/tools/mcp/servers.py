@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -21,9 +21,11 @@ from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknow
 from divebook.store.codec import Sealing
 from divebook.text.logs import clean_libraries
 from divebook.text.redaction import shared
+from divebook.tools.mcp.open_calls import OpenCalls
 from divebook.tools.mcp.variables import require_variables
+from divebook.workflow import json_schemas
 from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit
+from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, OfferedTool
 
 if TYPE_CHECKING:
     import httpx2
@@ -38,10 +40,6 @@ IDLE = 300.0
 """Seconds after its last call until a server is stopped; the next call starts it again."""
 CLOSING = 6.0
 """Seconds that all servers together may take to end with their environment."""
-
-
-_Asked: TypeAlias = tuple[Mapping[str, Any], asyncio.Future[Mapping[str, Any]]]
-"""A request, and where its answer goes."""
 
 
 class OnEngine(Protocol):
@@ -77,8 +75,7 @@ class Server:
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
         self._under_way = 0
-        self._calls: list[asyncio.Queue[_Asked]] = []
-        """Of each call under way in which a person may be asked: what the server asks."""
+        self._open_calls = OpenCalls()
         self._stopping: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -127,6 +124,10 @@ class Server:
         """Return a resource as a document."""
         found: Document = self._waited("read_resource", lambda here, client: here.read(client, self.name, address))
         return found
+
+    def tools(self) -> tuple[OfferedTool, ...]:
+        """Return the tools that it offers now and that may be used; raises `ServerError`."""
+        return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
         """Return the prompts that it has: name, description and arguments of each."""
@@ -180,53 +181,28 @@ class Server:
 
         try:
             calling = self._asked("call_tool", request, repeatable=repeatable)
-            return advised(await (calling if elicit is None else self._answering(calling, elicit)), self.name)
+            return advised(
+                await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
+            )
         except RefusedError as error:
             failed = self._failed("call_tool", str(error))
             if not error.is_answer:
                 raise failed from error
             return advised(CallOutcome(str(failed), is_error=True), self.name)
 
-    async def _answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
-        """Return what a call comes to; what the server asks meanwhile is asked here, in the task of the call."""
-        asked: asyncio.Queue[_Asked] = asyncio.Queue()
-        self._calls.append(asked)
-        call, question = asyncio.ensure_future(calling), asyncio.ensure_future(asked.get())
-        try:
-            while not call.done():
-                waited: set[asyncio.Future[Any]] = {call, question}
-                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-                if question.done():
-                    request, answer = question.result()
-                    said = await elicit(request)
-                    if not answer.done():  # else the connection has ended meanwhile
-                        answer.set_result(said)
-                    question = asyncio.ensure_future(asked.get())
-            return call.result()
-        finally:
-            call.cancel()
-            question.cancel()
-            self._calls.remove(asked)
-
     async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
         """Answer what the server asks a person during a call."""
         from divebook.tools.mcp.calling import request_of, response_of
 
-        return response_of(await self._said_within(request_of(params)) if self._calls else {"action": "cancel"})
+        return response_of(await self._open_calls.ask(request_of(params)))
 
     async def _sampled(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
         """Answer what the server asks of a model during a call."""
-        from divebook.tools.mcp.calling import NOT_ALLOWED, is_plain, message_of, sampling_of
+        from divebook.tools.mcp.calling import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
-        if not (self._calls and self.sampling and is_plain(params)):
-            return message_of({"error": NOT_ALLOWED.format("sampling outside a call, of more than texts, or of tools")})
-        return message_of(await self._said_within(sampling_of(params, self.sampling)))
-
-    async def _said_within(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Have a call ask: which one the server means, it does not say, so that it is the oldest."""
-        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
-        self._calls[0].put_nowait((asked, answer))
-        return await answer
+        if not (self._open_calls and self.sampling and is_plain(params)):
+            return sampled_of({"error": NOT_ALLOWED.format("sampling outside a call, of more than texts, or of tools")})
+        return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
         """Make a request that changes nothing, starting the server if need be; raises `ServerError`."""
@@ -306,7 +282,7 @@ class Server:
             mode = LEGACY if self.definition.asks_within_calls else AUTO
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
             sampled = None if self.sampling is None else self._sampled
-            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience)
+            connection = Connection(opened, self._elicited, sampled, mode=mode, patience=patience, server=self.name)
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._failed(operation, f"not connected: {error}") from error
@@ -336,6 +312,7 @@ async def _load() -> None:
 def _modules() -> object:
     from divebook.tools.mcp import calling, connecting, credentials, discovery, resources
 
+    json_schemas.load()
     clean_libraries("mcp", "client", "httpx2", "httpcore2")  # "client" is how the SDK calls its session
 
     return calling, connecting, credentials, discovery, resources
