@@ -90,7 +90,7 @@ def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
     parts: list[Part] = []
     node: Any = tree.body
     while not isinstance(node, ast.Name):
-        found = _part(node)
+        found = last_part(node)
         if found is None:
             return None
         part, node = found
@@ -98,8 +98,8 @@ def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
     return Reference(node.id, tuple(reversed(parts)))
 
 
-def _part(node: Any) -> tuple[Part, ast.expr] | None:
-    """Return the last part of a reference, and what it is a part of."""
+def last_part(node: Any) -> tuple[Part, ast.expr] | None:
+    """Return the last part of a reference, and the expression that it is a part of; None without one."""
     if isinstance(node, ast.Attribute):
         return Attribute(node.attr), node.value
     if isinstance(node, ast.Subscript):

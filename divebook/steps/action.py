@@ -29,7 +29,7 @@ class ActionStep:
         action = self._find(name)
         keeps_text = context.workflow.manner.keeps_text
         if is_to_be_filled(parameters):
-            parameters = await filled(parameters, context.names, values=not keeps_text, known=context.known)
+            parameters = await filled(parameters, context.names, known=context.known)
         try:
             if context.step.each is not None and context.step.each.rows is not None:
                 frame = await filled({"rows": context.step.each.rows}, context.names, known=context.known)

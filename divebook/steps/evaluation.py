@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 
-from divebook.errors import ScriptLimitError
+from divebook.errors import Place, ScriptLimitError
 from divebook.scripting import (
     Context,
     Interpreter,
@@ -23,7 +23,7 @@ from divebook.scripting import (
     render_templates,
 )
 from divebook.scripting.reference import NOTHING
-from divebook.workflow.rules import is_expression
+from divebook.text.templates import is_escaped_expression, is_expression, texts_in, without_escape
 
 T = TypeVar("T")
 INLINE = Interpreter(Limits(seconds=0.05))
@@ -36,7 +36,9 @@ async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
 
 
 async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-    """Return the items of `Each.Items` as written; see `evaluate_items`."""
+    """Return the items of `Each.Items` as written; see `evaluate_items`. Templates in a list are filled in."""
+    if isinstance(items, list):
+        items = (await filled({"items": items}, names))["items"]
     return await _evaluated(lambda interpreter: evaluate_items(items, names, interpreter, flatten=flatten))
 
 
@@ -45,38 +47,44 @@ async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[s
     return await _evaluated(lambda interpreter: render_templates(texts, names, interpreter))
 
 
-def is_to_be_filled(given: Mapping[str, Any]) -> bool:
+def is_to_be_filled(values: Any) -> bool:
     """Return whether `filled` has anything to fill in."""
-    return bool(given) and any(isinstance(text, str) and "$" in text for text in given.values())
+    return any("$" in text for _, text in texts_in(values))
 
 
 async def filled(
-    given: Mapping[str, Any],
-    names: Mapping[str, Any],
-    *,
-    values: bool = True,
-    known: MutableMapping[int, Any] | None = None,
+    values: Mapping[str, Any], names: Mapping[str, Any], *, known: MutableMapping[int, Any] | None = None
 ) -> dict[str, Any]:
-    """Fill in top-level texts: ``${...}`` inside a text gives text, a whole ``$(...)`` its value as it is.
+    """Fill in the strings of a mapping at any depth: ``${...}`` gives text, a whole ``$(...)`` its value as it is.
 
-    Anything inside lists and maps is passed as it is written; so is ``$(...)`` without `values`, as in the dialect
-    ``dive``. What ``$(...)`` only refers to, ``state.rows`` for example, stays as it is, also what no script could
-    take, and is put into `known` by its ``id``.
+    Keys of mappings are passed as they are written. What ``$(...)`` only refers to, ``state.rows`` for example, stays
+    as it is, also what no script could take, and is put into `known` by its ``id``.
     """
-    made = dict(given)
     expressions, templates = {}, {}
-    for key, text in given.items():
-        if not isinstance(text, str):
-            continue
-        if values and is_expression(text):
-            expressions[key] = text.strip()[2:-1]
+    for place, text in texts_in(values):
+        if is_expression(text):
+            expressions[place] = text.strip()[2:-1]
+        elif is_escaped_expression(text):
+            templates[place] = without_escape(text)
         elif "${" in text:
-            templates[key] = text
+            templates[place] = text
+    made: dict[Place, Any] = {}
     if expressions:
         made.update(zip(expressions, await _values_of(list(expressions.values()), names, known), strict=True))
     if templates:
         made.update(zip(templates, await render_texts(list(templates.values()), names), strict=True))
-    return made
+    return {key: _with(value, made, (key,)) for key, value in values.items()}
+
+
+def _with(value: Any, made: Mapping[Place, Any], place: Place) -> Any:
+    """Return a value with others in some places; lists and mappings are copied."""
+    if place in made:
+        return made[place]
+    if isinstance(value, Mapping):
+        return {key: _with(item, made, (*place, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with(item, made, (*place, index)) for index, item in enumerate(value)]
+    return value
 
 
 async def _values_of(

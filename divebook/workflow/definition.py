@@ -17,6 +17,7 @@ from divebook.events.upcast import FORM, Change, walked
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
+from divebook.workflow.former_templates import with_present_templates
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.resources import (
     AgentDefinition,
@@ -68,8 +69,8 @@ __all__ = [
     "WorkspaceDefinition",
 ]
 
-FORMS: Sequence[Change] = ()
-"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`; none by now."""
+FORMS: Sequence[Change] = (with_present_templates,)
+"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`."""
 
 
 @dataclass(frozen=True, slots=True)
