@@ -16,6 +16,7 @@ from divebook.scripting.reference import NOTHING, Reference, reference_of
 from divebook.scripting.rewrite import rewrite
 from divebook.scripting.structure import Structure, structure_of
 from divebook.scripting.syntax import check_expression, check_script, parse_expression, parse_script
+from divebook.text.names import normal_name, same_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +110,7 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
         return value
     if keys is None:
         return value if type(value) is dict else dict(value)
-    return {key: value[key] for key in sorted(keys, key=repr) if key in value}
+    found = ((key, same_name(key, value)) for key in sorted(keys, key=repr))
+    known = [(key, name) for key, name in found if name is not None]
+    # Rewritten code reads the normal form of a name; what cannot be rewritten reads it as it is written.
+    return {spelling: value[name] for key, name in known for spelling in (key, normal_name(key))}

@@ -14,6 +14,7 @@ from divebook.bounds import Bounds
 from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.events.upcast import FORM, Change, walked
+from divebook.text.names import normal_name, same_name
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
@@ -77,6 +78,7 @@ FORMS: Sequence[Change] = (with_present_templates,)
 class InputDefinition(Definition):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
+    names = ("name",)
     short = (str,)
     name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
     type: Annotated[
@@ -92,6 +94,7 @@ class InputDefinition(Definition):
     """Read in the dialect ``dive``, where it has no effect either."""
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
@@ -99,6 +102,7 @@ class InputDefinition(Definition):
 class OutputDefinition(Definition):
     """An output of a workflow: the variable of that name when the execution ends."""
 
+    names = ("name",)
     short = (str,)
     name: Annotated[str, Key("The variable it shows.", example="report")]
     type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
@@ -111,6 +115,7 @@ class OutputDefinition(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
@@ -188,7 +193,7 @@ class Workflow(Definition):
             raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
         listed = tuple(require_step(step) for step in steps)
         self._fill(
-            name=name,
+            name=normal_name(name),
             description=description,
             inputs=tuple(InputDefinition.of(value) for value in inputs),
             outputs=tuple(OutputDefinition.of(value) for value in outputs),
@@ -256,10 +261,10 @@ class Workflow(Definition):
 
     def step(self, name: str) -> Step:
         """Return the step of that name; raises `NotFoundError`."""
-        try:
-            return self._steps[name]
-        except KeyError:
-            raise NotFoundError("step", name, self._steps) from None
+        known = same_name(name, self._steps)
+        if known is None:
+            raise NotFoundError("step", name, self._steps)
+        return self._steps[known]
 
     def reachable(self, name: str) -> frozenset[str]:
         """Return the steps that a path at step `name` can still come to; each answer is computed once."""

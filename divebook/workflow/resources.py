@@ -147,6 +147,8 @@ class AgentDefinition(Definition):
     16
     """
 
+    names = ("name",)
+
     name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED, example="editor")]
     goal: Annotated[
         str,
@@ -261,6 +263,7 @@ class AgentDefinition(Definition):
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
@@ -329,6 +332,8 @@ class TriggerDefinition(Definition):
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Definition):
     """When to start a workflow."""
+
+    names = ("name", "workflow")
 
     name: Annotated[
         str, Key("Its name; part of the key of each start.", required="schedule name is required", example="nightly")
