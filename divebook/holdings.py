@@ -29,7 +29,7 @@ from divebook.store.codec import Sealing
 from divebook.text.logs import logger
 from divebook.text.names import same_name
 from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, ScheduleDefinition, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_actions, missing_agents, missing_workflows
@@ -133,6 +133,17 @@ class Holdings(Outfit):
         self._of_text.discard(("agent", agent.name))
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
+
+    @property
+    def schedules(self) -> tuple[ScheduleDefinition, ...]:
+        """Its schedules; a worker that is given them enqueues their workflows when they are due."""
+        return self._defined.schedules
+
+    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Take a schedule in; a taken name is an error unless `replace` is set."""
+        if not replace and schedule.name in {known.name for known in self.schedules}:
+            raise AlreadyRegisteredError("schedule", schedule.name)
+        self._defined = merge(replaced(self._defined, warnings=()), Definitions(schedules=(schedule,)))
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""

@@ -67,7 +67,7 @@ def code_texts(step: Step) -> Iterator[CodeText]:
     if step.each is not None and isinstance(step.each.items, str):
         yield CodeText(("Each", "Items"), step.each.items, check_expression, is_before=True)
     elif step.each is not None:
-        for code in _filled(("Each", "Items"), step.each.items):
+        for code in filled_texts(("Each", "Items"), step.each.items):
             yield replace(code, is_before=True)
     for number, edge in enumerate(step.edges):
         if edge.condition:
@@ -75,7 +75,7 @@ def code_texts(step: Step) -> Iterator[CodeText]:
     if step.type in _OWN:
         yield from _OWN[step.type](step)
     if step.rollback is not None:
-        for code in _filled(("Rollback", "Parameters"), step.rollback.parameters):
+        for code in filled_texts(("Rollback", "Parameters"), step.rollback.parameters):
             yield replace(code, is_after=True, is_of_item=True, about=OF_RESULT)
 
 
@@ -92,7 +92,7 @@ def _of_script(step: Step) -> Iterator[CodeText]:
 
 
 def _of_action(step: Step) -> Iterator[CodeText]:
-    return _filled(("Parameters",), step.parameters)
+    return filled_texts(("Parameters",), step.parameters)
 
 
 def _of_wait(step: Step) -> Iterator[CodeText]:
@@ -101,13 +101,13 @@ def _of_wait(step: Step) -> Iterator[CodeText]:
 
 def _of_child(step: Step) -> Iterator[CodeText]:
     yield from _templates((), Workflow=step.workflow)
-    yield from _filled(("Inputs",), step.inputs)
+    yield from filled_texts(("Inputs",), step.inputs)
 
 
 def _of_question(step: Step) -> Iterator[CodeText]:
     if step.ask is not None:
         yield from _templates(("Ask",), Question=step.ask.question, Message=step.ask.message)
-        yield from _filled(("Ask", "Data"), step.ask.data)
+        yield from filled_texts(("Ask", "Data"), step.ask.data)
 
 
 def _templates(place: Place, **given: object) -> Iterator[CodeText]:
@@ -116,7 +116,7 @@ def _templates(place: Place, **given: object) -> Iterator[CodeText]:
             yield CodeText((*place, key), text, check_template)
 
 
-def _filled(place: Place, values: object) -> Iterator[CodeText]:
+def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
     """Yield the texts in values that are filled in, however deep they are nested."""
     for inner, text in texts_in(values):
         if is_escaped_expression(text):

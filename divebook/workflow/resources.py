@@ -14,7 +14,7 @@ from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.numbers import is_count
 from divebook.workflow.policies import Retry
-from divebook.workflow.stored_form import Definition
+from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
@@ -343,3 +343,24 @@ class ScheduleDefinition(Definition):
     ] = None
     workflow: Annotated[str | None, Key("What is started.", example="audit")] = None
     enabled: Annotated[bool, Key("Whether it is active.")] = True
+    zone: Annotated[
+        str | None,
+        Key(
+            "The time zone of its Cron, a name of the tz database; by default the machine's. A time that the clock "
+            "shows twice is due the first time, one that it skips when it is moved.",
+            extension=True,
+            example="Europe/Berlin",
+        ),
+    ] = None
+    inputs: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What the workflow is given; `schedule.due` is the due time as text in ISO 8601, `schedule.name` the name.",
+            extension=True,
+            example="{day: '${schedule.due[:10]}'}",
+        ),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        self._put(inputs=json_value(self.inputs, "inputs"))
