@@ -225,9 +225,9 @@ def _is_equal(expression, value, other):
         if math.isnan(value) or math.isnan(other):
             return math.isnan(value) and math.isnan(other)
         is_close = expression.startswith(tuple(f"math.{name}(" for name in CLOSE))
-        return (value, math.copysign(1, value)) == (other, math.copysign(1, other)) or (
-            is_close and abs(value - other) <= 4 * math.ulp(value)
-        )
+        near = 4 * math.ulp(max(1.0, abs(value)) if expression.startswith("math.lgamma(") else value)  # which has zeros
+        is_same_number = (value, math.copysign(1, value)) == (other, math.copysign(1, other))
+        return is_same_number or (is_close and abs(value - other) <= near)
     return value == other or (isinstance(value, str) and _is_tie(value, other))
 
 
