@@ -188,7 +188,7 @@ class Step(Definition):
     parameters: Annotated[
         Mapping[str, Any],
         Key(
-            "What the action is given; texts are templates, `$(...)` a value.",
+            "What the action is given; strings at any depth are templates, `$(...)` a value.",
             example="{Path: 'report-${inputs.day}.md'}",
         ),
     ] = field(default_factory=dict)
