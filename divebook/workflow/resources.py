@@ -89,6 +89,7 @@ class ProviderSettings(Definition):
 class Config(Definition):
     """Settings that hold for a whole environment; an empty text means that nothing was said."""
 
+    names = ("default_workflow",)
     default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
     default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
     default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""

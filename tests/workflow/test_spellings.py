@@ -63,7 +63,9 @@ def test_a_workflow_that_spells_its_names_in_two_ways(one, other):
 def test_names_that_are_looked_up(one, other):
     environment = Environment(store="memory:")
     steps = f"Steps: [{{Name: {one}, Script: '1'}}]"
-    environment.define(read_definitions(f"Agents: [{{Name: {one}}}]\nWorkflows: [{{Name: {one}, {steps}}}]"))
+    config = f"Config: {{DefaultWorkflow: {other}}}"
+    environment.define(read_definitions(f"{config}\nAgents: [{{Name: {one}}}]\nWorkflows: [{{Name: {one}, {steps}}}]"))
+    assert environment.default_workflow == environment.workflow(one)
     assert environment.workflow(other).step(other).script == "1"
     assert environment.agent(other).name == SPELLINGS[0]
     with pytest.raises(NotFoundError):
