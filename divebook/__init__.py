@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workers import Worker
     from divebook.workflow.approvals import ApprovalRule
-    from divebook.workflow.definition import Each, Edge, MCPServerDefinition, Step, Workflow
+    from divebook.workflow.definition import Each, Edge, MCPServerDefinition, ScheduleDefinition, Step, Workflow
     from divebook.workflow.lint import lint
     from divebook.workflow.policies import Catch, Retry, Rollback
     from divebook.workflow.tools import ToolFunction, tool
@@ -83,7 +83,7 @@ _NAMES = {
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workers": "Worker",
     "divebook.workflow.approvals": "ApprovalRule",
-    "divebook.workflow.definition": "Each Edge MCPServerDefinition Step Workflow",
+    "divebook.workflow.definition": "Each Edge MCPServerDefinition ScheduleDefinition Step Workflow",
     "divebook.workflow.lint": "lint",
     "divebook.workflow.policies": "Catch Retry Rollback",
     "divebook.workflow.tools": "ToolFunction tool",
@@ -128,6 +128,7 @@ __all__ = [
     "RiskLevel",
     "Rollback",
     "Run",
+    "ScheduleDefinition",
     "ScriptedModel",
     "SqliteStore",
     "Step",

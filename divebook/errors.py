@@ -374,7 +374,7 @@ class UndefinedVariableError(ScriptError):
     """The script uses a name that its context does not define."""
 
     def __init__(self, name: str, line: int | None = None, hint: str | None = None) -> None:
-        self.name = name
+        self.name, self.hint = name, hint
         super().__init__(f'undefined variable "{name}"' + (f" ({hint})" if hint else ""), line)
 
 

@@ -27,8 +27,9 @@ from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
 from divebook.store.codec import Sealing
 from divebook.text.logs import logger
+from divebook.text.names import same_name
 from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.definition import AgentDefinition, Config, Definitions, Workflow
+from divebook.workflow.definition import AgentDefinition, Config, Definitions, ScheduleDefinition, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.merge import merge
 from divebook.workflow.references import missing_actions, missing_agents, missing_workflows
@@ -88,8 +89,9 @@ class Holdings(Outfit):
     def action(self, name: str) -> Action:
         """Return the action of that name; raises `NotFoundError`."""
         for known in (self._own_actions, REGISTERED, self._actions):
-            if name in known:
-                return known[name]
+            registered = same_name(name, known)
+            if registered is not None:
+                return known[registered]
         raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
 
     @property
@@ -100,10 +102,11 @@ class Holdings(Outfit):
 
     def workflow(self, name: str) -> Workflow:
         """Return the workflow of that name; raises `NotFoundError`."""
-        known = self.workflows
-        if name not in known:
-            raise NotFoundError("workflow", name, known)
-        return known[name]
+        workflows = self.workflows
+        known = same_name(name, workflows)
+        if known is None:
+            raise NotFoundError("workflow", name, workflows)
+        return workflows[known]
 
     def as_written(self, workflow: Workflow) -> Workflow:
         """Return a workflow of a log with the text that it was read from here, if it was: errors name lines of that."""
@@ -130,6 +133,17 @@ class Holdings(Outfit):
         self._of_text.discard(("agent", agent.name))
         others = [other for other in self._defined.agents if other.name != agent.name]
         self._defined = replaced(self._defined, agents=tuple(others))  # so that settings do not make it anew
+
+    @property
+    def schedules(self) -> tuple[ScheduleDefinition, ...]:
+        """Its schedules; a worker that is given them enqueues their workflows when they are due."""
+        return self._defined.schedules
+
+    def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
+        """Take a schedule in; a taken name is an error unless `replace` is set."""
+        if not replace and schedule.name in {known.name for known in self.schedules}:
+            raise AlreadyRegisteredError("schedule", schedule.name)
+        self._defined = merge(replaced(self._defined, warnings=()), Definitions(schedules=(schedule,)))
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""

@@ -26,6 +26,7 @@ from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
 from divebook.text.logs import logger
+from divebook.text.names import same_name
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
@@ -132,9 +133,10 @@ class Outfit:
 
     def agent(self, name: str) -> Agent:
         """Return the agent of that name; raises `NotFoundError`."""
-        if name not in self._agents:
+        known = same_name(name, self._agents)
+        if known is None:
             raise NotFoundError("agent", name, self._agents)
-        return self._agents[name]
+        return self._agents[known]
 
     @property
     def tools(self) -> dict[str, ToolFunction]:

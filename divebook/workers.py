@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +34,7 @@ from divebook.queueing import DEFAULT_QUEUE
 from divebook.store.owner import Owner
 from divebook.store.queues import WORKER_SECONDS, WorkerRecord
 from divebook.text.logs import logger
-from divebook.workflow.definition import Definitions
+from divebook.workflow.definition import Definitions, ScheduleDefinition
 
 AT_ONCE = 8
 """Executions that a worker drives at once unless it is told."""
@@ -64,7 +64,8 @@ class Worker:
     parallel
         How many executions it drives at once; one that waits for an answer, a signal or a time is not driven.
     schedules
-        Definitions whose schedules it puts into the first queue when they are due, each due time once.
+        Definitions whose schedules it puts into the first queue when they are due, each due time once; or the
+        schedules themselves, as `Environment.schedules` gives them.
     name
         Who it is, for people and for the store; by default its host, process and number. No two that are there have
         one name.
@@ -90,7 +91,7 @@ class Worker:
         queues: Sequence[str] = (DEFAULT_QUEUE,),
         *,
         parallel: int = AT_ONCE,
-        schedules: Definitions | None = None,
+        schedules: Definitions | Iterable[ScheduleDefinition] | None = None,
         name: str | None = None,
     ) -> None:
         named: Any = queues
@@ -106,6 +107,8 @@ class Worker:
         self.taken = 0
         """How often it has taken an execution up."""
         self._control = environment._control  # noqa: SLF001 - it is a part of the same
+        if schedules is not None and not isinstance(schedules, Definitions):
+            schedules = Definitions(schedules=tuple(schedules))
         self._schedules = None if schedules is None else Schedules(environment, schedules, self.queues[0])
         self._process = os.getpid()
         self._news, self._drains = threading.Event(), threading.Event()

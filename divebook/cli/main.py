@@ -11,6 +11,7 @@ import typer
 
 from divebook._version import __version__
 from divebook.cli import (
+    convert,
     doctor,
     files,
     keys,
@@ -75,6 +76,7 @@ app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(r
 app.command("check", epilog="Example: divebook check")(upkeep.check)
 app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)
 app.command("keys", epilog="Example: divebook keys Step")(keys.keys)
+app.command("convert", epilog="Example: divebook convert old.yaml --dialect dive -o new.yaml")(convert.convert)
 app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp.mcp)
 app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(schedule.schedule)
 app.command("enqueue", epilog="Example: divebook enqueue audit.yaml -v limit=20 --queue labels")(queues.enqueue)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,14 @@ def take_in(environment: Environment, path: Path, dialect: Dialect = OWN, *, cod
         take_in_held(environment, vars(import_actions(str(path), "definitions")).values())
     else:
         environment.define(read(path, dialect))
+
+
+def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
+    """Return the schedules of a file or folder that an environment has taken in, with its name."""
+    if path.suffix.lower() == ".py":
+        return Definitions(schedules=environment.schedules)
+    definitions = read(path, OWN)
+    return replace(definitions, schedules=environment.schedules) if code else definitions
 
 
 def _take_in_notebook(environment: Environment, path: Path) -> None:

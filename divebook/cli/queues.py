@@ -14,7 +14,7 @@ from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
-from divebook.errors import DefinitionError, InputError, StoreError
+from divebook.errors import DefinitionError, StoreError
 from divebook.text.shown import plural
 from divebook.text.times import local_time
 
@@ -140,18 +140,12 @@ def worker(
     At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
     worker that dies had is taken up by others.
     """
-    from divebook.cli.project import open_environment, read, take_in
-    from divebook.dialects import OWN
+    from divebook.cli.project import open_environment, schedules_of, take_in
     from divebook.workers import Worker, patience_of
 
-    if schedules and file.suffix.lower() == ".py":
-        raise InputError(
-            f"--schedules reads Schedules, which stand in YAML, JSON or %%dive cells, and {file} is Python; leave it "
-            "out, or write the workflow and its schedule in YAML"
-        )
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
-    definitions = read(file, OWN) if schedules else None
+    definitions = schedules_of(environment, file, code=code) if schedules else None
     if definitions is not None and not definitions.schedules:
         note(f"--schedules finds no Schedules in {file}", "yellow")
     made = Worker(environment, queues or ["default"], parallel=parallel, schedules=definitions)

@@ -13,7 +13,6 @@ import typer
 from divebook.cli.options import Actions, Json, Store
 from divebook.cli.screen import columns, say, section
 from divebook.cli.text import as_json
-from divebook.dialects import OWN
 from divebook.errors import InputError
 from divebook.text.times import local_time
 
@@ -36,7 +35,7 @@ def schedule(
 
     `schedule run` starts the latest due time of each schedule, unless it was started before: by its start key, also
     from another process. Of due times that were missed, while the machine was off, only the latest one is made up for.
-    Times are local.
+    Times are those of each schedule's Zone, by default of this machine.
     """
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
@@ -45,14 +44,16 @@ def schedule(
     if is_run:
         _start(file, now, actions or (), store)
     else:
-        _list(file, now, json=json)
+        _list(file, now, actions or (), json=json)
 
 
-def _list(file: Path, now: datetime, *, json: bool) -> None:
-    from divebook.cli.project import read
+def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bool) -> None:
+    from divebook.cli.project import open_environment, schedules_of, take_in
     from divebook.config.schedules import coming
 
-    due = coming(read(file, OWN), now)
+    environment = open_environment("memory:", actions, say)
+    take_in(environment, file)
+    due = coming(schedules_of(environment, file), now)
     rows = [
         {"schedule": one.schedule, "workflow": one.workflow, "due": one.at.isoformat(), "key": one.key} for one in due
     ]
@@ -75,12 +76,12 @@ def _list(file: Path, now: datetime, *, json: bool) -> None:
 
 
 def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str | None) -> None:
-    from divebook.cli.project import open_environment, read
+    from divebook.cli.project import open_environment, schedules_of, take_in
     from divebook.config.schedules import latest
 
-    definitions = read(file, OWN)
     environment = open_environment(store, actions, say)
-    environment.define(definitions)
+    take_in(environment, file)
+    definitions = schedules_of(environment, file)
     for due in latest(definitions, now):  # before anything is started
         environment.workflow(due.workflow)
     codes = [_begin(environment, due) for due in latest(definitions, now)]
@@ -94,7 +95,7 @@ def _begin(environment: Environment, due: Due) -> int:
     if environment.store.records(key=due.key):  # by another process, at this moment
         due.see_to(environment.store)
         return 0
-    execution = environment.start(due.workflow, key=due.key, note=f"due {local_time(due.at)}")
+    execution = environment.start(due.workflow, due.inputs, key=due.key, note=f"due {local_time(due.at)}")
     due.see_to(environment.store)
     execution.wait()
     say(f"{due.key}  {execution.status}  {execution.id}")

@@ -17,6 +17,7 @@ from divebook.errors import InputError
 from divebook.execution.execution import Execution
 from divebook.questions import Question, Typed
 from divebook.text.cuts import one_line
+from divebook.text.names import normal_name
 from divebook.workflow.yaml_value import yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
@@ -45,7 +46,8 @@ class Answers:
     """
 
     def __init__(self, given: Mapping[str, Any], standing: Mapping[str, Any] | None = None) -> None:
-        self._given, self._standing = dict(given), dict(standing or {})
+        self._given = {normal_name(key): value for key, value in given.items()}
+        self._standing = {normal_name(key): value for key, value in (standing or {}).items()}
         self._used = set[str]()
 
     @property
@@ -96,7 +98,8 @@ class Answers:
         asked = sorted(execution.state.interrupts.values(), key=lambda found: (found.raised_us, found.id))
         for question in execution.interrupts:
             number = 1 + [found.id for found in asked if found.step == question.step].index(question.id)
-            for key in (question.id, f"{question.step}:{number}", question.step):
+            step = normal_name(question.step)
+            for key in (question.id, f"{step}:{number}", step):
                 if key in self._given or key in self._standing:
                     return question, key
         return None

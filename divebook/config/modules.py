@@ -14,7 +14,7 @@ from typing import Any
 from divebook.agents import Agent
 from divebook.environment import Environment
 from divebook.errors import SetupError
-from divebook.workflow.definition import Workflow
+from divebook.workflow.definition import ScheduleDefinition, Workflow
 from divebook.workflow.servers import MCPServerDefinition
 
 
@@ -28,6 +28,8 @@ def take_in_held(environment: Environment, held: Iterable[Any]) -> None:
             environment.add_agent(found, replace=True)
         elif isinstance(found, Workflow):
             environment.add_workflow(found, replace=True)
+        elif isinstance(found, ScheduleDefinition):
+            environment.add_schedule(found, replace=True)
         elif isinstance(found, MCPServerDefinition):
             environment.add_server(found, replace=True)
 

@@ -1,5 +1,7 @@
 """Schedules: when what is due, and how each due time starts its workflow once.
 
+Due times are those of the schedule's `Zone`, by default of the machine (`divebook.config.cron`).
+
 The store keeps up to when the due times of each schedule are seen to: a new one begins with the minute in which it is
 seen first, and none is due again when its execution is deleted. The start key of the due time keeps two workers apart.
 """
@@ -7,14 +9,19 @@ seen first, and none is due again when its execution is deleted. The start key o
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from divebook.config.cron import latest_due, machine_zone, next_due
 from divebook.environment import Environment
-from divebook.errors import DefinitionError, DivebookError, Problem, SetupError, StoreClosedError
+from divebook.errors import DefinitionError, DivebookError, Problem, SetupError, StoreClosedError, did_you_mean
 from divebook.events.event import to_microseconds
+from divebook.scripting import default_interpreter
+from divebook.scripting.filling import fill_values
 from divebook.store.base import EventStore
 from divebook.text.logs import logger
 from divebook.text.times import local_time
@@ -34,6 +41,9 @@ class Due:
     schedule: str
     workflow: str
     at: datetime
+    """Aware, in the zone of the schedule."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Its `Inputs` as they are written."""
 
     @property
     def id(self) -> str:
@@ -47,6 +57,18 @@ class Due:
         """The start key: a second start for this due time gets the execution that exists."""
         return f"{self.id}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the execution: ``schedule.due`` is the due time in ISO 8601, ``schedule.name`` its name.
+
+        Raises
+        ------
+        ScriptError, TemplateError
+            An expression fails.
+        """
+        names = {"schedule": {"name": self.schedule, "due": self.at.isoformat()}}
+        return fill_values(self.given, names, default_interpreter())
+
     def is_new(self, store: EventStore, first: datetime) -> bool:
         """Return whether nobody has seen to it; `first` is from when on a schedule counts that is new itself."""
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
@@ -56,39 +78,53 @@ class Due:
         store.see_to(self.id, to_microseconds(self.at))
 
 
+def _moment_of(due: Due) -> datetime:
+    return due.at.astimezone(UTC)  # times of one zone would be compared without their offsets
+
+
 def coming(definitions: Definitions, now: datetime) -> list[Due]:
     """Return the next due time of every schedule that is in force, the nearest first."""
-    return sorted((_due(definitions, one, now, following=True) for one in _active(definitions)), key=lambda due: due.at)
+    return sorted((_due(definitions, one, now, next_due) for one in _active(definitions)), key=_moment_of)
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
     """Return the latest due time of every schedule, `now` included; those missed before it are never made up for."""
-    return sorted((latest_of(definitions, one, now) for one in _active(definitions)), key=lambda due: due.at)
+    return sorted((latest_of(definitions, one, now) for one in _active(definitions)), key=_moment_of)
 
 
 def latest_of(definitions: Definitions, schedule: ScheduleDefinition, now: datetime) -> Due:
     """Return the latest due time of one schedule."""
-    return _due(definitions, schedule, now, following=False)
+    return _due(definitions, schedule, now, latest_due)
 
 
 def _active(definitions: Definitions) -> list[ScheduleDefinition]:
     return [schedule for schedule in definitions.schedules if schedule.enabled]
 
 
-def _due(definitions: Definitions, schedule: ScheduleDefinition, now: datetime, *, following: bool) -> Due:
-    from croniter import CroniterBadCronError, CroniterBadDateError, croniter
-
-    after = now.replace(second=0, microsecond=0) + timedelta(minutes=1)  # what is due in this minute is due now
+def _due(
+    definitions: Definitions,
+    schedule: ScheduleDefinition,
+    now: datetime,
+    due: Callable[[str, tzinfo | None, datetime], datetime],
+) -> Due:
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"
         raise SetupError(f"schedule {schedule.name!r} has no {missing}; add it, or Enabled: false")
+    zone = machine_zone(now) if schedule.zone is None else _zone(schedule, schedule.zone)
     try:
-        times = croniter(schedule.cron, now if following else after)
-        at = times.get_next(datetime) if following else times.get_prev(datetime)
-    except (CroniterBadCronError, CroniterBadDateError) as error:
+        at = due(schedule.cron, zone, now)
+    except ValueError as error:
         hint = "write five fields: minute, hour, day of month, month, day of week"
         raise SetupError(f"schedule {schedule.name!r}: Cron {schedule.cron!r} is wrong ({error}); {hint}") from error
-    return Due(definitions.name, schedule.name, schedule.workflow, at)
+    return Due(definitions.name, schedule.name, schedule.workflow, at, schedule.inputs)
+
+
+def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # a malformed name, or that of a folder
+        hint = did_you_mean(name, available_timezones()) or "write a name of the tz database such as Europe/Berlin"
+        raise SetupError(f"schedule {schedule.name!r}: Zone {name!r} is not a time zone; {hint}") from None
 
 
 class Schedules:
@@ -107,7 +143,7 @@ class Schedules:
                 continue
             try:
                 due = latest_of(self._definitions, schedule, now)
-                self._environment.create(due.workflow)
+                self._environment.create(due.workflow, due.inputs)
             except DivebookError as error:
                 line, column = nearest_position(("Schedules", index), self._definitions.positions)
                 said = (
@@ -137,5 +173,5 @@ class Schedules:
         if not due.is_new(store, now.replace(second=0, microsecond=0)):
             return
         note = f"due {local_time(due.at)}"
-        self._environment.enqueue(due.workflow, queue=self._queue, key=due.key, note=note)
+        self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
         due.see_to(store)

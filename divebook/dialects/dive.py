@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from divebook.text.templates import each_text, literal, with_literal_depths
+
 PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
 TOOLS = (
     "read_file",
@@ -45,7 +47,7 @@ _CALLS = {
 _TYPES = ("action", "prompt", "script")
 """What gives a step its type, in the order in which they are tried."""
 _OPENING, _CLOSING = "([{", ")]}"
-_TEMPLATE = re.compile(r"\$\{([^}]*)\}")
+_TEMPLATE = re.compile(r"(\$*)\$\{([^}]*)\}")
 _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*else\s*\{\s*(?P<other>[^{}\n]+?)\s*\}")
 
 
@@ -79,8 +81,19 @@ def expression(text: str) -> str:
 
 
 def template(text: str) -> str:
-    """Return a text with its ``${...}`` in Python."""
-    return _TEMPLATE.sub(lambda found: f"${{{expression(found[1])}}}", text)
+    """Return a text with its ``${...}`` in Python; the legacy dialect has no escapes.
+
+    >>> template("costs $${state.price}")
+    'costs ${"$"}${state.price}'
+    """
+    return _TEMPLATE.sub(_slot, text)
+
+
+def _slot(found: re.Match[str]) -> str:
+    dollars, inside = found.groups()
+    if not inside.strip():  # literal
+        return f"{dollars}$${{{inside}}}" if dollars else found[0]
+    return (f'${{"{dollars}"}}' if dollars else "") + f"${{{expression(inside)}}}"
 
 
 def wrapped(text: str) -> str:
@@ -98,12 +111,14 @@ def step(given: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(values.get(name), str):
             values[name] = translate(values[name])
     parameters = values.get("parameters") or {}
-    values["parameters"] = {key: template(to) if isinstance(to, str) else to for key, to in parameters.items()}
+    values["parameters"] = with_literal_depths(parameters, has_values=False, template=template)
     if "edges" in values:
         values["edges"] = tuple(replace(to, condition=to.condition and wrapped(to.condition)) for to in values["edges"])
     each = values.get("each")
     if each and isinstance(each.items, str) and each.items.strip().startswith("$("):
         values["each"] = replace(each, items=wrapped(each.items))
+    elif each and isinstance(each.items, list):
+        values["each"] = replace(each, items=each_text(each.items, literal))
     values["type"] = values.get("type") or next((name for name in _TYPES if values.get(name)), "")
     return values
 

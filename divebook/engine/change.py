@@ -9,6 +9,7 @@ from typing import Any
 from divebook.errors import SetupError, did_you_mean
 from divebook.events.catalog import ExecutionForked
 from divebook.events.codec import storable
+from divebook.text.names import normal_name
 from divebook.workflow.definition import Workflow
 
 _BY_KEY = {
@@ -147,4 +148,4 @@ def _checked(name: str, keys: str, given: Any) -> dict[str, Any]:
     for key in given:
         if not isinstance(key, str) or not key:
             raise SetupError(f"{name} of a change must map {keys} to what is new; {key!r} is no such name")
-    return {key: storable(value, f"{name}.{key}") for key, value in given.items()}
+    return {normal_name(key): storable(value, f"{name}.{key}") for key, value in given.items()}

@@ -35,8 +35,8 @@ def check_text(text: str) -> list[Program]:
     >>> check_text("$(state.a")
     Traceback (most recent call last):
     ...
-    divebook.errors.TemplateError: unclosed expression: $(state.a
+    divebook.errors.TemplateError: unclosed expression: $(state.a (write $$( for the text $()
     """
     if text.lstrip().startswith("$(") and ")" not in text:
-        raise TemplateError(f"unclosed expression: {text}")
+        raise TemplateError(f"unclosed expression: {text} (write $$( for the text $()")
     return check_template(text)

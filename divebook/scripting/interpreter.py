@@ -14,6 +14,7 @@ from divebook.scripting.host import Host, HostAnswers
 from divebook.scripting.prelude import prelude
 from divebook.scripting.program import Program, compile_expression, compile_script, select
 from divebook.scripting.reference import NOTHING
+from divebook.scripting.structure import Scope
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:
@@ -139,12 +140,29 @@ class Interpreter:
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
-        referred = [
-            NOTHING if program.reference is None else program.reference.found(names, context) for program in programs
-        ]
-        asked = [program for program, found in zip(programs, referred, strict=True) if found is NOTHING]
-        values = iter(self._asked(asked, names)) if asked else iter(())
-        return [next(values) if found is NOTHING else found for found in referred]
+        values = [self._outside(program, context, names) for program in programs]
+        return self._completed(values, programs, names)
+
+    def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
+        """Return the values, those that are `NOTHING` from the sandbox."""
+        asked = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
+        answers = iter(self._asked(asked, names)) if asked else iter(())
+        return [next(answers) if value is NOTHING else value for value in values]
+
+    def _outside(self, program: Program, context: Context, names: Mapping[str, Any]) -> Any:
+        """Return the value of an expression that needs no sandbox as a whole, or `NOTHING`."""
+        if program.reference is not None:
+            return program.reference.found(names, context)
+        if program.structure is None or context not in (Context.VALUE, Context.EACH):
+            return NOTHING
+        return program.structure.value(Scope(context, names, self._part))
+
+    def _part(self, context: Context, text: str, names: Mapping[str, Any], *, is_whole: bool = False) -> Any:
+        """Return the value of a part of an expression."""
+        program = compile_expression(text)
+        is_looked_up = program.reference is not None or not is_whole
+        value = self._outside(program, context, names) if is_looked_up else NOTHING
+        return self._completed([value], [program], names)[0]
 
     def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
         """Return what the sandbox says."""

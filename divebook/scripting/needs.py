@@ -10,6 +10,7 @@ from divebook.scripting.program import Program
 from divebook.scripting.reference import Attribute, Item, Reference
 from divebook.scripting.rewrite import is_change
 from divebook.scripting.syntax import READ_ONLY, parse_expression, parse_script
+from divebook.text.names import normal_name
 
 Need: TypeAlias = tuple[str, str]
 """A mapping and a key of it: ``("state", "total")``."""
@@ -28,7 +29,7 @@ def needs_of_expression(program: Program) -> frozenset[Need]:
         return frozenset()
     match program.reference:  # most are one, and are not parsed again
         case Reference(name, (Attribute(str(key)) | Item(str(key)), *_)) if key not in _OF_MAPPINGS:
-            return frozenset({(name, key)}) if name in READ_ONLY else frozenset()
+            return frozenset({(name, normal_name(key))}) if name in READ_ONLY else frozenset()
     return _needs(parse_expression(program.text)[1])
 
 
@@ -107,4 +108,4 @@ def _needs_of(node: ast.AST, keys: Iterable[ast.AST | str]) -> Iterator[Need]:
 
 
 def _text(node: ast.AST) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+    return normal_name(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -12,6 +12,7 @@ from divebook.scripting.contexts import MAKE_CODE
 ATTRIBUTE = "__divebook_attribute__"
 FORMAT = "__divebook_format__"
 RESULT = "__divebook_result__"
+ROUND = "__divebook_round__"
 CHECK = "__divebook_check__"
 DOCUMENT = "__divebook_document__"
 
@@ -19,7 +20,7 @@ CHANGE = "__divebook_change__"
 MUTATION = "__divebook_mutation__"
 """What `CHANGE` asks the host for."""
 
-HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, CHECK, DOCUMENT, CHANGE, MUTATION})
+HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, ROUND, CHECK, DOCUMENT, CHANGE, MUTATION})
 """Names that rewritten code relies on, so scripts may not use them."""
 
 ERROR_FUNCTION = "error"
@@ -33,6 +34,30 @@ _PIECES = {
     ERROR_FUNCTION: """
 def error(message="error", Exception=Exception, str=str):
     raise Exception(str(message))
+""",
+    "round": f"""
+{ROUND} = round
+
+
+def round(number, ndigits=None, *, isinstance=isinstance, float=float, int=int, abs=abs, divmod=divmod,
+          exact={ROUND}):
+    # The sandbox multiplies, rounds and divides, which is a digit off for 4 % of amounts. A format is exact there.
+    if ndigits is None or not isinstance(number, float) or not isinstance(ndigits, int):
+        return exact(number, ndigits)
+    if number != number or number in (float("inf"), float("-inf")) or ndigits > 323:
+        return number
+    if ndigits >= 0:
+        return float(f"{{number:.{{int(ndigits)}}f}}")
+    if ndigits < -308:
+        return 0.0 * number
+    unit = 10**-ndigits
+    size = abs(number)
+    units, rest = divmod(int(size), unit)
+    twice = 2 * rest
+    if twice > unit or (twice == unit and (int(size) < size or units % 2)):
+        units += 1
+    rounded = float(units * unit)
+    return -rounded if f"{{number}}".startswith("-") else rounded
 """,
     ATTRIBUTE: f"""
 def {ATTRIBUTE}(value, name, path="this mapping", isinstance=isinstance, dict=dict, str=str, getattr=getattr):

@@ -14,7 +14,9 @@ from divebook.scripting.names import Keys, Scopes, first_lines, key_uses, undefi
 from divebook.scripting.prelude import prelude
 from divebook.scripting.reference import NOTHING, Reference, reference_of
 from divebook.scripting.rewrite import rewrite
+from divebook.scripting.structure import Structure, structure_of
 from divebook.scripting.syntax import check_expression, check_script, parse_expression, parse_script
+from divebook.text.names import normal_name, same_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class Program:
 
     reference: Reference | None
     """What it refers to, where it does nothing else."""
+
+    structure: Structure | None
+    """How its value is put together, where it is an expression that does so."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
         """Raise UndefinedVariableError unless every name is a value of `names` or one of `offered`."""
@@ -75,7 +80,8 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
         makes_code = not free.isdisjoint(MAKE_CODE)
         lines = first_lines(tree, free)
         reference = reference_of(tree)
-        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference)
+        structure = structure_of(source, tree) if reference is None and isinstance(tree, ast.Expression) else None
+        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference, structure)
     except RecursionError as error:
         raise ScriptSyntaxError("nested too deeply; split it into smaller expressions") from error
 
@@ -104,4 +110,7 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
         return value
     if keys is None:
         return value if type(value) is dict else dict(value)
-    return {key: value[key] for key in sorted(keys, key=repr) if key in value}
+    found = ((key, same_name(key, value)) for key in sorted(keys, key=repr))
+    known = [(key, name) for key, name in found if name is not None]
+    # Rewritten code reads the normal form of a name; what cannot be rewritten reads it as it is written.
+    return {spelling: value[name] for key, name in known for spelling in (key, normal_name(key))}

@@ -14,6 +14,7 @@ from divebook.scripting.checks import check_condition, check_script
 from divebook.scripting.code_texts import Check, CodeText, code_texts
 from divebook.scripting.names import Keys
 from divebook.scripting.program import Program
+from divebook.text.names import normal_name
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import Step
 
@@ -94,10 +95,14 @@ def _of_program(program: Program, item: str | None) -> ReadKeys:
     if program.makes_code:
         return EVERYTHING
     uses = program.uses
-    state = uses.get(STATE, frozenset())
+    state = _normal(uses.get(STATE, frozenset()))
     if item is not None and item in uses:
         state = _both(state, frozenset({item}))
-    return ReadKeys(state, uses.get(INPUTS, frozenset()))
+    return ReadKeys(state, _normal(uses.get(INPUTS, frozenset())))
+
+
+def _normal(keys: Keys) -> Keys:
+    return None if keys is None else frozenset(map(normal_name, keys))
 
 
 def found_in(known: Mapping[str, T], keys: Keys) -> Iterator[T]:

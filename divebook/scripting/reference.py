@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from divebook.events.classes import Instance
 from divebook.events.recorded import BigInt, NonFinite, Recorded, TaggedDict
 from divebook.scripting.contexts import Context
+from divebook.text.names import same_name
 
 NOTHING = object()
 """What an expression refers to where only the sandbox can tell."""
@@ -29,6 +30,10 @@ class Attribute(NamedTuple):
 
     name: str
 
+    def named_in(self, names: Any) -> Attribute:
+        """Return the part with the spelling that its name has among variables or inputs."""
+        return self if self.name.isascii() else Attribute(_spelt(self.name, names))
+
     def of(self, value: Any) -> Any:
         """Return what it gives of a value."""
         return _entry(value, self.name, NOTHING)
@@ -38,6 +43,10 @@ class Item(NamedTuple):
     """``[key]``: a text of a mapping, a whole number of a list."""
 
     key: str | int
+
+    def named_in(self, names: Any) -> Item:
+        """Return the part with the spelling that its key has among variables or inputs."""
+        return self if type(self.key) is int or str(self.key).isascii() else Item(_spelt(self.key, names))
 
     def of(self, value: Any) -> Any:
         """Return what it gives of a value."""
@@ -53,12 +62,21 @@ class Get(NamedTuple):
     key: str
     default: Any
 
+    def named_in(self, names: Any) -> Get:
+        """Return the part with the spelling that its key has among variables or inputs."""
+        return self if self.key.isascii() else Get(_spelt(self.key, names), self.default)
+
     def of(self, value: Any) -> Any:
         """Return what it gives of a value."""
         return _entry(value, self.key, self.default)
 
 
 Part: TypeAlias = Attribute | Item | Get
+
+
+def _spelt(name: Any, names: Any) -> Any:
+    known = same_name(name, names) if isinstance(names, Mapping) else None
+    return name if known is None else known
 
 
 def _entry(value: Any, key: str, default: Any) -> Any:
@@ -76,10 +94,10 @@ class Reference(NamedTuple):
     def found(self, names: Mapping[str, Any], context: Context) -> Any:
         """Return the value that it refers to, or `NOTHING`."""
         value = names.get(self.name, NOTHING)
-        for part in self.parts:
+        for number, part in enumerate(self.parts):
             if value is NOTHING:
                 return NOTHING
-            value = part.of(value)
+            value = (part.named_in(value) if number == 0 else part).of(value)
         if context is Context.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
             value = dict(value)  # all variables: the state is no dict
         return value if value is NOTHING or _STAYS[context](value) else NOTHING
@@ -90,7 +108,7 @@ def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
     parts: list[Part] = []
     node: Any = tree.body
     while not isinstance(node, ast.Name):
-        found = _part(node)
+        found = last_part(node)
         if found is None:
             return None
         part, node = found
@@ -98,8 +116,8 @@ def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
     return Reference(node.id, tuple(reversed(parts)))
 
 
-def _part(node: Any) -> tuple[Part, ast.expr] | None:
-    """Return the last part of a reference, and what it is a part of."""
+def last_part(node: Any) -> tuple[Part, ast.expr] | None:
+    """Return the last part of a reference, and the expression that it is a part of; None without one."""
     if isinstance(node, ast.Attribute):
         return Attribute(node.attr), node.value
     if isinstance(node, ast.Subscript):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from divebook.scripting.contexts import SAFE_NAMES
 from divebook.scripting.prelude import ATTRIBUTE, CHANGE, FORMAT, RESULT
+from divebook.text.names import normal_name
 
 _SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
 _BEFORE_DOT = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
@@ -80,6 +81,11 @@ def is_change(node: ast.AST, *changes: str) -> bool:
     )
 
 
+def _is_named(node: ast.AST) -> bool:
+    """Return whether a node is the mapping of variables or inputs, whose keys are names."""
+    return isinstance(node, ast.Name) and node.id in ("state", "inputs")
+
+
 def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
     return isinstance(node.ctx, ast.Load) and not (isinstance(node.value, ast.Name) and node.value.id in modules)
 
@@ -124,10 +130,26 @@ class _Editor(ast.NodeVisitor):
             start, end = self._span(node.func)
             opening = self._after(_SPACE, end)
             self._edits.append(_Edit(start, opening + 1, f"{CHANGE}(state, {node.func.attr!r}, "))
+            self._normalise(node.args[:1])
         else:
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_named(node.func.value):
+                self._normalise(node.args[:1])
             self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
         for argument in [*node.args, *node.keywords]:
             self.visit(argument)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if _is_named(node.value):
+            self._normalise([node.slice])
+        self.generic_visit(node)
+
+    def _normalise(self, names: list[ast.expr]) -> None:
+        """Write the names of variables as the log has them: reads in the same script compare them as they are."""
+        for name in names:
+            if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
+                normal = normal_name(name.value)
+                if normal != name.value:
+                    self._edits.append(_Edit(*self._span(name), repr(normal)))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if _is_read(node, self._modules):

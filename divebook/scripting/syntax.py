@@ -16,6 +16,16 @@ from divebook.scripting.prelude import HELPERS
 
 READ_ONLY = ("inputs", "state")
 
+_NO_CHANGES = "conditions, templates and items are read-only: set variables in a script step, or with a step's Store"
+_CHANGING_METHODS = frozenset(
+    {
+        *("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"),
+        *("popitem", "setdefault", "update"),
+        *("add", "discard", "difference_update", "intersection_update", "symmetric_difference_update"),
+        *("set", "delete"),
+    }
+)
+"""Methods that change a list, a mapping, a set, or the variables."""
 _FOREIGN = (
     (re.compile(r"&&"), "write 'and' instead of '&&'"),
     (re.compile(r"\|\|"), "write 'or' instead of '||'"),
@@ -39,7 +49,7 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
     except SyntaxError as error:
         spanning = _parse_spanning(source, wrapped)
         if spanning is None:
-            raise _syntax_error(error, source, "write '==' to compare" if _is_comparison(source) else None) from error
+            raise _syntax_error(error, source, _advice_on_change(source)) from error
         return wrapped, spanning
 
 
@@ -97,6 +107,21 @@ def _balanced(source: str) -> bool:
     except (tokenize.TokenError, SyntaxError):
         return False
     return depth == 0
+
+
+def _advice_on_change(source: str) -> str | None:
+    """Return what to write in place of a statement that changes something; None for all other mistakes."""
+    if _is_comparison(source):
+        return f"write '==' to compare; {_NO_CHANGES}"
+    try:
+        with _parser(source):
+            statements = ast.parse(source).body
+    except SyntaxError:
+        return None
+    is_change = any(
+        isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete) for statement in statements
+    )
+    return _NO_CHANGES if is_change else None
 
 
 def _is_comparison(source: str) -> bool:
@@ -157,7 +182,10 @@ def _check_targets(tree: ast.AST) -> None:
 
 def _refusal(node: ast.AST) -> str | None:
     if isinstance(node, ast.NamedExpr):
-        return "':=' assigns a name, and expressions cannot keep anything; only a step's Store does"
+        return f"':=' assigns a name, and expressions cannot keep anything; {_NO_CHANGES}"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING_METHODS:
+        name = _root_of(node.func.value)
+        return None if name is None else f"{ast.unparse(node.func)}() changes {name!r}; {_NO_CHANGES}"
     if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom) or (
         isinstance(node, ast.comprehension) and node.is_async
     ):
@@ -167,6 +195,17 @@ def _refusal(node: ast.AST) -> str | None:
     if isinstance(node, ast.Name | ast.arg) and _name_of(node).startswith("__"):
         return f"name {_name_of(node)!r} is not available: names that begin with '__' are Python's own"
     return None
+
+
+def _root_of(node: ast.expr) -> str | None:
+    """Return the name of the value that a node is a part of; None for a value that the expression itself makes."""
+    while True:
+        if isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            node = node.func.value
+        else:
+            return node.id if isinstance(node, ast.Name) else None
 
 
 def _name_of(node: ast.Name | ast.arg) -> str:

@@ -1,29 +1,19 @@
-"""Templates: text with ``${expression}`` in it."""
+"""Templates: text with ``${expression}`` in it (syntax: `divebook.text.templates`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, TemplateError, UndefinedVariableError
 from divebook.scripting.contexts import SAFE_NAMES, Context
 from divebook.scripting.interpreter import Interpreter, default_interpreter
 from divebook.scripting.program import compile_expression
-from divebook.scripting.syntax import parse_expression
 from divebook.scripting.values import scalar_text
+from divebook.text.templates import Slot, split
 
-_OPEN = "${"
-_MOST_BRACES = 64
-"""How many closing braces are tried as the end of one expression."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """An expression's place in a template."""
-
-    expression: str
+_MOST_SHOWN = 40
+"""Characters of an expression that an error repeats."""
 
 
 def render_template(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> str:
@@ -41,20 +31,26 @@ def render_templates(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[str]:
     """Return all texts rendered, evaluating their expressions together."""
-    templates = [_split(text) for text in texts]
-    slots = [part.expression for parts in templates for part in parts if isinstance(part, _Slot)]
+    templates = [split(text) for text in texts]
+    slots = [part.expression for parts in templates for part in parts if isinstance(part, Slot)]
     if not slots:
         return ["".join(_literals(parts)) for parts in templates]
     values = iter(_evaluated(slots, names, interpreter or default_interpreter()))
-    return ["".join(next(values) if isinstance(part, _Slot) else part for part in parts) for parts in templates]
+    return ["".join(next(values) if isinstance(part, Slot) else part for part in parts) for parts in templates]
+
+
+def escape_hint(expression: str) -> str:
+    """Return how to write the text ``${expression}`` itself; part of the errors of an expression that is unsound."""
+    shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
+    return f"write $${{{shown}}} for the text ${{{shown}}}"
 
 
 def expressions_of(text: str) -> list[str]:
     """Return the expressions of a template; raises `TemplateError` if one is not closed."""
-    return [part.expression for part in _split(text) if isinstance(part, _Slot)]
+    return [part.expression for part in split(text) if isinstance(part, Slot)]
 
 
-def _literals(parts: tuple[str | _Slot, ...]) -> Iterator[str]:
+def _literals(parts: tuple[str | Slot, ...]) -> Iterator[str]:
     return (part for part in parts if isinstance(part, str))
 
 
@@ -96,45 +92,8 @@ def _check(slot: str, names: Mapping[str, Any]) -> None:
         compile_expression(slot).require(names, SAFE_NAMES)
     except ScriptSyntaxError as error:
         error.code = slot
-        raise TemplateError(f'failed to parse template expression "{slot}": {error}') from error
+        raise TemplateError(f'failed to parse template expression "{slot}": {error}; {escape_hint(slot)}') from error
     except UndefinedVariableError as error:
         error.code = slot
-        raise TemplateError(f"{error} in template expression ${{{slot}}}") from error
-
-
-@lru_cache(maxsize=1024)
-def _split(text: str) -> tuple[str | _Slot, ...]:
-    """Return the literal texts and expressions of a template, in order."""
-    parts: list[str | _Slot] = []
-    position = 0
-    while (start := text.find(_OPEN, position)) >= 0:
-        end = _end_of_expression(text, start + len(_OPEN))
-        inside = text[start + len(_OPEN) : end]
-        parts.append(text[position:start])
-        parts.append(_Slot(inside.strip()) if inside.strip() else text[start : end + 1])
-        position = end + 1
-    return (*parts, text[position:])
-
-
-def _end_of_expression(text: str, start: int) -> int:
-    """Return the first closing brace before which the text is Python; failing that, the first one."""
-    first = end = text.find("}", start)
-    if first < 0:
-        raise TemplateError(f"unclosed template expression in string: {text}")
-    for _ in range(_MOST_BRACES):
-        if not text[start:end].strip() or _is_python(text[start:end]):
-            return end
-        end = text.find("}", end + 1)
-        if end < 0:
-            break
-    if text.count(_OPEN) > text.count("}"):
-        raise TemplateError(f"unclosed template expression in string: {text}")
-    return first
-
-
-def _is_python(text: str) -> bool:
-    try:
-        parse_expression(text)
-    except ScriptSyntaxError:
-        return False
-    return True
+        hint = f"; {escape_hint(slot)}" if slot.isidentifier() or error.hint is None else ""
+        raise TemplateError(f"{error} in template expression ${{{slot}}}{hint}") from error

@@ -11,7 +11,7 @@ from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.actions import Action
 from divebook.steps.call import call
-from divebook.steps.evaluation import filled, is_to_be_filled
+from divebook.steps.evaluation import filled
 from divebook.steps.rows import run_rows
 
 
@@ -28,8 +28,7 @@ class ActionStep:
             raise StepError(f'no action specified for action step "{context.step.name}"')
         action = self._find(name)
         keeps_text = context.workflow.manner.keeps_text
-        if is_to_be_filled(parameters):
-            parameters = await filled(parameters, context.names, values=not keeps_text, known=context.known)
+        parameters = await filled(parameters, context.names, known=context.known)
         try:
             if context.step.each is not None and context.step.each.rows is not None:
                 frame = await filled({"rows": context.step.each.rows}, context.names, known=context.known)

@@ -79,7 +79,10 @@ class Naming:
         try:
             program.require(names, code.offered)
         except UndefinedVariableError as error:
-            yield Mistake(str(error), code.key, None, rf"(?<![\w.])({re.escape(error.name)})\b")
+            # The near name of ${statte.total} is the better advice; a bare ${HOME} is more likely meant as text.
+            is_bare = program.text.strip().isidentifier()
+            hint = code.escape(program) if is_bare or error.hint is None else None
+            yield Mistake(str(error), code.key, hint, rf"(?<![\w.])({re.escape(error.name)})\b")
 
     def _no_input(self, name: str) -> tuple[str, str] | None:
         if name in self._inputs:

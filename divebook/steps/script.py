@@ -19,6 +19,7 @@ from divebook.execution.definition_places import code_place
 from divebook.execution.iterations import Outcome
 from divebook.scripting import Interpreter, value_text
 from divebook.scripting.contexts import DEFAULT_LIMITS
+from divebook.text.names import normal_name
 
 T = TypeVar("T")
 ENTROPY_BITS = 128
@@ -43,6 +44,7 @@ class ScriptHost:
             raise StepError(f"state.{change} works in script steps only")
         if not isinstance(key, str) or not key:
             raise StepError(f"state.{change} needs the name of a variable, got {key!r}")
+        key = normal_name(key)
         kept = self._context.storable(value, f"state.{key}")
         self.mutations.append(
             catalog.Mutation("set", key, kept) if change == "set" else catalog.Mutation("delete", key)

@@ -36,7 +36,10 @@ class Ask(Definition):
     message: Annotated[str | None, Key("More about it; a template.", example="It goes to ${inputs.list}.")] = None
     data: Annotated[
         Mapping[str, Any],
-        Key("What the person looks at; texts are templates, `$(...)` a value.", example="{draft: $(state.draft)}"),
+        Key(
+            "What the person looks at; strings at any depth are templates, `$(...)` a value.",
+            example="{draft: $(state.draft)}",
+        ),
     ] = field(default_factory=dict)
     schema: Annotated[
         Mapping[str, Any] | None,

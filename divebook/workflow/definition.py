@@ -14,9 +14,11 @@ from divebook.bounds import Bounds
 from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
 from divebook.events.upcast import FORM, Change, walked
+from divebook.text.names import normal_name, same_name
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
+from divebook.workflow.former_templates import with_present_templates
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.resources import (
     AgentDefinition,
@@ -68,14 +70,15 @@ __all__ = [
     "WorkspaceDefinition",
 ]
 
-FORMS: Sequence[Change] = ()
-"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`; none by now."""
+FORMS: Sequence[Change] = (with_present_templates,)
+"""Changes of what `Workflow.to_dict` gives, in order of age, as of events in `divebook.events.upcast`."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputDefinition(Definition):
     """An input of a workflow. It must be given unless it has a default or `required` is False."""
 
+    names = ("name",)
     short = (str,)
     name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
     type: Annotated[
@@ -91,6 +94,7 @@ class InputDefinition(Definition):
     """Read in the dialect ``dive``, where it has no effect either."""
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
@@ -98,6 +102,7 @@ class InputDefinition(Definition):
 class OutputDefinition(Definition):
     """An output of a workflow: the variable of that name when the execution ends."""
 
+    names = ("name",)
     short = (str,)
     name: Annotated[str, Key("The variable it shows.", example="report")]
     type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
@@ -110,6 +115,7 @@ class OutputDefinition(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
 
 
@@ -187,7 +193,7 @@ class Workflow(Definition):
             raise DefinitionError([Problem(f"a workflow holds a list of steps, got {steps!r}", hint=hint)])
         listed = tuple(require_step(step) for step in steps)
         self._fill(
-            name=name,
+            name=normal_name(name),
             description=description,
             inputs=tuple(InputDefinition.of(value) for value in inputs),
             outputs=tuple(OutputDefinition.of(value) for value in outputs),
@@ -255,10 +261,10 @@ class Workflow(Definition):
 
     def step(self, name: str) -> Step:
         """Return the step of that name; raises `NotFoundError`."""
-        try:
-            return self._steps[name]
-        except KeyError:
-            raise NotFoundError("step", name, self._steps) from None
+        known = same_name(name, self._steps)
+        if known is None:
+            raise NotFoundError("step", name, self._steps)
+        return self._steps[known]
 
     def reachable(self, name: str) -> frozenset[str]:
         """Return the steps that a path at step `name` can still come to; each answer is computed once."""

@@ -154,7 +154,7 @@ def _make_workflow(function: Callable[..., Awaitable[Any]], name: str, workspace
         source=source,
         workspace=workspace,
     )
-    WORKFLOW_FUNCTIONS[name] = WorkflowFunction(function, made)
+    WORKFLOW_FUNCTIONS[made.name] = WorkflowFunction(function, made)
     warn_of(function)
     return made
 

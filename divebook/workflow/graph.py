@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from divebook.dialects import Manner
 from divebook.errors import Place, Problem, Severity, did_you_mean
-from divebook.workflow.rules import bare_names, step_problems
+from divebook.workflow.rules import bare_names, escaped_references, step_problems
 from divebook.workflow.step import Step
 
 MOST_NAMES = 10
@@ -53,6 +53,8 @@ def check_workflow(
     for index, step in enumerate(steps):
         problems += [found.below("Steps", index) for found in step_problems(step, manner)]
     doubts = (*_unreachable(linked), *_falling_through(steps, linked), *bare_names(steps, given))
+    if manner.is_strict:
+        doubts = (*doubts, *escaped_references(steps))
     return [*problems, *_dangling(linked, manner), *doubts]
 
 

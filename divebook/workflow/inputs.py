@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.errors import InputError, did_you_mean
+from divebook.text.names import same_name
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.kinds import INPUT_TYPES
 
@@ -29,14 +30,28 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
     """
     if not isinstance(given, Mapping):
         raise InputError(f"inputs are a mapping of names to values, not {given!r:.60}; write {{'name': value}}")
+    given = _by_declared_name(workflow, given)
     declared = _declared(workflow, given)
     return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
     """Return new values of some inputs; raises `InputError` as `bind_inputs` does, but none for those not given."""
+    changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
     return {name: _bound(workflow, declared[name], changed, coerce_text=coerce_text) for name in changed}
+
+
+def _by_declared_name(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the names that the workflow declares; raises `InputError` for two spellings of one name."""
+    declared = {definition.name: definition for definition in workflow.inputs}
+    named: dict[str, Any] = {}
+    for name, value in given.items():
+        known = same_name(name, declared)
+        if known in named:
+            raise InputError(f'input "{known}" is given twice, in two spellings of one name; give it once', known)
+        named[name if known is None else known] = value
+    return named
 
 
 def _declared(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, InputDefinition]:

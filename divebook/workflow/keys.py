@@ -28,6 +28,10 @@ INTRODUCTION = """\
 Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
 test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
 `%dive keys Step` show one part.
+
+In templates `${...}` is a Python expression whose value becomes text. In `Parameters`, `Inputs`, `Data` and `Items`
+this holds for strings at any depth, and a whole string `$(...)` stands for the value itself. A dollar sign more is an
+escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
 """
 
 

@@ -67,6 +67,7 @@ class Catch(Definition):
     ``divebook keys Catch`` says what each of its fields means.
     """
 
+    names = ("step", "store")
     short = (str,)
     step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to", example="clean-up")]
     errors: Annotated[
@@ -78,6 +79,7 @@ class Catch(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(errors=tuple(self.errors))
 
 
@@ -93,6 +95,7 @@ class Rollback(Definition):
     'Hotel.Cancel'
     """
 
+    names = ("action",)
     short = (str,)
     action: Annotated[
         str, Key("The function to call.", required="Rollback needs an Action to call", example="Hotel.Cancel")
@@ -107,6 +110,7 @@ class Rollback(Definition):
     retry: Annotated[Retry | None, Key("How it is tried again after a failure.")] = None
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         self._put(parameters=json_value(self.parameters, "parameters"))
 
 

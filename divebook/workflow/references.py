@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Iterator
 
 from divebook.errors import Place, Problem, did_you_mean
+from divebook.text.names import same_name
 from divebook.workflow.definition import Workflow
 
 
@@ -17,7 +18,7 @@ def missing_agents(workflow: Workflow, known: Iterable[str], among: Container[st
     return [
         _no_agent(step.agent, names).below("Steps", index, "Agent")
         for index, step in enumerate(workflow.steps)
-        if step.agent is not None and step.agent not in names and (among is None or step.name in among)
+        if step.agent is not None and same_name(step.agent, names) is None and (among is None or step.name in among)
     ]
 
 
@@ -30,7 +31,7 @@ def missing_actions(
         if step.rollback is not None:
             named.append((step.rollback.action, ("Rollback", "Action")))
         for name, place in named if among is None or step.name in among else ():
-            if name and name not in known:
+            if name and same_name(name, known) is None:
                 message = f'action "{name}" of step "{step.name}" not found'
                 hint = did_you_mean(name, known)
                 yield Problem(message, key="Action", hint=hint, place=("Steps", index, *place)), name
@@ -42,7 +43,7 @@ def missing_workflows(
     """Yield the steps that name a workflow which is not `known`, and its name; with `among` only those steps."""
     for index, step in enumerate(workflow.steps):
         name = step.workflow if among is None or step.name in among else None
-        if name and "${" not in name and name not in known:
+        if name and "${" not in name and same_name(name, known) is None:
             hint, place = did_you_mean(name, known), ("Steps", index, "Workflow")
             yield Problem(f"workflow not found: {name}", key="Workflow", hint=hint, place=place), name
 

@@ -14,7 +14,7 @@ from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.numbers import is_count
 from divebook.workflow.policies import Retry
-from divebook.workflow.stored_form import Definition
+from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
@@ -89,6 +89,7 @@ class ProviderSettings(Definition):
 class Config(Definition):
     """Settings that hold for a whole environment; an empty text means that nothing was said."""
 
+    names = ("default_workflow",)
     default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
     default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
     default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
@@ -146,6 +147,8 @@ class AgentDefinition(Definition):
     >>> AgentDefinition("editor", goal="Clear texts", model="openai:gpt-5-mini").tool_iteration_limit
     16
     """
+
+    names = ("name",)
 
     name: Annotated[str, Key("The name that steps use.", kind=_TRIMMED, example="editor")]
     goal: Annotated[
@@ -261,6 +264,7 @@ class AgentDefinition(Definition):
     """In which it was written: one of the old system may name tools that are not there, and goes without them."""
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
@@ -330,6 +334,8 @@ class TriggerDefinition(Definition):
 class ScheduleDefinition(Definition):
     """When to start a workflow."""
 
+    names = ("name", "workflow")
+
     name: Annotated[
         str, Key("Its name; part of the key of each start.", required="schedule name is required", example="nightly")
     ]
@@ -338,3 +344,24 @@ class ScheduleDefinition(Definition):
     ] = None
     workflow: Annotated[str | None, Key("What is started.", example="audit")] = None
     enabled: Annotated[bool, Key("Whether it is active.")] = True
+    zone: Annotated[
+        str | None,
+        Key(
+            "The time zone of its Cron, a name of the tz database; by default the machine's. A time that the clock "
+            "shows twice is due the first time, one that it skips when it is moved.",
+            extension=True,
+            example="Europe/Berlin",
+        ),
+    ] = None
+    inputs: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What the workflow is given; `schedule.due` is the due time as text in ISO 8601, `schedule.name` the name.",
+            extension=True,
+            example="{day: '${schedule.due[:10]}'}",
+        ),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        self._put(inputs=json_value(self.inputs, "inputs"))

@@ -11,6 +11,7 @@ from divebook.dialects import Manner
 from divebook.errors import DefinitionError, InterruptError, Place, Problem, Severity, did_you_mean
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
+from divebook.text.templates import is_expression, texts_in
 from divebook.workflow.ask import Ask
 from divebook.workflow.json_schemas import FITTING, require_possible_schema
 from divebook.workflow.numbers import is_amount, is_count
@@ -27,7 +28,8 @@ UNLIMITED = {
     "stage": "write timeout_seconds in the stage",
 }
 """Types of step that have a limit of another name, and what to write."""
-BARE_NAME = re.compile(r"\$\{\s*([A-Za-z_]\w*)\s*\}")
+BARE_NAME = re.compile(r"(?<!\$)\$\{\s*([A-Za-z_]\w*)\s*\}")
+_ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
@@ -101,12 +103,6 @@ def _is_given_more(step: Step) -> bool:
     """Whether a step is given settings that its type does not use."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
-
-
-def is_expression(text: str) -> bool:
-    """Whether `text` is written as ``$(...)``."""
-    stripped = text.strip()
-    return stripped.startswith("$(") and stripped.endswith(")")
 
 
 def _type(step: Step) -> Iterator[Problem]:
@@ -234,3 +230,17 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
                     hint = f"write ${{{owners[name]}.{name}}}"
                     place: Place = ("Steps", index, *key.split(".", 1))
                     yield Problem(f"${{{name}}} names no variable", key=key, severity="warning", hint=hint, place=place)
+
+
+def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
+    """Find ``$${state.price}``, meant as a dollar sign and a value: it is the text ``${state.price}``."""
+    for index, step in enumerate(steps):
+        ask = step.ask
+        asked = {} if ask is None else {"Question": ask.question, "Message": ask.message, "Data": ask.data}
+        written = {"Prompt": step.prompt, "Parameters": step.parameters, "Inputs": step.inputs, "Ask": asked}
+        for place, text in texts_in(written):
+            for reference in _ESCAPED_REFERENCE.findall(text):
+                hint = f'write ${{"$"}}${{{reference}}} for a dollar sign and the value'
+                message = f"$${{{reference}}} is the text ${{{reference}}}, not a value"
+                key = str(next(part for part in reversed(place) if isinstance(part, str)))
+                yield Problem(message, key=key, severity="warning", hint=hint, place=("Steps", index, *place))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
+from divebook.text.names import normal_name
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
@@ -64,6 +65,7 @@ _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
 class Edge(Definition):
     """A way to another step, taken whenever it has no condition or its condition is true."""
 
+    names = ("step",)
     short = (str,)
     step: Annotated[str, Key("The step to go to.", required="Next entry without a step", example="publish")]
     condition: Annotated[
@@ -71,6 +73,7 @@ class Edge(Definition):
     ] = None
 
     def __post_init__(self) -> None:
+        Definition.__post_init__(self)
         if self.condition is not None and not self.condition:
             self._put(condition=None)
 
@@ -124,7 +127,7 @@ class Each(Definition):
         if self.on_item_error == FAIL and self.rows is None:  # it is the same step as where nothing is said
             self._put(on_item_error=None)
         items = list(self.items) if isinstance(self.items, range) else self.items
-        self._put(as_=self.as_ or None, items=json_value(items, "items"))
+        self._put(as_=normal_name(self.as_ or None), items=json_value(items, "items"))
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -185,7 +188,7 @@ class Step(Definition):
     parameters: Annotated[
         Mapping[str, Any],
         Key(
-            "What the action is given; texts are templates, `$(...)` a value.",
+            "What the action is given; strings at any depth are templates, `$(...)` a value.",
             example="{Path: 'report-${inputs.day}.md'}",
         ),
     ] = field(default_factory=dict)
@@ -280,14 +283,14 @@ class Step(Definition):
         require_text(name, "the name of a step", 'write Step("name", ...)')
         _fill_step(
             self,
-            name=name,
+            name=normal_name(name),
             type=type or "",
-            agent=agent or None,
+            agent=normal_name(agent or None),
             prompt=prompt,
             script=script,
-            action=action,
+            action=normal_name(action),
             parameters=json_value(parameters or {}, "parameters"),
-            store=store,
+            store=normal_name(store),
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
             end=end,
@@ -304,8 +307,8 @@ class Step(Definition):
             timeout=timeout,
             executor=executor,
             workspace=workspace,
-            workflow=workflow,
-            inputs=json_value(inputs or {}, "inputs"),
+            workflow=normal_name(workflow),
+            inputs=json_value({normal_name(key): value for key, value in (inputs or {}).items()}, "inputs"),
         )
         if type is None:
             object.__setattr__(self, "type", inferred_type(self))

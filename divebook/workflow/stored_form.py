@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
 from divebook.events.frozen import filling
 from divebook.events.values import normalize
+from divebook.text.names import normal_name
 
 Reader: TypeAlias = Callable[[Any], Any]
 
@@ -57,6 +58,8 @@ class Definition:
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    names: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold names, which are stored in their normal form (`divebook.text.names`)."""
     short: ClassVar[tuple[type, ...]] = ()
     """Types of which a value stands for a definition with that as its first field."""
 
@@ -65,6 +68,12 @@ class Definition:
         hints = getattr(vars(cls).get("__init__"), "__annotations__", {})
         annotated = {name: hint for name, hint in hints.items() if str(hint).startswith("Annotated[")}
         hints |= {name: hint.partition(", Key(")[0].removeprefix("Annotated[") for name, hint in annotated.items()}
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            value = getattr(self, name)
+            if isinstance(value, str) and not value.isascii():
+                self._put(**{name: normal_name(value)})
 
     def _put(self, **values: Any) -> None:
         """Set fields of a definition that is being made; afterwards nothing changes it."""

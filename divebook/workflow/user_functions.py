@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from divebook.errors import DefinitionError, Problem
+from divebook.text.names import normal_name
 from divebook.workflow.numbers import is_amount
 from divebook.workflow.policies import Retry
 
@@ -45,6 +46,7 @@ class UserFunction:
     """Whether it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "name", normal_name(self.name))
         if self.timeout is not None and not is_amount(self.timeout, above_zero=True):
             message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])

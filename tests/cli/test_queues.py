@@ -60,9 +60,13 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
 
 
 def test_schedules_that_cannot_be_are_told_with_their_place(divebook, folder):
-    python = write(folder / "jobs.py", "")
-    told = divebook("worker", python, "--schedules")
-    assert (told.exit_code, "jobs.py is Python; leave it out" in told.stderr) == (2, True)
+    lines = [
+        "from divebook import ScheduleDefinition, Step, Workflow",
+        "tidy = Workflow('tidy', [Step('a', script='1')])",
+        "often = ScheduleDefinition('often', cron='* * * *', workflow='tidy')",
+    ]
+    told = divebook("worker", write(folder / "jobs.py", "\n".join(lines)), "--schedules")
+    assert (told.exit_code, "schedule 'often': Cron '* * * *' is wrong" in told.stderr) == (2, True), told.stderr
     text = """
     Workflows: [{Name: tidy, Steps: [{Name: a, Script: '1'}]}]
     Schedules: [{Name: often, Cron: '* * * *', Workflow: tidy}]

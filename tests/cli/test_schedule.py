@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from divebook import Environment
 from divebook.store import open_store
 from tests.cli.conftest import write
 
@@ -39,3 +40,32 @@ def test_what_is_due_is_started_once(divebook, nightly):
 
 def test_other_words_are_refused(divebook, nightly):
     assert divebook("schedule", "start", nightly).exit_code == 2
+
+
+PYTHON = """
+from divebook import ScheduleDefinition
+from divebook.workflow import workflow
+
+
+@workflow
+async def label(ctx, day: str):
+    return day
+
+
+nightly = ScheduleDefinition(
+    "nightly", cron="0 3 * * *", workflow="label", zone="Asia/Tokyo", inputs={"day": "${schedule.due[:10]}"}
+)
+"""
+
+
+def test_schedules_and_workflows_of_a_python_file(divebook, folder):
+    path = write(folder / "nightly.py", PYTHON)
+    [due] = json.loads(divebook("schedule", path, "--json").stdout)
+    assert (due["workflow"], due["due"][10:]) == ("label", "T03:00:00+09:00")
+    assert "completed" in divebook("schedule", "run", path).stdout
+    [run] = json.loads(divebook("runs", "--json").stdout)
+    assert run["key"].startswith("schedule//label/nightly/")
+    with open_store() as store:
+        [record] = store.records()
+        day = Environment(store=store).execution(record.execution_id).inputs["day"]
+    assert len(day) == 10

@@ -1,12 +1,19 @@
 """When schedules are due, by the clock that is given."""
 
-from datetime import datetime, timedelta, timezone
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from divebook.config.schedules import coming, latest
-from divebook.errors import SetupError
+from divebook import Environment, ScheduleDefinition, Step, Worker, Workflow
+from divebook.config.cron import latest_due, next_due
+from divebook.config.modules import take_in_held
+from divebook.config.schedules import Schedules, coming, latest
+from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
+from divebook.steps.syntax import syntax_problems
 from divebook.workflow.reader import read_definitions
+from tests.config.zones import CRONS, changes, differences
 
 ZONE = timezone(timedelta(hours=2))
 NOON = datetime(2026, 3, 4, 12, 0, 30, tzinfo=ZONE)
@@ -44,3 +51,148 @@ def test_what_is_switched_off_is_never_due():
 def test_a_schedule_that_cannot_be_kept_says_why(line, message):
     with pytest.raises(SetupError, match=message):
         coming(schedules(line), NOON)
+
+
+SAMPLE = {
+    "Europe/Berlin": 2024,
+    "Australia/Lord_Howe": 2024,  # moves by half an hour
+    "Antarctica/Troll": 2024,  # by two hours
+    "America/Havana": 2024,  # at midnight
+    "Pacific/Apia": 2011,  # left out a day
+}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_each_time_of_the_wall_clock_is_due_once(name):
+    zone = ZoneInfo(name)
+    moved = list(changes(zone, SAMPLE[name], SAMPLE[name]))
+    assert moved
+    assert [found for change in moved for found in differences(zone, change, looks_every=30)] == []
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    """Set the machine's clock to Berlin."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def enqueued(definitions, start, hours):
+    """Return the due times that a worker enqueues that looks every minute, in the order in which it does."""
+    environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1")])])
+    schedules, seen = Schedules(environment, definitions, "default"), []
+    for minute in range(hours * 60):
+        now = (start + timedelta(minutes=minute)).astimezone()
+        schedules.enqueue_due(now, monotonic=lambda minute=minute: minute * 60.0)
+        keys = {record.key for record in environment.store.records()}
+        seen += sorted(keys - set(seen))
+    return [key.rpartition("/")[2] for key in seen]
+
+
+@pytest.mark.parametrize(
+    ("cron", "day", "keys"),
+    [
+        ("0 12 * * *", datetime(2024, 10, 26, 21, tzinfo=UTC), ["2024-10-27T11:00Z"]),
+        ("30 2 * * *", datetime(2024, 10, 26, 21, tzinfo=UTC), ["2024-10-27T00:30Z"]),
+        ("30 2 * * *", datetime(2024, 3, 30, 21, tzinfo=UTC), ["2024-03-31T01:00Z"]),
+    ],
+)
+def test_a_worker_enqueues_each_due_time_once_when_the_clock_of_the_machine_is_moved(berlin, cron, day, keys):
+    assert enqueued(schedules(f"Name: n, Cron: '{cron}', Workflow: w"), day, 15) == keys
+
+
+def test_the_zone_of_a_schedule_is_not_that_of_the_machine(berlin):
+    definitions = schedules(
+        "Name: a, Cron: '0 9 * * *', Workflow: w, Zone: Asia/Tokyo", "Name: b, Cron: '0 9 * * *', Workflow: w"
+    )
+    due = coming(definitions, datetime(2024, 6, 1, 12, tzinfo=UTC).astimezone())
+    assert [(one.schedule, one.at.isoformat()) for one in due] == [
+        ("a", "2024-06-02T09:00:00+09:00"),
+        ("b", "2024-06-02T09:00:00+02:00"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["Europe/Berlinn", "../etc/passwd", "/etc/localtime", "Europe", "", "CEST", "\0"])
+def test_a_zone_that_is_not_one_is_named(name):
+    definitions = read_definitions("Schedules: [{Name: s, Cron: '0 0 * * *', Workflow: w}]")
+    bad = definitions.like(schedules=(ScheduleDefinition("s", cron="0 0 * * *", workflow="w", zone=name),))
+    with pytest.raises(SetupError, match="is not a time zone") as caught:
+        coming(bad, NOON)
+    assert "did you mean" in str(caught.value) or "tz database" in str(caught.value)
+
+
+@pytest.mark.parametrize("year", [1, 1900, 1960, 1969])
+@pytest.mark.parametrize("name", ["Europe/Berlin", "Africa/Monrovia", "UTC"])
+def test_a_clock_before_1970(year, name):
+    now = datetime(year, 6, 1, 12, 30, tzinfo=UTC)
+    for cron in CRONS:
+        before, after = latest_due(cron, ZoneInfo(name), now), next_due(cron, ZoneInfo(name), now)
+        assert now - timedelta(days=8) < before.astimezone(UTC) <= now < after.astimezone(UTC) < now + timedelta(days=8)
+
+
+def test_a_schedule_that_is_seen_before_1970_is_enqueued():
+    definitions = schedules("Name: n, Cron: '*/30 * * * *', Workflow: w, Zone: UTC")
+    assert enqueued(definitions, datetime(1969, 12, 31, 23, 29, tzinfo=UTC), 1) == [
+        "1969-12-31T23:30Z",
+        "1970-01-01T00:00Z",
+    ]
+
+
+GIVEN = "{at: $(schedule.due), day: 'of ${schedule.due[:10]}', by: ['${schedule.name}', '$${x}'], n: 3}"
+
+
+def test_inputs_of_a_schedule_are_filled_in_with_its_due_time():
+    inputs = [{"name": name} for name in ("at", "day", "by", "n")]
+    workflow = Workflow("w", [Step("s", script="inputs.day", store="day")], inputs=inputs, outputs=["day"])
+    environment = Environment(store="memory:", workflows=[workflow])
+    definitions = schedules(f"Name: n, Cron: '0 12 * * *', Workflow: w, Zone: Asia/Tokyo, Inputs: {GIVEN}")
+    Schedules(environment, definitions, "default").require_sound(NOON)
+    seen = Schedules(environment, definitions, "default")
+    seen.enqueue_due(datetime(2026, 3, 4, 2, 59, tzinfo=UTC))
+    seen.enqueue_due(datetime(2026, 3, 4, 3, 0, 30, tzinfo=UTC))
+    [record] = environment.executions()
+    assert environment.execution(record.execution_id).inputs == {
+        "at": "2026-03-04T12:00:00+09:00",
+        "day": "of 2026-03-04",
+        "by": ["n", "${x}"],
+        "n": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("{x: '${state.a}'}", 'undefined variable "state"'),
+        ("{x: ['${HOME}']}", "write $${HOME} for the text ${HOME}"),
+        ("{x: $(schedule.due +)}", "invalid syntax"),
+    ],
+)
+def test_a_mistake_in_the_inputs_of_a_schedule_is_found_where_it_is_read(given, message):
+    [problem] = syntax_problems(schedules(f"Name: n, Cron: '0 12 * * *', Workflow: w, Inputs: {given}"))
+    assert message in f"{problem.message}; {problem.hint}"
+    assert problem.line == 2
+
+
+@pytest.mark.parametrize("given", ["{}", "{y: 1}", "{x: 1, y: 2}"])
+def test_inputs_that_do_not_fit_keep_the_worker_from_starting(given):
+    environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1")], inputs=["x"])])
+    definitions = schedules(f"Name: n, Cron: '0 12 * * *', Workflow: w, Inputs: {given}")
+    with pytest.raises(DefinitionError, match="input"):
+        Schedules(environment, definitions, "default").require_sound(NOON)
+
+
+def test_schedules_that_are_declared_in_python():
+    workflow = Workflow("w", [Step("s", script="1")])
+    nightly = ScheduleDefinition("n", cron="* * * * *", workflow="w", zone="UTC")
+    environment = Environment(store="memory:")
+    take_in_held(environment, [workflow, nightly])
+    assert environment.schedules == (nightly,)
+    with pytest.raises(AlreadyRegisteredError, match="n"):
+        environment.add_schedule(nightly)
+    with Worker(environment, schedules=environment.schedules) as worker:
+        assert worker.wait_until_idle(20)
+    [record] = environment.store.records()
+    assert record.key.startswith("schedule//w/n/")

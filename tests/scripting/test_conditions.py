@@ -1,7 +1,15 @@
 import pytest
 
-from divebook.errors import ScriptError, ScriptSyntaxError, UndefinedVariableError
-from divebook.scripting import evaluate_condition, evaluate_conditions, truth
+from divebook.errors import DivebookError, ScriptError, ScriptSyntaxError, UndefinedVariableError
+from divebook.scripting import (
+    Context,
+    default_interpreter,
+    evaluate_condition,
+    evaluate_conditions,
+    evaluate_items,
+    render_template,
+    truth,
+)
 
 NAMES = {
     "inputs": {"user_age": 25, "user_name": "Alice", "active": True},
@@ -153,3 +161,61 @@ def test_conditions_are_evaluated_together():
 def test_the_line_of_a_failure_is_counted_within_its_own_condition():
     with pytest.raises(ScriptError, match=r"\(line 2\)"):
         evaluate_conditions(["state.count\n>\n3", "1", "state.count\n> 1 / 0", "2"], NAMES)
+
+
+CHANGEABLE = {"state": {"l": [2, 1], "m": {"k": [1]}, "s": {"a": 1}, "text": "a.b"}, "inputs": {"l": [1]}, "item": [1]}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "state.set('x', 1)",
+        "state.delete('x')",
+        "[state.set('x', 1) for i in [1]]",
+        "f\"{state.set('x', 1)}\"",
+        "state.l.append(1)",
+        "state['m']['k'].extend([1])",
+        "state.get('l').sort()",
+        "state.m.get('k').insert(0, 1)",
+        "inputs.l.remove(1)",
+        "item.reverse()",
+        "state.pop('l')",
+        "state.m.update({'a': 1})",
+        "state.setdefault('q', 1)",
+        "inputs.clear()",
+        "(lambda l: l.append(1))(state.l)",
+        "[x.pop() for x in state.m.values()]",
+        "(x := 1)",
+        "state.x = 1",
+        "x = 1",
+        "state['x'] = 1",
+        "state.x += 1",
+        "x: int = 1",
+        "del state.x",
+        "del state['x']",
+        "x = y = 1; x",
+    ],
+)
+def test_whatever_changes_something_is_refused_as_read_only(expression):
+    for evaluate in (
+        lambda: evaluate_condition(f"$({expression})", CHANGEABLE),
+        lambda: render_template(f"a ${{{expression}}}", CHANGEABLE),
+        lambda: evaluate_items(f"$({expression})", CHANGEABLE),
+        lambda: default_interpreter().evaluate(Context.VALUE, [expression], CHANGEABLE),
+    ):
+        with pytest.raises(DivebookError, match="conditions, templates and items are read-only"):
+            evaluate()
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("state.text.split('.').pop()", "b"),
+        ("sorted(state.l).pop(0)", 1),
+        ("[1, 2].pop()", 2),
+        ("dict(a=1).setdefault('a', 2)", 1),
+        ("state.m.copy().popitem()[0]", "k"),
+    ],
+)
+def test_a_value_that_an_expression_makes_itself_can_be_changed(expression, value):
+    assert default_interpreter().evaluate(Context.CONDITION, [expression], CHANGEABLE) == [value]

@@ -15,7 +15,7 @@ from divebook.scripting.reads import EVERYTHING, NOTHING, ReadKeys, reads_of, re
         (Step("s", script="len(state)"), None, set()),
         (Step("s", script="eval('state.a')"), None, None),
         (Step("s", prompt="${state.a} of ${inputs.n}", thread="t-${state.b}"), {"a", "b"}, {"n"}),
-        (Step("s", action="f", parameters={"x": "$(state.a)", "y": ["$(state.b)"]}), {"a"}, set()),
+        (Step("s", action="f", parameters={"x": "$(state.a)", "y": ["$(state.b)"]}), {"a", "b"}, set()),
         (
             Step("s", action="f", parameters={"x": "$(row)"}, each=Each("$(state.rows)", as_="row")),
             {"rows", "row"},

@@ -121,7 +121,9 @@ def test_an_inner_scope_may_use_any_name():
 def test_expressions_cannot_change_what_they_are_given(interpreter):
     names = {"state": {"xs": [1], "n": {"deep": [1]}}, "inputs": {}}
     for expression in ["state.xs.append(2)", "state.n.deep.clear()", "state.update(a=1)", "state.pop('xs')"]:
-        interpreter.evaluate(Context.CONDITION, [expression], names)
+        with pytest.raises(ScriptSyntaxError, match="read-only"):
+            interpreter.evaluate(Context.CONDITION, [expression], names)
+    interpreter.evaluate(Context.CONDITION, ["list(map(lambda x: [x].append(2), state.xs))"], names)
     assert names == {"state": {"xs": [1], "n": {"deep": [1]}}, "inputs": {}}
     assert interpreter.evaluate(Context.CONDITION, ["state"], names) == [names["state"]]
 

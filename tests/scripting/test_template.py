@@ -35,6 +35,12 @@ from divebook.scripting import Interpreter, Limits, render_template, render_temp
         ("${{'b', 'a'}}", {}, "a\n\nb"),
         ("${10 ** 30}", {}, "1" + "0" * 30),
         ("cost: $5, ${1}$", {}, "cost: $5, 1$"),
+        ("echo $${HOME}", {}, "echo ${HOME}"),
+        ("$$${HOME} ${1}", {}, "$${HOME} 1"),
+        ("$${", {}, "${"),
+        ("$${${1}}", {}, "${1}"),
+        ('${"$"}${1}', {}, "$1"),
+        ("${'$${x}'}", {}, "$${x}"),
     ],
 )
 def test_rendering(template, names, expected):
@@ -54,6 +60,9 @@ def test_rendering(template, names, expected):
         ("${import os}", 'failed to parse template expression "import os"'),
         ("${name} ${1 / 0}", 'failed to evaluate template expression "1 / 0": ZeroDivisionError: division by zero'),
         ("${len}", "a script cannot return a function"),
+        ("echo ${HOME}", "write $${HOME} for the text ${HOME}"),
+        ("${VAR:-x}", "write $${VAR:-x} for the text ${VAR:-x}"),
+        ("a ${", "write $${ for the text ${"),
     ],
 )
 def test_what_cannot_be_rendered_names_the_expression(template, message):

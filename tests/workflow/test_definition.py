@@ -98,6 +98,7 @@ def test_a_workflow_survives_json_unchanged():
 
 def test_what_is_at_its_default_is_not_stored():
     assert Workflow("w", [Step("s", script="1")]).to_dict() == {
+        "form": 1,
         "name": "w",
         "steps": [{"name": "s", "type": "script", "script": "1", "edges": []}],
     }

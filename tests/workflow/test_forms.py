@@ -45,11 +45,12 @@ def title_became_name(data):
 def test_a_recorded_definition_walks_through_every_change_since(monkeypatch):
     workflow = Workflow("w", [Step("s", script="1")])
     old = {("title" if key == "name" else key): value for key, value in workflow.to_dict().items()}
-    monkeypatch.setattr(definition, "FORMS", (title_became_name,))
+    assert old[FORM] == 1
+    monkeypatch.setattr(definition, "FORMS", (*definition.FORMS, title_became_name))
     assert Workflow.from_dict(old) == workflow
     stored = workflow.to_dict()
-    assert stored[FORM] == 1
+    assert stored[FORM] == 2
     assert Workflow.from_dict(stored) == workflow
     assert workflow.fingerprint == Workflow("w", [Step("s", script="1")]).fingerprint
-    with pytest.raises(NewerStoreError, match="the definition of workflow 'w' has form 2"):
-        Workflow.from_dict({**stored, FORM: 2})
+    with pytest.raises(NewerStoreError, match="the definition of workflow 'w' has form 3"):
+        Workflow.from_dict({**stored, FORM: 3})

@@ -114,7 +114,7 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[SaidTurn]) -> Wor
     return Workflow(
         name,
         [
-            Step(step, type="prompt", agent=turn.agent, prompt=turn.prompt.replace("${", "${'$'}{"), edges=edges)
+            Step(step, type="prompt", agent=turn.agent, prompt=turn.prompt.replace("${", "$${"), edges=edges)
             for step, turn, edges in zip(steps, turns, following, strict=True)
         ],
     )

@@ -1,0 +1,337 @@
+"""Expressions that only put values together: ``[state.a, state.b]``, ``{"rows": state.frame}``, ``a if test else b``.
+
+Their parts are evaluated one by one and put together outside of the sandbox. A frame, an instance or an enum member
+that a part refers to stays what it is; inside the sandbox it would become rows, a mapping or a plain value. Parts that
+compute something, and the tests of choices, run in the sandbox. A node that cannot be put together here, because a
+value is of another type than expected, is evaluated as a whole in the sandbox, which raises the errors of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from divebook.scripting.contexts import Context
+from divebook.scripting.reference import NOTHING, Attribute, Get, Item, last_part, reference_of
+
+
+class Evaluate(Protocol):
+    """Evaluates one expression in a context with some names."""
+
+    def __call__(self, context: Context, text: str, names: Mapping[str, Any], *, is_whole: bool = False) -> Any:
+        """Return its value; with `is_whole` nothing is put together outside of the sandbox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The names that an expression may use, and the evaluation of its parts."""
+
+    context: Context
+    names: Mapping[str, Any]
+    evaluate: Evaluate
+
+    @property
+    def of_parts(self) -> Scope:
+        """The scope of the parts of a value: they are handed on as they are."""
+        return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
+
+    def with_name(self, name: str, value: Any) -> Scope:
+        """Return the scope inside a loop."""
+        return replace(self, names={**self.names, name: value})
+
+    def value_of(self, text: str) -> Any:
+        """Return the value of an expression, looked up or evaluated in the sandbox."""
+        return self.evaluate(self.context, text, self.names, is_whole=True)
+
+    def holds(self, test: str) -> bool:
+        """Return the truth of an expression."""
+        return bool(self.evaluate(Context.CONDITION, f"bool({test})", self.names))
+
+
+class Structure(Protocol):
+    """One node of an expression."""
+
+    def value(self, scope: Scope) -> Any:
+        """Return its value, or `NOTHING` if only the sandbox can evaluate it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its text, which is evaluated as a whole where its structure gives no value."""
+
+    structure: Structure
+    text: str
+
+    def value(self, scope: Scope) -> Any:
+        """Return its value."""
+        value = self.structure.value(scope)
+        return scope.value_of(self.text) if value is NOTHING else value
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A part that is evaluated as a whole: looked up if it is a reference, in the sandbox if not."""
+
+    text: str
+    constant: Any = NOTHING
+    """Its value, if it is written out."""
+
+    def value(self, scope: Scope) -> Any:
+        return scope.value_of(self.text) if self.constant is NOTHING else self.constant
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """Items of a list or tuple; of a starred one, the items of its value."""
+
+    items: tuple[tuple[bool, Structure], ...]
+
+    def value(self, scope: Scope) -> Any:
+        made: list[Any] = []
+        for is_starred, item in self.items:
+            value = item.value(scope.of_parts)
+            if is_starred and type(value) is not list:
+                return NOTHING
+            made += value if is_starred else [value]
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Dict:
+    """Entries of a mapping; without a key, all entries of a value."""
+
+    entries: tuple[tuple[Structure | None, Structure], ...]
+
+    def value(self, scope: Scope) -> Any:
+        made: dict[Any, Any] = {}
+        for key, item in self.entries:
+            name = "" if key is None else key.value(scope.of_parts)
+            value = item.value(scope.of_parts)
+            if not _is_key(name) or (key is None and type(value) is not dict):
+                return NOTHING
+            made.update(value if key is None else {name: value})
+        return made
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """``then if test else other``; the part that is not chosen is not evaluated."""
+
+    test: str
+    then: Structure
+    other: Structure
+
+    def value(self, scope: Scope) -> Any:
+        return (self.then if scope.holds(self.test) else self.other).value(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """``.name``, ``[key]`` or ``.get(key)`` of a value that is no reference."""
+
+    whole: Structure
+    part: Attribute | Item | Get
+
+    def value(self, scope: Scope) -> Any:
+        return self.part.of(self.whole.value(scope.of_parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _ComputedItem:
+    """``[key]`` of a value, where the key is computed."""
+
+    whole: Structure
+    key: Structure
+
+    def value(self, scope: Scope) -> Any:
+        whole, key = self.whole.value(scope.of_parts), self.key.value(scope.of_parts)
+        return Item(key).of(whole) if type(key) in (str, int) else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """``[first:last:step]`` of a list."""
+
+    whole: Structure
+    bounds: tuple[Structure | None, ...]
+
+    def value(self, scope: Scope) -> Any:
+        whole = self.whole.value(scope.of_parts)
+        bounds = [None if bound is None else bound.value(scope.of_parts) for bound in self.bounds]
+        is_sound = type(whole) is list and all(bound is None or type(bound) is int for bound in bounds)
+        return whole[slice(*bounds)] if is_sound and bounds[2] != 0 else NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """Lists, one after the other."""
+
+    parts: tuple[Structure, ...]
+
+    def value(self, scope: Scope) -> Any:
+        made: list[Any] = []
+        for part in self.parts:
+            value = part.value(scope.of_parts)
+            if type(value) is not list:
+                return NOTHING
+            made += value
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """``for name in items if test`` of a comprehension."""
+
+    name: str
+    items: Structure
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comprehension:
+    """``[item for ...]``, or with a key ``{key: item for ...}``."""
+
+    key: Structure | None
+    item: Structure
+    loops: tuple[_Loop, ...]
+
+    def value(self, scope: Scope) -> Any:
+        inner = _scopes(self.loops, scope.of_parts)
+        if inner is None:
+            return NOTHING
+        items = [self.item.value(each) for each in inner]
+        if self.key is None:
+            return items
+        keys = [self.key.value(each) for each in inner]
+        return dict(zip(keys, items, strict=True)) if all(map(_is_key, keys)) else NOTHING
+
+
+def _scopes(loops: Sequence[_Loop], scope: Scope) -> list[Scope] | None:
+    """Return the scope of each turn of nested loops; None if one runs over something else than a list."""
+    if not loops:
+        return [scope]
+    loop, *others = loops
+    items = loop.items.value(scope)
+    if type(items) is not list:
+        return None
+    found: list[Scope] = []
+    for inner in (scope.with_name(loop.name, item) for item in items):
+        if all(map(inner.holds, loop.tests)):
+            below = _scopes(others, inner)
+            if below is None:
+                return None
+            found += below
+    return found
+
+
+def structure_of(source: str, tree: ast.Expression) -> Structure | None:
+    """Return the structure of an expression; None for one that is evaluated as a whole."""
+    node = _Builder(source).of(tree.body)
+    return node.structure if isinstance(node, Node) else None
+
+
+class _Builder:
+    """Makes the structures of one expression's nodes.
+
+    A node without a name in it, such as ``[1, 2 + 3]``, is one leaf, which crosses to the sandbox once.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def of(self, node: ast.expr) -> Structure:
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
+            return _Leaf("", node.value)
+        has_name = any(isinstance(part, ast.Name) for part in ast.walk(node))
+        is_reference = reference_of(ast.Expression(node)) is not None
+        text = self._text(node)
+        structure = self._composed(node) if has_name and not is_reference else None
+        return _Leaf(text) if structure is None else Node(structure, text)
+
+    def _text(self, node: ast.expr) -> str:
+        return ast.get_source_segment(self._source, node) or ast.unparse(node)
+
+    def _composed(self, node: ast.expr) -> Structure | None:
+        known = last_part(node)
+        if known is not None:
+            part, whole = known
+            inner = self.of(whole)
+            return None if isinstance(inner, _Leaf) else _Part(inner, part)
+        compose = _COMPOSED.get(type(node))
+        return None if compose is None else compose(self, node)
+
+    def listed(self, node: ast.List | ast.Tuple) -> Structure:
+        is_starred = [isinstance(item, ast.Starred) for item in node.elts]
+        items = [item.value if isinstance(item, ast.Starred) else item for item in node.elts]
+        return _List(tuple(zip(is_starred, map(self.of, items), strict=True)))
+
+    def mapping(self, node: ast.Dict) -> Structure:
+        pairs = zip(node.keys, node.values, strict=True)
+        return _Dict(tuple((None if key is None else self.of(key), self.of(value)) for key, value in pairs))
+
+    def call(self, node: ast.Call) -> Structure | None:
+        """Return the structure of ``dict(a=state.a)``; other calls are left to the sandbox."""
+        names = [word.arg for word in node.keywords]
+        if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
+            return None
+        return _Dict(tuple((_Leaf("", word.arg), self.of(word.value)) for word in node.keywords))
+
+    def choice(self, node: ast.IfExp) -> Structure:
+        return _Choice(self._text(node.test), self.of(node.body), self.of(node.orelse))
+
+    def first_of(self, node: ast.BoolOp) -> Structure:
+        *others, last = node.values
+        structure = self.of(last)
+        # Each value but the last is evaluated twice, which an expression allows, as it has no effects.
+        for value in reversed(others):
+            chosen = self.of(value)
+            is_or = isinstance(node.op, ast.Or)
+            structure = _Choice(self._text(value), *((chosen, structure) if is_or else (structure, chosen)))
+        return structure
+
+    def sum(self, node: ast.BinOp) -> Structure | None:
+        parts: list[ast.expr] = []
+        left: ast.expr = node
+        while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
+            parts.append(left.right)
+            left = left.left
+        return _Sum(tuple(map(self.of, [left, *reversed(parts)]))) if parts else None
+
+    def item(self, node: ast.Subscript) -> Structure:
+        whole = self.of(node.value)
+        if not isinstance(node.slice, ast.Slice):
+            return _ComputedItem(whole, self.of(node.slice))
+        bounds = (node.slice.lower, node.slice.upper, node.slice.step)
+        return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
+
+    def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
+        loops = tuple(
+            _Loop(loop.target.id, self.of(loop.iter), tuple(map(self._text, loop.ifs)))
+            for loop in node.generators
+            if isinstance(loop.target, ast.Name)
+        )
+        if len(loops) < len(node.generators):
+            return None
+        if isinstance(node, ast.ListComp):
+            return _Comprehension(None, self.of(node.elt), loops)
+        return _Comprehension(self.of(node.key), self.of(node.value), loops)
+
+
+_COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {
+    ast.List: _Builder.listed,
+    ast.Tuple: _Builder.listed,
+    ast.Dict: _Builder.mapping,
+    ast.Call: _Builder.call,
+    ast.IfExp: _Builder.choice,
+    ast.BoolOp: _Builder.first_of,
+    ast.BinOp: _Builder.sum,
+    ast.Subscript: _Builder.item,
+    ast.ListComp: _Builder.comprehension,
+    ast.DictComp: _Builder.comprehension,
+}

@@ -1,0 +1,178 @@
+"""Expressions that put values together: parts that are more than plain data stay what they are."""
+
+import dataclasses
+import enum
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import divebook
+from divebook.errors import ScriptError
+from divebook.events.recorded import Recorded
+from divebook.events.values import normalize
+from divebook.scripting import Context, default_interpreter
+from divebook.scripting.program import compile_expression
+
+
+@divebook.allow
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@divebook.allow
+@dataclasses.dataclass(frozen=True)
+class Point:
+    x: int
+
+
+FRAME = normalize(pd.DataFrame({"a": [1, 2]}))
+RED, POINT = normalize(Colour.RED), normalize(Point(3))
+STATE = {"frame": FRAME, "red": RED, "point": POINT, "n": 1, "none": None, "frames": [FRAME, RED], "by": {"k": FRAME}}
+STATE["rows"] = [{"ok": True, "f": FRAME}, {"ok": False, "f": RED}]
+
+
+def value_of(expression, context=Context.VALUE):
+    return default_interpreter().evaluate(context, [expression], {"state": STATE, "inputs": {}})[0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("[state.frame, state.red]", [FRAME, RED]),
+        ("(state.frame, state.point)", [FRAME, POINT]),
+        ("{'x': state.frame, 'y': [state.point, {'z': state.red}], 'n': state.n + 1}",
+         {"x": FRAME, "y": [POINT, {"z": RED}], "n": 2}),
+        ("[*state.frames, state.point]", [FRAME, RED, POINT]),
+        ("{**state.by, 'x': state.red}", {"k": FRAME, "x": RED}),
+        ("dict(x=state.red, y=[state.by.k])", {"x": RED, "y": [FRAME]}),
+        ("state.frame if state.n > 0 else 1", FRAME),
+        ("1 if state.n > 0 else state.missing", 1),
+        ("state.none or state.red", RED),
+        ("state.n and state.frame", FRAME),
+        ("state.none and state.missing", None),
+        ("state.frames + [state.point]", [FRAME, RED, POINT]),
+        ("state.frames[state.n]", RED),
+        ("state.by['k' + '']", FRAME),
+        ("state.frames[1:]", [RED]),
+        ("state.frames[::-1]", [RED, FRAME]),
+        ("state.rows[state.n].f", RED),
+        ("[row.f for row in state.rows]", [FRAME, RED]),
+        ("[row.f for row in state.rows if row.ok]", [FRAME]),
+        ("[[row.f, i] for row in state.rows for i in [1, 2] if row.ok]", [[FRAME, 1], [FRAME, 2]]),
+        ("{str(row.ok): row.f for row in state.rows}", {"True": FRAME, "False": RED}),
+        ("[len(state.frame), state.red == 'red', state.point.x]", [2, True, 3]),
+        ("sum(row.a for row in state.frame)", 3),
+        ("'a' + 'b' if state.n else ''", "ab"),
+        ("[state\n  .frame,\n  1]", [FRAME, 1]),
+    ],
+)  # fmt: skip
+def test_values_that_are_put_together(expression, expected):
+    value = value_of(expression)
+    assert (value, type(value)) == (expected, type(expected))
+
+
+def test_a_key_that_is_a_member_of_an_enum_becomes_its_value():
+    assert value_of("{'x': state.frame, state.red: 1}") == {"x": [{"a": 1}, {"a": 2}], "red": 1}
+
+
+def test_items_of_a_list_that_is_written_out_stay_what_they_are():
+    assert value_of("[state.frame, state.red]", Context.EACH) == [FRAME, RED]
+    assert value_of("state.frame if state.n else []", Context.EACH) == [{"a": 1}, {"a": 2}]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[state.missing]",
+        "{**state.n}",
+        "[*state.n]",
+        "{[1]: state.red}",
+        "state.frames[5]",
+        "state.frames['a']",
+        "state.frames[::0]",
+        "state.frames + state.n",
+        "[x for x in state.n]",
+        "[undefined, state.red]",
+        "state.rows[state.n].missing",
+    ],
+)
+def test_what_cannot_be_put_together_has_pythons_error(expression):
+    with pytest.raises(ScriptError) as caught:
+        value_of(expression)
+    assert any(word in str(caught.value) for word in ("Error", "undefined"))
+
+
+PLAIN = {"a": [1, 2, [3]], "b": {"k": "v", "l": [0]}, "c": 0, "d": "text", "e": None, "f": 2.5}
+ATOMS = st.sampled_from(
+    ["s.a", "s.b", "s.c", "s.d", "s.e", "s.f", "s.a[0]", "s.b.k", "s.b['l']", "1", "'k'", "None", "i"]
+)
+EXPRESSIONS = st.recursive(
+    ATOMS,
+    lambda part: st.one_of(
+        st.lists(part, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
+        st.lists(part, min_size=1, max_size=2).map(lambda parts: f"({', '.join(parts)},)"),
+        st.builds("[*{}, {}]".format, part, part),
+        st.builds("{{'x': {}, **{}}}".format, part, part),
+        st.builds("{{{}: {}}}".format, part, part),
+        st.builds("({} if {} else {})".format, part, part, part),
+        st.builds("({} or {} or {})".format, part, part, part),
+        st.builds("({} and {})".format, part, part),
+        st.builds("({} + {})".format, part, part),
+        st.builds("{}[{}]".format, part, part),
+        st.builds("{}[{}:{}]".format, part, part, part),
+        st.builds("{}.get('k', {})".format, part, part),
+        st.builds("[{} for i in {} if {}]".format, part, part, part),
+        st.builds("{{{}: {} for i in {}}}".format, part, part, part),
+        st.builds("dict(x={}, **{})".format, part, part),
+    ),
+    max_leaves=6,
+)
+
+
+def outcome(expression, context):
+    try:
+        return repr(default_interpreter().evaluate(context, [expression], {"s": PLAIN, "i": 1})[0])
+    except ScriptError as error:
+        return type(error).__name__
+
+
+@settings(max_examples=300, deadline=None)
+@given(EXPRESSIONS)
+def test_plain_data_that_is_put_together_is_what_the_sandbox_says(expression):
+    assert outcome(expression, Context.VALUE) == outcome(f"({expression})", Context.TEMPLATE)
+
+
+def parts_of(value):
+    if isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from parts_of(part)
+    else:
+        yield value
+
+
+WRAPPERS = [
+    "[{}]",
+    "{{'k': {}}}",
+    "({} if state.n else 0)",
+    "(None or {})",
+    "[{}][0]",
+    "[{} for _ in [1]]",
+    "([] + [{}])",
+]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(["state.frame", "state.red", "state.point"]), st.lists(st.sampled_from(WRAPPERS), max_size=5))
+def test_however_deep_it_lies_a_value_stays_what_it_is(reference, wrappers):
+    expression = reference
+    for wrapper in wrappers:
+        expression = wrapper.format(expression)
+    [part] = parts_of(value_of(expression))
+    assert isinstance(part, Recorded)
+    assert part == value_of(reference)
+
+
+def test_what_has_no_names_is_one_part():
+    assert compile_expression("[1, 2 + 3]").structure is None
