@@ -20,6 +20,7 @@ from divebook.errors import ExecutionError, ExecutionNotFoundError, NotFoundErro
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.events.recorded import opened
 from divebook.execution.children import Child, Opened
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.control import Control
@@ -387,7 +388,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._check_models(found, child.model, self.store)
         bounds = within(as_bounds(found.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
-        inputs = storable(bind_inputs(found, child.inputs), "inputs")
+        inputs = storable(bind_inputs(found, opened(child.inputs)), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
         return found, replace(opening, state=child.variables or None), self._kept()
 

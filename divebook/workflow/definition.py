@@ -12,12 +12,14 @@ from typing import Annotated, Any, Self
 
 from divebook.bounds import Bounds
 from divebook.dialects import MANNERS, OWN, Dialect, Manner
-from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity, UnstorableValueError
+from divebook.events.codec import encode
 from divebook.events.upcast import FORM, Change, walked
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.graph import check_workflow, reachable_from
+from divebook.workflow.parameter_types import ParameterType
 from divebook.workflow.resources import (
     AgentDefinition,
     Config,
@@ -36,7 +38,7 @@ from divebook.workflow.servers import (
     ToolConfigurationDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
-from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text
+from divebook.workflow.stored_form import Definition, arguments, defaults, recorded_default, require_text
 from divebook.workflow.table import Key
 from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workflow.written import UNWRITTEN, Written
@@ -89,9 +91,12 @@ class InputDefinition(Definition):
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
+    annotated: ParameterType | None = field(default=None, compare=False, repr=False, metadata={"transient": True})
+    """The annotation of a parameter of a workflow function, where `type` has no name for it; not part of the log."""
 
     def __post_init__(self) -> None:
-        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
+        default = recorded_default(self.default, f"default of input {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,8 @@ class OutputDefinition(Definition):
     ] = None
 
     def __post_init__(self) -> None:
-        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
+        default = recorded_default(self.default, f"default of output {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -205,6 +211,10 @@ class Workflow(Definition):
         errors = [found for found in problems if found.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
+        try:
+            encode(self.stored, "definition")
+        except UnstorableValueError as error:  # a string that is not valid Unicode, which no start could record
+            raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
         steps = {step.name: step for step in reversed(values["steps"])}

@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from divebook.events.codec import encode, parse
+
 SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
 SILENT_PART_FIELDS = frozenset({"description"})
 
@@ -25,4 +27,7 @@ def fingerprint_of(definition: Mapping[str, Any]) -> str:
 
 
 def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    if "default" in semantic:  # it may be a date or another value that JSON lacks
+        semantic["default"] = parse(encode(semantic["default"]))
+    return semantic
