@@ -24,6 +24,7 @@ from divebook.keyboard import interruptible_result
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
+from divebook.text.arguments import listed, require
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
@@ -56,7 +57,8 @@ class Outfit:
         self._defined = Definitions()
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
-        self._approvals = Approvals().plus(approvals)
+        example = "approvals=[ApprovalRule(...)]"
+        self._approvals = Approvals().plus(listed(approvals, "approvals", example))
         self._trusted: set[str] = set()
         """Workspaces that code gave it, which may run programs and lie anywhere."""
         self.servers = Servers(_on_engine, sealing)
@@ -176,6 +178,8 @@ class Outfit:
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
         """Take a workspace in; a taken name is an error unless `replace` is set."""
+        expected = "a divebook.WorkspaceDefinition('name', ...)"
+        require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
         if workspace.name in self.workspaces and not replace:
             raise AlreadyRegisteredError("workspace", workspace.name)
         self._trusted.add(workspace.name)  # who writes Python may run programs anyway
@@ -247,6 +251,8 @@ class Outfit:
 
         It is started when an agent first needs it, and ends with the environment.
         """
+        expected = "a divebook.MCPServerDefinition('name', ...)"
+        require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
         self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
 
 

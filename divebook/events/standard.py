@@ -123,6 +123,16 @@ def _second(name: str, text: str) -> str:
     return str(text)
 
 
+def _zoned_text(text: str, key: str | None, fold: int) -> str:
+    del key, fold
+    return str(text)
+
+
+def _folded_text(text: str, fold: int) -> str:
+    del fold
+    return str(text)
+
+
 KINDS: dict[str, _Kind] = {
     "path": _Kind(_path, _second, _second),
     "uuid": _Kind(_only("uuid", "UUID"), str, str),
@@ -132,8 +142,8 @@ KINDS: dict[str, _Kind] = {
     "range": _Kind(_range, _plain_range, _range_text),
     "timezone": _Kind(_fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *own: str(_fixed_zone(*own))),
     "zone": _Kind(_zone, str, str),
-    "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), lambda text, key, fold: str(text)),
-    "folded_time": _Kind(_folded_time, lambda text, _: time.fromisoformat(text), lambda text, fold: str(text)),
+    "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), _zoned_text),
+    "folded_time": _Kind(_folded_time, lambda text, _: time.fromisoformat(text), _folded_text),
 }
 
 _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {

@@ -18,7 +18,7 @@ import functools
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
@@ -230,26 +230,23 @@ def _kind(value: Any) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
+_ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda value: isinstance(value, Coroutine), "write `await` before the call that made it"),
+    (lambda value: isinstance(value, set | frozenset), "use sorted(value) to make a list"),
+    (lambda value: hasattr(value, "_fields"), "allow its class with divebook.allow, or use tuple(value)"),
+    (lambda value: hasattr(value, "to_dict"), "use value.to_dict('records') or another plain form"),
+    (lambda value: hasattr(value, "collect"), "use value.collect()"),
+    (lambda value: hasattr(value, "__fspath__"), "use str(value)"),
+    (lambda value: hasattr(value, "__next__"), "use list(value)"),
+    (lambda value: hasattr(value, "tolist"), "use value.tolist()"),
+    (lambda value: isinstance(value, Sequence), "use list(value)"),
+)
+"""Conditions of values that cannot be recorded, and what to do; the first that holds counts."""
+
+
 def _advice(value: Any) -> str:
-    if isinstance(value, set | frozenset):
-        return "use sorted(value) to make a list"
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return "allow its class with divebook.allow, or use tuple(value)"
-    if isinstance(value, list | tuple):
-        return "use list(value)"
-    if hasattr(value, "to_dict"):
-        return "use value.to_dict('records') or another plain form"
-    if hasattr(value, "collect"):
-        return "use value.collect()"
-    if hasattr(value, "__fspath__"):
-        return "use str(value)"
-    if hasattr(value, "__next__"):
-        return "use list(value)"
-    if hasattr(value, "tolist"):
-        return "use value.tolist()"
-    if isinstance(value, Sequence):
-        return "use list(value)"
-    return "return text, numbers, lists, dicts, dates, bytes, frames, or instances of classes given to divebook.allow"
+    other = "return text, numbers, lists, dicts, dates, bytes, frames, or instances of classes given to divebook.allow"
+    return next((advice for holds, advice in _ADVICE if holds(value)), other)
 
 
 _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (

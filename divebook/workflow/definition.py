@@ -15,6 +15,7 @@ from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity, UnstorableValueError
 from divebook.events.codec import encode
 from divebook.events.upcast import FORM, Change, walked
+from divebook.text.arguments import described
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
@@ -91,7 +92,7 @@ class InputDefinition(Definition):
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
-    annotated: ParameterType | None = field(default=None, compare=False, repr=False, metadata={"transient": True})
+    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
     """The annotation of a parameter of a workflow function, where `type` has no name for it; not part of the log."""
 
     def __post_init__(self) -> None:
@@ -195,10 +196,13 @@ class Workflow(Definition):
         self._fill(
             name=name,
             description=description,
-            inputs=tuple(InputDefinition.of(value) for value in inputs),
-            outputs=tuple(OutputDefinition.of(value) for value in outputs),
+            inputs=tuple(InputDefinition.of(value) for value in _listed(inputs, "inputs", "inputs=['topic']")),
+            outputs=tuple(OutputDefinition.of(value) for value in _listed(outputs, "outputs", "outputs=['report']")),
             steps=chained(listed),
-            triggers=tuple(triggers),
+            triggers=tuple(
+                TriggerDefinition.of(value)
+                for value in _listed(triggers, "triggers", "triggers=[TriggerDefinition(...)]")
+            ),
             continue_on_failure=continue_on_failure,
             bounds=_plain_bounds(bounds),
             workspace=workspace,
@@ -282,6 +286,13 @@ class Workflow(Definition):
         if not self._fingerprint:
             self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
+
+
+def _listed(value: Any, name: str, example: str) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        message = f"{name} of a workflow must be a list, not {described(value)}"
+        raise DefinitionError([Problem(message, key=name, hint=f"write {example}")])
+    return list(value)
 
 
 def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:

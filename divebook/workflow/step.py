@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
+from divebook.text.arguments import described
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
@@ -129,7 +130,7 @@ class Each(Definition):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
-        return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
+        return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
         """Return what an item is called by its place, or its key: by the variable of all, else by the step.
@@ -286,7 +287,7 @@ class Step(Definition):
             prompt=prompt,
             script=script,
             action=action,
-            parameters=json_value(parameters or {}, "parameters"),
+            parameters=_mapping(parameters, "parameters"),
             store=store,
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
@@ -305,7 +306,7 @@ class Step(Definition):
             executor=executor,
             workspace=workspace,
             workflow=workflow,
-            inputs=json_value(inputs or {}, "inputs"),
+            inputs=_mapping(inputs, "inputs"),
         )
         if type is None:
             object.__setattr__(self, "type", inferred_type(self))
@@ -335,6 +336,20 @@ class Step(Definition):
 
 
 _fill_step = filling(Step)
+
+
+def _mapping(value: Any, name: str) -> Any:
+    if value is not None and not isinstance(value, Mapping):
+        hint = f"write {name}={{'name': 'value'}}"
+        raise DefinitionError([Problem(f"{name} must be a mapping, not {described(value)}", key=name, hint=hint)])
+    return json_value(value or {}, name)
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, bytes | type) or not isinstance(value, Iterable):
+        hint = "write each=['a', 'b'], or each='$(state.rows)'"
+        raise DefinitionError([Problem(f"each must be a list or an expression, not {described(value)}", hint=hint)])
+    return list(value)
 
 
 def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) -> tuple[Edge, ...]:

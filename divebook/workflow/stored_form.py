@@ -16,14 +16,13 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
 from divebook.events.codec import encode, storable
 from divebook.events.frozen import filling
+from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
 
 Reader: TypeAlias = Callable[[Any], Any]
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _LISTS = (tuple, list)
-_INTEGERS = range(-(2**63), 2**64)
-"""Integers that JSON readers of the log keep exactly."""
 
 
 def json_value(value: Any, name: str) -> Any:
@@ -42,11 +41,9 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
     if type(value) in _ATOMS:
-        if type(value) is int and not _INTEGERS.start <= value < _INTEGERS.stop:
-            raise UnstorableValueError(path, "an integer beyond 64 bits; write it as a string, in quotes")
         if type(value) is float and not math.isfinite(value):
             raise UnstorableValueError(path, f"{value} is not a JSON number; write it as a string, in quotes")
-        return value
+        return normalize(value, path) if type(value) is int else value  # marks one beyond 64 bits
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
@@ -55,6 +52,8 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, _LISTS):
         return [_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
     normal = normalize(value, path)  # a scalar of numpy, or an instance of a subclass of str
+    if type(normal) is BigInt:
+        return normal
     if type(normal) not in _ATOMS:
         raise UnstorableValueError(path, f"a {type(value).__name__} is not JSON; write it as a string")
     return _json(normal, path, depth)

@@ -2,12 +2,14 @@
 
 import math
 import os
+import struct
 import subprocess
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from io import BytesIO
 from ipaddress import ip_address, ip_interface, ip_network
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import MappingProxyType
@@ -187,11 +189,8 @@ Pair = namedtuple("Pair", "a b")  # noqa: PYI024
 
 def no_key():
     """Return a time zone that was read from a file, which has no key."""
-    file = next(
-        Path(place, "Europe", "Berlin") for place in zoneinfo.TZPATH if Path(place, "Europe", "Berlin").exists()
-    )
-    with file.open("rb") as stream:
-        return ZoneInfo.from_file(stream)
+    counts = struct.pack(">6l", 0, 0, 0, 0, 1, 4)
+    return ZoneInfo.from_file(BytesIO(b"TZif" + bytes(16) + counts + struct.pack(">lbb", 3600, 0, 0) + b"CET\0"))
 
 
 class Thing:
