@@ -117,7 +117,8 @@ def workflow(
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Make a workflow of an async function ``async def f(ctx, ...)``.
 
-    Its parameters after the first are the inputs; what it returns is the output ``result``. On resume the function runs
+    Its parameters after the first are the inputs, which are made into the types of their annotations or refused before
+    anything is started; what it returns is the output ``result``. On resume the function runs
     again from its beginning, and everything it asked for (step functions, `ctx`) is answered from the log; what lies
     between must therefore be deterministic.
 
@@ -259,8 +260,9 @@ def step(
 
     Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread, or where
     `executor` says. Anywhere
-    else the function is what it was. Arguments and results may be whatever a log can hold: plain data, dates, bytes,
-    frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result.
+    else the function is what it was. Arguments and results may be of any kind that a log can hold: plain data, tuples,
+    sets, dates, bytes, frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy
+    of the result, of the same type. Methods, partials and objects with ``__call__`` can be steps, too.
 
     Parameters
     ----------

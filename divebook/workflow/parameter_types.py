@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace, UnionType
 from typing import Any
 
-from divebook.errors import DivebookError
-
 _FIELD = "value"
 _FAULTS = 3
 """Faults of one value that an error lists."""
@@ -190,14 +188,21 @@ def _faults(error: Any) -> str:
     return "; ".join(shown) + more
 
 
+def _renamed(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Return a schema with a prefix before the names of what it defines."""
+    text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
+    renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
+    return renamed
+
+
 def combined(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the schema of an object with these properties; what they define is defined once, at its top."""
     definitions: dict[str, Any] = {}
     properties = {}
     for name, schema in schemas.items():
         own = dict(schema)
-        for key, part in own.pop("$defs", {}).items():
-            if definitions.setdefault(key, part) != part:  # two classes of one name
-                raise DivebookError(f"the inputs have two different types that are called {key}; rename one")
+        if any(definitions.get(key, part) != part for key, part in own.get("$defs", {}).items()):
+            own = _renamed(own, f"{name}.")  # two classes of one name
+        definitions |= own.pop("$defs", {})
         properties[name] = own
     return {"type": "object", "properties": properties, **({"$defs": definitions} if definitions else {})}

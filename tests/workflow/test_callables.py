@@ -86,6 +86,7 @@ PARTIALS = {
     "Client": functools.partial(Client()),
 }
 ALL = [*CALLABLES.items(), *PARTIALS.items(), ("of_none", Client.__dict__["of_none"])]
+IDS = [*CALLABLES, *(f"partial {name}" for name in PARTIALS), "staticmethod"]
 
 
 @pytest.fixture(autouse=True)
@@ -126,18 +127,14 @@ def test_an_action(name, given):
     ("name", "given"), ALL, ids=[*CALLABLES, *(f"partial {name}" for name in PARTIALS), "staticmethod"]
 )
 def test_a_tool_of_an_agent(name, given):
-    calling = {"tool": name, "args": {"word": "a"}}
     for made in (given, tool(given), tool(read_only=True)(given)):
         known = tool_of(made)
         assert (known.name, known.description) == (name, "Search.")
-        agent = Agent("clerk", model=ScriptedModel([{"call": name, "args": calling["args"]}, "done"]), tools=[made])
+        agent = Agent("clerk", model=ScriptedModel([{"call": {name: {"word": "a"}}}, "done"]), tools=[made])
         flow = Workflow("w", [Step("ask", agent="clerk", prompt="go", store="x")])
         run = Environment(store="memory:", agents=[agent], workflows=[flow]).start(flow).wait(20)
         assert (run.status, run.error) == ("completed", None)
-        results = [
-            event.data.result for event in run.events() if "tool" in str(getattr(event.data, "operation_type", ""))
-        ]
-        assert "a!" in str(results)
+        assert "a!" in str([getattr(event.data, "result", None) for event in run.store.read(run.id)])
 
 
 @pytest.mark.parametrize("decorator", [step, action, tool], ids=["step", "action", "tool"])

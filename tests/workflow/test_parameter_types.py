@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from divebook import Environment
-from divebook.errors import DefinitionError, DivebookError, InputError
+from divebook.errors import DefinitionError, InputError
 from divebook.serve.offered import tool_of
 from divebook.workflow import workflow
 from divebook.workflow.inputs import bind_inputs
@@ -47,7 +47,7 @@ class Pair(typing.NamedTuple):
 TODAY = dt.date(2026, 12, 1)
 TYPES = [
     (dt.date, "2026-12-01", TODAY, "soon"),
-    (dt.datetime, "2026-12-01T10:00:00", dt.datetime(2026, 12, 1, 10), "2026"),  # noqa: DTZ001
+    (dt.datetime, "2026-12-01T10:00:00", dt.datetime(2026, 12, 1, 10), "soon"),  # noqa: DTZ001
     (dt.timedelta, "PT90S", dt.timedelta(seconds=90), "long"),
     (Mode, "fast", Mode.FAST, "slow"),
     (typing.Literal["a", "b"], "a", "a", "c"),
@@ -195,12 +195,18 @@ def test_an_annotation_that_is_a_text_and_defined_later_is_read_when_it_is_used(
         del globals()["Later"]
 
 
-def test_two_types_of_one_name_cannot_be_served_together():
-    other = dataclasses.make_dataclass("Item", ["price"])
+def test_two_types_of_one_name_are_served_under_two_names():
+    class Inside:
+        @dataclasses.dataclass
+        class Item:
+            price: int
 
     @workflow
-    async def both(ctx, one: Item, two: other):
+    async def both(ctx, one: list[Item], two: list[Inside.Item]):
         return None
 
-    with pytest.raises(DivebookError, match="two different types that are called Item"):
-        tool_of("both", both)
+    schema = tool_of("both", both).input_schema
+    jsonschema.validate({"one": [{"sku": "x"}], "two": [{"price": 1}]}, schema)
+    for wrong in ({"one": [{"price": 1}], "two": []}, {"one": [], "two": [{"sku": "x"}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
