@@ -34,8 +34,9 @@ from divebook.starting import as_bounds, require_options
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.threads import Thread, ThreadBooks
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, jsonl
-from divebook.text.arguments import as_path, id_of, require
+from divebook.text.arguments import id_of, require
 from divebook.text.logs import logger
+from divebook.text.paths import as_path
 
 _log = logger(__name__)
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")

@@ -10,7 +10,7 @@ from divebook.config.notebooks import definitions_of_notebook
 from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError
 from divebook.steps.syntax import syntax_problems
-from divebook.text.arguments import as_path
+from divebook.text.paths import as_path
 from divebook.workflow.definition import Definitions, Problem
 from divebook.workflow.located import MAX_TEXT
 from divebook.workflow.merge import merge_all

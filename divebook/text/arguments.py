@@ -6,9 +6,7 @@ library, or after a run has begun.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from divebook.errors import SetupError
@@ -59,13 +57,6 @@ def listed(value: Any, name: str, example: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise SetupError(f"{name} must be a list, not {described(value)}; write {example}")
     return list(value)
-
-
-def as_path(value: Any, name: str) -> Path:
-    """Return a path that is given as a string or path; `SetupError` if it is something else."""
-    if not isinstance(value, str | os.PathLike) or isinstance(value, type):
-        raise SetupError(f"{name} must be a path, not {described(value)}")
-    return Path(value)
 
 
 def id_of(value: Any, name: str = "the execution") -> str:
