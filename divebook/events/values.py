@@ -54,6 +54,8 @@ MAX_DIGITS = 4300
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, Decimal, bytes})
+_INTERNAL = frozenset({"divebook", "immutables"})
+"""Packages whose mappings hold variables and parts of definitions; they are recorded as dicts."""
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 
 
@@ -155,6 +157,12 @@ def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) 
     )
 
 
+def _normalize_other_mapping(value: Mapping[Any, Any], path: str, depth: int) -> Any:
+    if type(value).__module__.partition(".")[0] in _INTERNAL:
+        return _normalize_mapping(value, path, depth)
+    return _normalize_pairs(_tag_of_mapping(value, path), value, path, depth)
+
+
 def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
     """Return the tag of a mapping of the standard library; raises `UnstorableValueError` for any other class."""
     kind = type(value)
@@ -182,7 +190,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
     if recorded is not None:
         return recorded
     if isinstance(value, Mapping):
-        return _normalize_pairs(_tag_of_mapping(value, path), value, path, depth)
+        return _normalize_other_mapping(value, path, depth)
     if isinstance(value, _SCALARS):
         return _scalar(value, path)
     if isinstance(value, str):

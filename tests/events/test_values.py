@@ -97,7 +97,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         datetime(2026, 10, 25, 2, 30, fold=1),  # noqa: DTZ001
         time(2, 30, fold=1),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_values_of_the_standard_library_come_back_as_the_type_that_they_had(value):
     recorded = normalize({"in": [value]})
