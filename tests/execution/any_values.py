@@ -261,42 +261,42 @@ def run_to_end(execution, values):
 def campaign(count, seed, folder, url=None, processes=True):
     """Let that many values take every way; return what came back otherwise, and how many were refused."""
     chance, faults, refusals = random.Random(seed), Faults(), 0
-    stores = [f"sqlite:///{folder}/values.db", *([url] if url else [])]
-    for start in range(0, count, BATCH):
-        values = [value(chance) for _ in range(min(BATCH, count - start))]
-        for location in stores:
-            check_ways(faults, location, values, folder, start, processes)
+    with ExitStack() as stack:
+        locations = [f"sqlite:///{folder}/values.db", *([url] if url else [])]
+        # One environment for each store: its processes take longer to start than all calls in them.
+        environments = [stack.enter_context(Environment(store=location)) for location in locations]
+        for start in range(0, count, BATCH):
+            values = [value(chance) for _ in range(min(BATCH, count - start))]
+            for location, environment in zip(locations, environments, strict=True):
+                check_ways(faults, environment, location, values, Path(folder, f"{start}.jsonl"), processes)
     for _ in range(max(count // 10, 14)):
         refusals += is_refused(faults, refused(chance))
     return faults, refusals
 
 
-def check_ways(faults, location, values, folder, number, processes):
+def check_ways(faults, environment, location, values, file, processes):
     """Run the values, and read them again in every way that there is."""
     kind, inputs = location.partition(":")[0], {"values": values, "processes": processes}
-    with Environment(store=location) as environment:
-        live = run_to_end(environment.start("carried", inputs), values)
-        faults.compare_outputs(f"{kind} live", values, live.outputs)
-        file = Path(folder, f"{kind}-{number}.jsonl")
-        environment.export_log(live.id, file)
-    with ExitStack() as stack:
-        environment = stack.enter_context(Environment(store=location))
-        again = environment.execution(live.id)
+    live = run_to_end(environment.start("carried", inputs), values)
+    faults.compare_outputs(f"{kind} live", values, live.outputs)
+    environment.export_log(live.id, file, overwrite=True)
+    with Environment(store=MemoryStore()) as other:
+        faults.compare_outputs(f"{kind} imported", values, other.import_log(file).outputs)
+    with Environment(store=location) as later:
+        again = later.execution(live.id)
         faults.compare_outputs(f"{kind} read again", values, again.outputs)
         faults.compare(f"{kind} variables", values, again.variables["result"]["inputs"])
         faults.compare(f"{kind} inputs", values, again.inputs["values"])
-        if (check := environment.verify(live.id)).divergence is not None:
+        if (check := later.verify(live.id)).divergence is not None:
             faults.append(f"{kind} replay: {check.divergence}")
-        with Environment(store=MemoryStore()) as other:
-            faults.compare_outputs(f"{kind} imported", values, other.import_log(file).outputs)
-        forked = environment.fork(live.id, 2)
-        faults.compare_outputs(f"{kind} fork", values, run_to_end(forked, values).outputs)
-        what_if = environment.what_if(live.id, {"inputs": {"values": values[::-1]}})
-        faults.compare(f"{kind} what-if", values[::-1], what_if.execution.outputs["result"]["inputs"])
-        queued = environment.enqueue("carried", inputs)
-        with Worker(environment):
-            queued.signal("values", values)
-            faults.compare_outputs(f"{kind} queue", values, queued.wait(60).outputs)
+    forked = environment.fork(live.id, 2)
+    faults.compare_outputs(f"{kind} fork", values, run_to_end(forked, values).outputs)
+    what_if = environment.what_if(live.id, {"inputs": {"values": values[::-1]}})
+    faults.compare(f"{kind} what-if", values[::-1], what_if.execution.outputs["result"]["inputs"])
+    queued = environment.enqueue("carried", inputs)
+    with Worker(environment):
+        queued.signal("values", values)
+        faults.compare_outputs(f"{kind} queue", values, queued.wait(60).outputs)
 
 
 def is_refused(faults, odd):
