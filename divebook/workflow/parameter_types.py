@@ -7,6 +7,7 @@ of such a type is converted or described.
 from __future__ import annotations
 
 import collections.abc
+import importlib
 import inspect
 import json
 import sys
@@ -156,8 +157,8 @@ def _with_portable_dicts(annotation: Any, made: dict[Any, Any]) -> Any:
 
 
 def _portable_dict(declared: Any, made: dict[Any, Any]) -> Any:
-    import typing_extensions
-
+    # A dependency of pydantic, and none of ours: it is imported where pydantic asks for its classes only.
+    typing_extensions = importlib.import_module("typing_extensions")
     if declared not in made:
         made[declared] = dict  # one that contains itself is checked one level deep
         hints = typing.get_type_hints(declared)
