@@ -53,7 +53,7 @@ from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.surroundings import GivenTelemetry, Surroundings
-from divebook.text.arguments import has_methods, is_list_of_strings, listed, require
+from divebook.text.arguments import has_methods, is_list_of_strings, list_of, require
 from divebook.trials import Trials
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
@@ -197,7 +197,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = Books(self.store, self._begin_book, self._clock)
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
-        own = {made.name: made for made in map(action_of, listed(actions, "actions", "actions=[shout]"))}
+        own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
         super().__init__(name, own, approvals, self.store.sealing)
         self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
         self._executors = Executors(executor, executors)
@@ -215,7 +215,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
             (self.add_server, servers, "servers"),
             (self.add_workspace, workspaces, "workspaces"),
         ):
-            for one in listed(each, argument, f"{argument}=[...]"):
+            for one in list_of(each, argument, f"{argument}=[...]"):
                 add(one)
 
     def _settle(self, given: Surroundings) -> None:

@@ -24,7 +24,7 @@ from divebook.keyboard import interruptible_result
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
-from divebook.text.arguments import listed, require
+from divebook.text.arguments import list_of, require
 from divebook.tools.declared import declared, limited
 from divebook.tools.mcp.servers import ServedDocuments, Server, Servers
 from divebook.tools.offered import ABSENT, OFFERED
@@ -58,7 +58,7 @@ class Outfit:
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
         example = "approvals=[ApprovalRule(...)]"
-        self._approvals = Approvals().plus(listed(approvals, "approvals", example))
+        self._approvals = Approvals().plus(list_of(approvals, "approvals", example))
         self._trusted: set[str] = set()
         """Workspaces that code gave it, which may run programs and lie anywhere."""
         self.servers = Servers(_on_engine, sealing)

@@ -13,7 +13,7 @@ from divebook.errors import SetupError, StartKeyTakenError, did_you_mean
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.store import EventStore
-from divebook.text.arguments import described, require
+from divebook.text.arguments import describe, require
 from divebook.workflow.definition import Workflow
 
 
@@ -184,7 +184,7 @@ def _listed(tags: Sequence[str] | None) -> list[str]:
     if isinstance(tags, str):
         raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
     if tags is not None and not isinstance(tags, Iterable):
-        raise SetupError(f"tags must be a list of words, not {described(tags)}; write tags=['baseline']")
+        raise SetupError(f"tags must be a list of words, not {describe(tags)}; write tags=['baseline']")
     listed = list(tags or ())
     for tag in listed:
         if not isinstance(tag, str):

@@ -22,7 +22,7 @@ from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
-from divebook.text.arguments import has_methods, listed, require
+from divebook.text.arguments import has_methods, list_of, require
 from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
@@ -132,10 +132,10 @@ class Agent:
         """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
         if self.model == SCRIPTED:
             self.model = ScriptedModel() if own.script is None else ScriptedModel.read(own.script)
-        given = listed(tools, "tools", "tools=[search]")
+        given = list_of(tools, "tools", "tools=[search]")
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
-        named_servers = listed(servers, "servers", "servers=['search']")
+        named_servers = list_of(servers, "servers", "servers=['search']")
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
         """Those that it brings along to an environment."""
         self.output = own.output if output is None else output

@@ -19,7 +19,7 @@ from divebook.text.redaction import shared
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.functions import declared_type
 from divebook.workflow.kinds import INPUT_TYPES
-from divebook.workflow.parameter_types import combined
+from divebook.workflow.parameter_types import combine
 
 STATUS_TOOL = "divebook_status"
 """Name of the tool that looks at an execution, and waits for it again."""
@@ -66,7 +66,7 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
     """Return the tool that runs a workflow."""
     told = workflow.description or f"Run the workflow {workflow.name!r}."
     schema = {
-        **combined({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
+        **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
         "required": [entry.name for entry in workflow.inputs if _is_required(entry)],
         "additionalProperties": False,
     }

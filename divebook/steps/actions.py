@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
-from divebook.text.arguments import described
+from divebook.text.arguments import describe
 from divebook.workflow.code import source_of
 from divebook.workflow.functions import decorated
 from divebook.workflow.policies import Retry
@@ -121,7 +121,7 @@ def action_of(given: Any) -> Action:
     found = next(known, None)
     if found is None:
         expected = "functions that @action stands above, or divebook.Action(name, function)"
-        raise SetupError(f"actions must be {expected}, not {described(given)}")
+        raise SetupError(f"actions must be {expected}, not {describe(given)}")
     return found
 
 

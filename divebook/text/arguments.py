@@ -14,10 +14,10 @@ from divebook.errors import SetupError
 _SHORT = (str, int, float, bool, bytes, type(None))
 
 
-def described(value: object) -> str:
+def describe(value: object) -> str:
     """Return a value in a few words, for an error: a short value as it is, of others the class.
 
-    >>> described(5), described(int), described([1])
+    >>> describe(5), describe(int), describe([1])
     ('5', 'the class int', 'a list')
     """
     if isinstance(value, type):
@@ -39,7 +39,7 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
         A noun phrase with what fits, and how it is written.
     """
     if value is not None and not fits:
-        raise SetupError(f"{name} must be {expected}, not {described(value)}")
+        raise SetupError(f"{name} must be {expected}, not {describe(value)}")
 
 
 def has_methods(value: object, *names: str) -> bool:
@@ -52,10 +52,10 @@ def is_list_of_strings(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, bytes) and all(isinstance(part, str) for part in value)
 
 
-def listed(value: Any, name: str, example: str) -> list[Any]:
+def list_of(value: Any, name: str, example: str) -> list[Any]:
     """Return the items of an argument that is a list; `SetupError` if it is something else."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise SetupError(f"{name} must be a list, not {described(value)}; write {example}")
+        raise SetupError(f"{name} must be a list, not {describe(value)}; write {example}")
     return list(value)
 
 
@@ -69,5 +69,5 @@ def id_of(value: Any, name: str = "the execution") -> str:
     """
     found = value if isinstance(value, str | type) else getattr(value, "id", None)
     if not isinstance(found, str):
-        raise SetupError(f"{name} must be an id, an Execution or a Run, not {described(value)}")
+        raise SetupError(f"{name} must be an id, an Execution or a Run, not {describe(value)}")
     return found

@@ -17,8 +17,8 @@ from divebook.workflow.parameter_types import hints_of
 LAMBDA = "<lambda>"
 
 
-def as_function(given: Any, kind: str, name: str | None = None) -> FunctionType:
-    """Return a plain function that calls `given`, with its name, signature and docstring; a function as it is.
+def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType:
+    """Return a plain function that calls `target`, with its name, signature and docstring; a function as it is.
 
     Parameters
     ----------
@@ -30,18 +30,18 @@ def as_function(given: Any, kind: str, name: str | None = None) -> FunctionType:
     Raises
     ------
     DefinitionError
-        It cannot be called, has no signature, or has no name and none is given.
+        It cannot be called, has no signature, or has no name and none is target.
     """
-    if isinstance(given, staticmethod):
-        given = given.__func__
-    if isinstance(given, classmethod):
+    if isinstance(target, staticmethod):
+        target = target.__func__
+    if isinstance(target, classmethod):
         message = f"@{kind} cannot be written above @classmethod"
         raise DefinitionError([Problem(message, hint=f"write @classmethod above @{kind}")])
-    if not callable(given):
+    if not callable(target):
         hint = f"write @{kind} above `def`, or pass a function"
-        raise DefinitionError([Problem(f"@{kind} expects a function, not {given!r:.60}", hint=hint)])
-    _require_name(given, kind, name)
-    return given if isinstance(given, FunctionType) else _function(given, kind)
+        raise DefinitionError([Problem(f"@{kind} expects a function, not {target!r:.60}", hint=hint)])
+    _require_name(target, kind, name)
+    return target if isinstance(target, FunctionType) else _function(target, kind)
 
 
 def is_callable(name: Any, kind: str) -> bool:
@@ -59,80 +59,80 @@ def is_callable(name: Any, kind: str) -> bool:
     )
 
 
-def name_of(given: Any) -> str:
+def name_of(target: Any) -> str:
     """Return the name of a callable; empty if it has none, as a lambda or a partial of one."""
-    given = _without_partials(given)
-    name = getattr(given, "__name__", None) or type(given).__name__
+    target = _without_partials(target)
+    name = getattr(target, "__name__", None) or type(target).__name__
     return "" if name == LAMBDA else str(name)
 
 
-def is_async(given: Any) -> bool:
+def is_async(target: Any) -> bool:
     """Return whether a callable returns a coroutine: an async function, or an object whose ``__call__`` is one."""
-    given = _without_partials(given)
-    return inspect.iscoroutinefunction(given) or (
-        not isinstance(given, FunctionType | type) and inspect.iscoroutinefunction(getattr(given, "__call__", None))  # noqa: B004
+    target = _without_partials(target)
+    return inspect.iscoroutinefunction(target) or (
+        not isinstance(target, FunctionType | type) and inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
     )
 
 
-def _require_name(given: Any, kind: str, name: str | None) -> None:
-    if name is None and not name_of(given):
+def _require_name(target: Any, kind: str, name: str | None) -> None:
+    if name is None and not name_of(target):
         hint = f'write {kind}(name="...")(...), or use `def`'
-        raise DefinitionError([Problem(f"@{kind} needs a name: {given!r:.60} has none", key="name", hint=hint)])
+        raise DefinitionError([Problem(f"@{kind} needs a name: {target!r:.60} has none", key="name", hint=hint)])
 
 
-def _without_partials(given: Any) -> Any:
-    while isinstance(given, functools.partial):
-        given = given.func
-    return given
+def _without_partials(target: Any) -> Any:
+    while isinstance(target, functools.partial):
+        target = target.func
+    return target
 
 
-def _function(given: Any, kind: str) -> FunctionType:
+def _function(target: Any, kind: str) -> FunctionType:
     """Return a function that calls a callable and looks like it to `inspect`."""
     try:
-        signature = inspect.signature(given)
+        signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
         hint = "call it in a function of yours, whose parameters have names"
-        raise DefinitionError([Problem(f"@{kind} cannot use {given!r:.60}: {error}", hint=hint)]) from error
+        raise DefinitionError([Problem(f"@{kind} cannot use {target!r:.60}: {error}", hint=hint)]) from error
 
     async def call_async(*args: Any, **kwargs: Any) -> Any:
-        return await given(*args, **kwargs)
+        return await target(*args, **kwargs)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return given(*args, **kwargs)
+        return target(*args, **kwargs)
 
-    inner = _inner(given)
+    inner = _inner(target)
     hints = hints_of(inner)
     parameters = [
         each.replace(annotation=hints.get(name, each.annotation)) for name, each in signature.parameters.items()
     ]
-    found: Any = call_async if is_async(given) else call
-    found.__signature__ = signature.replace(
+    function: Any = call_async if is_async(target) else call
+    function.__signature__ = signature.replace(
         parameters=parameters, return_annotation=hints.get("return", signature.return_annotation)
     )
-    found.__annotations__ = {name: hint for name, hint in hints.items() if name in {*signature.parameters, "return"}}
-    found.__name__, found.__doc__ = name_of(given), _doc(given, inner)
-    found.__qualname__ = getattr(inner, "__qualname__", found.__name__)
-    found.__module__ = getattr(inner, "__module__", None) or type(given).__module__
+    function.__annotations__ = {name: hint for name, hint in hints.items() if name in {*signature.parameters, "return"}}
+    function.__name__, function.__doc__ = name_of(target), _doc(target, inner)
+    function.__qualname__ = getattr(inner, "__qualname__", function.__name__)
+    function.__module__ = getattr(inner, "__module__", None) or type(target).__module__
     if isinstance(inner, FunctionType):
-        found.__wrapped__ = inner  # its source is that of the callable
-    return cast("FunctionType", found)
+        function.__wrapped__ = inner  # its source is that of the callable
+    return cast("FunctionType", function)
 
 
-def _inner(given: Any) -> Any:
+def _inner(target: Any) -> Any:
     """Return the function that a callable runs in the end, as far as there is one."""
-    given = inspect.unwrap(_without_partials(given))
-    if inspect.ismethod(given):
-        return inspect.unwrap(given.__func__)
-    if isinstance(given, FunctionType | type) or inspect.isbuiltin(given):
-        return given
-    return inspect.unwrap(type(given).__call__)
+    target = inspect.unwrap(_without_partials(target))
+    if inspect.ismethod(target):
+        return inspect.unwrap(target.__func__)
+    if isinstance(target, FunctionType | type) or inspect.isbuiltin(target):
+        return target
+    return inspect.unwrap(type(target).__call__)
 
 
-def _doc(given: Any, inner: Any) -> str | None:
+def _doc(target: Any, inner: Any) -> str | None:
     """Return the docstring of a callable; of an object that of its ``__call__``, and else that of its class."""
-    is_object = not hasattr(given, "__name__") and not isinstance(given, functools.partial)
+    is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
     own = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
-    return own or (inspect.getdoc(type(given)) if is_object else None)
+    return own or (inspect.getdoc(type(target)) if is_object else None)
 
 
 def _is_slot(inner: Any) -> bool:

@@ -15,7 +15,7 @@ from divebook.dialects import MANNERS, OWN, Dialect, Manner
 from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity, UnstorableValueError
 from divebook.events.codec import encode
 from divebook.events.upcast import FORM, Change, walked
-from divebook.text.arguments import described
+from divebook.text.arguments import describe
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
@@ -290,7 +290,7 @@ class Workflow(Definition):
 
 def _listed(value: Any, name: str, example: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        message = f"{name} of a workflow must be a list, not {described(value)}"
+        message = f"{name} of a workflow must be a list, not {describe(value)}"
         raise DefinitionError([Problem(message, key=name, hint=f"write {example}")])
     return list(value)
 

@@ -72,7 +72,7 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
     annotated = declared_type(workflow, definition)
     if annotated is not None and not (value is None and _accepts_none(definition)):
         try:
-            return annotated.converted(value, is_text=coerce_text and isinstance(value, str))
+            return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
         except ValueError as error:
             message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
             raise InputError(message, definition.name) from None

@@ -26,11 +26,11 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     bare = inspect.unwrap(function)
     hints = {}
     for name, annotation in getattr(bare, "__annotations__", {}).items():
-        hints[name] = resolved(annotation, bare)
+        hints[name] = resolve(annotation, bare)
     return hints
 
 
-def resolved(annotation: Any, function: Any) -> Any:
+def resolve(annotation: Any, function: Any) -> Any:
     """Return an annotation with its strings evaluated where the function was defined; itself if a name is missing."""
     code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
     near = {}
@@ -69,7 +69,7 @@ class ParameterType:
         """The type as it is written."""
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
-    def converted(self, value: Any, *, is_text: bool = False) -> Any:
+    def convert(self, value: Any, *, is_text: bool = False) -> Any:
         """Return a value as one of this type.
 
         Parameters
@@ -92,7 +92,7 @@ class ParameterType:
         except ValidationError as error:
             as_data = _from_json(value) if is_text else value
             if as_data is not value:
-                return self.converted(as_data)
+                return self.convert(as_data)
             raise ValueError(_faults(error)) from None
 
     def schema(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class ParameterType:
     def _read(self) -> Any:
         """Return the model with one field of this type; None where pydantic does not know the type."""
         if self._model is None:
-            self._model = _model_of(resolved(self._annotation, self._function)) or False
+            self._model = _model_of(resolve(self._annotation, self._function)) or False
         return self._model or None
 
 
@@ -134,7 +134,7 @@ def _model_of(annotation: Any) -> Any:
     return model
 
 
-def _with_portable_dicts(annotation: Any, made: dict[Any, Any]) -> Any:
+def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
     """Return an annotation with each TypedDict of `typing` as one of `typing_extensions`.
 
     Before Python 3.12 pydantic takes only those: a class of `typing` does not say which base declared a key optional.
@@ -142,34 +142,34 @@ def _with_portable_dicts(annotation: Any, made: dict[Any, Any]) -> Any:
     if sys.version_info >= (3, 12):
         return annotation
     if typing.is_typeddict(annotation) and type(annotation).__module__ == "typing":
-        return _portable_dict(annotation, made)
+        return _portable_dict(annotation, dicts)
     parts = typing.get_args(annotation)
     origin = typing.get_origin(annotation)
     if not parts or origin in (typing.Literal, collections.abc.Callable):
         return annotation
     if origin is typing.Annotated:
-        return typing.Annotated[(_with_portable_dicts(parts[0], made), *parts[1:])]
-    changed = tuple(_with_portable_dicts(part, made) for part in parts)
+        return typing.Annotated[(_with_portable_dicts(parts[0], dicts), *parts[1:])]
+    changed = tuple(_with_portable_dicts(part, dicts) for part in parts)
     if changed == parts:
         return annotation
-    # An `X | Y` of classes made at run time is a Union, whichever way it was written.
+    # An `X | Y` of classes dicts at run time is a Union, whichever way it was written.
     return typing.Union[changed] if origin in (typing.Union, UnionType) else origin[changed]  # noqa: UP007
 
 
-def _portable_dict(declared: Any, made: dict[Any, Any]) -> Any:
+def _portable_dict(declared: Any, dicts: dict[Any, Any]) -> Any:
     # A dependency of pydantic, and none of ours: it is imported where pydantic asks for its classes only.
     typing_extensions = importlib.import_module("typing_extensions")
-    if declared not in made:
-        made[declared] = dict  # one that contains itself is checked one level deep
+    if declared not in dicts:
+        dicts[declared] = dict  # one that contains itself is checked one level deep
         hints = typing.get_type_hints(declared)
-        fields = {name: _with_portable_dicts(hint, made) for name, hint in hints.items()}
+        fields = {name: _with_portable_dicts(hint, dicts) for name, hint in hints.items()}
         required = {
             name: field if name in declared.__required_keys__ else typing_extensions.NotRequired[field]
             for name, field in fields.items()
         }
         make: Any = typing_extensions.TypedDict
-        made[declared] = make(declared.__name__, required)
-    return made[declared]
+        dicts[declared] = make(declared.__name__, required)
+    return dicts[declared]
 
 
 def _from_json(text: Any) -> Any:
@@ -189,21 +189,21 @@ def _faults(error: Any) -> str:
     return "; ".join(shown) + more
 
 
-def _renamed(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Return a schema with a prefix before the names of what it defines."""
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
     return renamed
 
 
-def combined(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def combine(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the schema of an object with these properties; what they define is defined once, at its top."""
     definitions: dict[str, Any] = {}
     properties = {}
     for name, schema in schemas.items():
         own = dict(schema)
         if any(definitions.get(key, part) != part for key, part in own.get("$defs", {}).items()):
-            own = _renamed(own, f"{name}.")  # two classes of one name
+            own = _rename_definitions(own, f"{name}.")  # two classes of one name
         definitions |= own.pop("$defs", {})
         properties[name] = own
     return {"type": "object", "properties": properties, **({"$defs": definitions} if definitions else {})}

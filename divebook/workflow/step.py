@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
-from divebook.text.arguments import described
+from divebook.text.arguments import describe
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
@@ -341,14 +341,14 @@ _fill_step = filling(Step)
 def _mapping(value: Any, name: str) -> Any:
     if value is not None and not isinstance(value, Mapping):
         hint = f"write {name}={{'name': 'value'}}"
-        raise DefinitionError([Problem(f"{name} must be a mapping, not {described(value)}", key=name, hint=hint)])
+        raise DefinitionError([Problem(f"{name} must be a mapping, not {describe(value)}", key=name, hint=hint)])
     return json_value(value or {}, name)
 
 
 def _items(value: Any) -> list[Any]:
     if isinstance(value, bytes | type) or not isinstance(value, Iterable):
         hint = "write each=['a', 'b'], or each='$(state.rows)'"
-        raise DefinitionError([Problem(f"each must be a list or an expression, not {described(value)}", hint=hint)])
+        raise DefinitionError([Problem(f"each must be a list or an expression, not {describe(value)}", hint=hint)])
     return list(value)
 
 
