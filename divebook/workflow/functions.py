@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.answer_types import allow_answers
-from divebook.workflow.callables import as_function, is_callable
+from divebook.workflow.callables import as_function, is_async, is_callable, name_of
 from divebook.workflow.code import LABEL, source_of
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.determinism import warn_of
@@ -146,10 +146,11 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
 
 
 def _make_workflow(given: Callable[..., Awaitable[Any]], name: str | None, workspace: str | None) -> Workflow:
+    if callable(given) and not is_async(given):
+        called = name or name_of(given) or repr(given)
+        raise DefinitionError([Problem(f"workflow {called!r} must be an async function", hint="write `async def`")])
     function = as_function(given, "workflow", name)
     name = name or function.__name__
-    if not inspect.iscoroutinefunction(function):
-        raise DefinitionError([Problem(f"workflow {name!r} must be an async function", hint="write `async def`")])
     source = _source(function)
     made = Workflow(
         name,

@@ -168,7 +168,7 @@ def test_a_failure_of_its_own_is_not_hidden_by_calls_that_were_not_awaited_yet()
 def test_many_calls_are_not_remembered_once_they_are_awaited():
     @workflow
     async def many(ctx):
-        for n in range(200):
+        for n in range(70):
             await double(n)
         double(1)
 
