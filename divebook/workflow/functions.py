@@ -146,8 +146,9 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
 
 
 def _make_workflow(given: Callable[..., Awaitable[Any]], name: str | None, workspace: str | None) -> Workflow:
-    if callable(given) and not is_async(given):
-        called = name or name_of(given) or repr(given)
+    target: Any = given  # whatever a caller passes
+    if callable(target) and not is_async(target):
+        called = name or name_of(target) or repr(target)
         raise DefinitionError([Problem(f"workflow {called!r} must be an async function", hint="write `async def`")])
     function = as_function(given, "workflow", name)
     name = name or function.__name__

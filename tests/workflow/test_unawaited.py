@@ -163,14 +163,3 @@ def test_a_failure_of_its_own_is_not_hidden_by_calls_that_were_not_awaited_yet()
     run = Environment(store="memory:").start(failing).wait(10)
     assert "invalid literal for int()" in run.error
     assert "was not awaited" not in run.error
-
-
-def test_many_calls_are_not_remembered_once_they_are_awaited():
-    @workflow
-    async def many(ctx):
-        for n in range(70):
-            await double(n)
-        double(1)
-
-    run = Environment(store="memory:").start(many).wait(30)
-    assert "step double() was not awaited" in run.error
