@@ -451,6 +451,7 @@ class FunctionStep:
             raise told.with_traceback(error.__traceback__) from error
         finally:
             CURRENT.reset(token)
+            workflow_context.unawaited()  # closes calls that a failure left behind, of which Python would warn
             await workflow_context.tasks.stop()
         kept = context.storable(value, RESULT)
         return Outcome(value_text(kept), kept)
