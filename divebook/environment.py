@@ -20,6 +20,7 @@ from divebook.errors import ExecutionError, ExecutionNotFoundError, NotFoundErro
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.event import to_datetime
+from divebook.events.recorded import opened
 from divebook.execution.children import Child, Opened
 from divebook.execution.clock import Chance, Clock, SystemChance, SystemClock
 from divebook.execution.control import Control
@@ -37,8 +38,8 @@ from divebook.mending import Mending
 from divebook.queueing import Queueing
 from divebook.replay.rehearsal import answers_for
 from divebook.scripting import Interpreter, default_interpreter
-from divebook.starting import WARN, StartOptions, as_bounds, opening_of, started_before
-from divebook.steps.actions import Action, built_in_actions
+from divebook.starting import WARN, StartOptions, as_bounds, check_options, opening_of, started_before
+from divebook.steps.actions import Action, action_of, built_in_actions
 from divebook.steps.books import BOOK_WORKFLOW, Books
 from divebook.steps.code import roots_of
 from divebook.steps.content import ContentBuilder
@@ -52,6 +53,7 @@ from divebook.store import EventStore, open_store
 from divebook.store.codec import Codec
 from divebook.store.durability import Durability, durability_called
 from divebook.surroundings import GivenTelemetry, Surroundings
+from divebook.text.arguments import has_methods, is_list_of_strings, list_of, require
 from divebook.trials import Trials
 from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.code import code_of
@@ -64,6 +66,41 @@ from divebook.workflow.workspaces import WorkspaceDefinition
 
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
 """The open environments over each store: `open_store` shares files."""
+
+
+_STORE = "a path, a URL, or an instance of a subclass of divebook.store.EventStore"
+_EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "name": ("a string", lambda given: isinstance(given, str)),
+    "store": (_STORE, lambda given: isinstance(given, EventStore | str | Path)),
+    "documents": (
+        "a DocumentRepository, such as FileDocuments('texts') or MemoryDocuments()",
+        lambda given: isinstance(given, DocumentRepository),
+    ),
+    "documents_dir": ("the path of a folder", lambda given: isinstance(given, str | os.PathLike)),
+    "printer": ("a function that takes a string", callable),
+    "durability": ("'full' or 'relaxed'", lambda given: isinstance(given, str)),
+    "notify": (
+        "a function, a command as a string or a list of strings, or addresses",
+        lambda given: callable(given) or isinstance(given, str) or is_list_of_strings(given),
+    ),
+    "clock": ("an object with now() and sleep(seconds)", lambda given: has_methods(given, "now", "sleep")),
+    "chance": ("an object with bits(count)", lambda given: has_methods(given, "bits")),
+    "interpreter": ("a divebook.scripting.Interpreter", lambda given: isinstance(given, Interpreter)),
+    "executors": ("a mapping of names to executors", lambda given: isinstance(given, Mapping)),
+    "formatter": (
+        "an instance of a subclass of divebook.Formatter",
+        lambda given: isinstance(given, Formatter),
+    ),
+    "policy": ("a divebook.Policy, such as Policy('files')", lambda given: isinstance(given, Policy)),
+    "codec": ("an object with encrypt(data) and decrypt(data)", lambda given: has_methods(given, "encrypt", "decrypt")),
+}
+"""By argument of `Environment` what fits, in words and as a condition."""
+
+
+def _require_settings(given: Mapping[str, Any]) -> None:
+    for name, (expected, fits) in _EXPECTED.items():
+        value = given[name]
+        require(value, name, expected, fits=value is None or fits(value))
 
 
 class Environment(Holdings, Mending, Trials, Queueing):
@@ -147,6 +184,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
     ) -> None:
         if not name:
             raise SetupError("environment name is required")
+        _require_settings(locals())
         if documents is not None and documents_dir is not None:
             raise SetupError("documents dir and repo cannot both be set: a repository has its own folder")
         place = documents if documents_dir is None else FileDocuments(documents_dir)
@@ -159,7 +197,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
         books = Books(self.store, self._begin_book, self._clock)
         self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
-        super().__init__(name, {action.name: action for action in actions}, approvals, self.store.sealing)
+        own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
+        super().__init__(name, own, approvals, self.store.sealing)
         self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
         self._executors = Executors(executor, executors)
         self._control = Control(
@@ -169,10 +208,15 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._step_types.clear()  # what comes with divebook is made for each environment
         CLIENTS.join(self)
         _USERS.setdefault(self.store, weakref.WeakSet()).add(self)
-        adding: list[tuple[Callable[[Any], None], Iterable[Any]]] = [(self.add_agent, agents), (self.add_tool, tools)]
-        adding += [(self.add_workflow, workflows), (self.add_server, servers), (self.add_workspace, workspaces)]
-        for add, one in ((add, one) for add, given in adding for one in given):
-            add(one)
+        for add, each, argument in (
+            (self.add_agent, agents, "agents"),
+            (self.add_tool, tools, "tools"),
+            (self.add_workflow, workflows, "workflows"),
+            (self.add_server, servers, "servers"),
+            (self.add_workspace, workspaces, "workspaces"),
+        ):
+            for one in list_of(each, argument, f"{argument}=[...]"):
+                add(one)
 
     def _settle(self, given: Surroundings) -> None:
         """Let what it is given hold here, in place of what held before."""
@@ -211,6 +255,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
 
         Its store, printer, clock and chance stay where they are: those belong to who runs it.
         """
+        require(other, "what an environment takes in", "another Environment", fits=isinstance(other, Environment))
         given = self._given.plus(other._given)
         if given != self._given:
             self._settle(given)
@@ -301,6 +346,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
         """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
+        require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
         subscribed = [w for w in self._workflows.values() if trigger in {entry.name for entry in w.triggers}]
         if not subscribed:
             raise NotFoundError("trigger", trigger, {e.name for w in self._workflows.values() for e in w.triggers})
@@ -332,6 +378,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         if not workflow or not isinstance(workflow, Workflow | str):
             known = f"name one of: {', '.join(self._workflows) or 'none is defined'}"
             raise SetupError(f"workflow is required, not {workflow!r}; {known}")
+        check_options(options)
         self._check(found := self.workflow(workflow) if isinstance(workflow, str) else workflow)
         options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
         self._check_models(found, options["model"], self.store)
@@ -390,11 +437,12 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._check_models(found, child.model, self.store)
         bounds = within(as_bounds(found.bounds or {}), child.bounds)
         options: StartOptions = {"bounds": bounds, "model": child.model, "key": key}
-        inputs = storable(bind_inputs(found, child.inputs), "inputs")
+        inputs = storable(bind_inputs(found, opened(child.inputs)), "inputs")
         opening = opening_of(found, inputs, self.code_of(found), options, parent=child.parent, origin=origin)
         return found, replace(opening, state=child.variables or None), self._kept()
 
     def beside(self, store: EventStore) -> Environment:  # noqa: D102 - as documented where it is promised
+        require(store, "store", _STORE, fits=isinstance(store, EventStore))
         (beside := Environment(self.name, store=store)).take_in(self)
         return beside
 

@@ -6,14 +6,13 @@ import functools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from divebook.agents import imported
 from divebook.agents.cache import ResponseCache, cache_of
 from divebook.bounds import Bounds
 from divebook.engine.rules import StandingRule
-from divebook.errors import InterruptError, NotFoundError
+from divebook.errors import NotFoundError
 from divebook.execution.annotating import Annotating, annotation
 from divebook.execution.answering import this_person
 from divebook.execution.clock import Chance, Clock, Ids
@@ -31,13 +30,16 @@ from divebook.replay.kept_files import KeptFiles
 from divebook.replay.provenance import Provenance
 from divebook.replay.replayer import Replayer, replayer_of
 from divebook.replay.why import why
-from divebook.starting import as_bounds
+from divebook.starting import as_bounds, require_options
 from divebook.steps.rules import StandingPolicy
 from divebook.steps.threads import Thread, ThreadBooks
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, jsonl
+from divebook.text.arguments import id_of, require
 from divebook.text.logs import logger
+from divebook.text.paths import as_path
 
 _log = logger(__name__)
+_FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
 
 
 class Executions(ABC):
@@ -97,9 +99,8 @@ class Executions(ABC):
         KeptError
             The answer is kept, and the execution cannot go on in this process.
         """
-        asker = execution_id.id if isinstance(execution_id, Execution) else execution_id
-        if asker is not None and not isinstance(asker, str):
-            raise InterruptError(interrupt_id, f"execution_id names who asks: an execution or its id, not {asker!r}")
+        require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))
+        asker = None if execution_id is None else id_of(execution_id, "execution_id")
         return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
@@ -232,7 +233,7 @@ class Executions(ABC):
 
         With `move` it ends here, as moved, and goes on where the file is imported.
         """
-        path, whole_id = Path(file), self.store.resolve(execution_id)
+        path, whole_id = as_path(file, "the file of a log"), self.store.resolve(execution_id)
         if not move:
             return jsonl.export(self.store, whole_id, path, overwrite=overwrite)
         return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
@@ -243,7 +244,7 @@ class Executions(ABC):
         One that had not ended is a picture, which cannot go on, unless it moved here or becomes one of its own. The
         file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imported.read`.
         """
-        log = imported.read(Path(file))
+        log = imported.read(as_path(file, "the file of a log"))
         execution_id = jsonl.import_(log, self.store, rename=rename, as_fork=as_fork)
         for caveat in jsonl.caveats(log, as_fork=as_fork):
             _log.warning("execution %s from %s: %s", execution_id, file, caveat)
@@ -261,7 +262,8 @@ class Executions(ABC):
         ExecutionNotFoundError
             The store has no such execution.
         """
-        found = [self.execution(run) if isinstance(run, str) else run for run in runs]
+        given: tuple[Any, ...] = runs
+        found = [run if hasattr(run, "_log") and not isinstance(run, type) else self.execution(run) for run in given]
         return Comparison([log_of(run) for run in found])
 
     def open(self, file: str | os.PathLike[str]) -> Execution:
@@ -393,4 +395,5 @@ class Executions(ABC):
 
         The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
         """
+        require_options(filters, _FILTERS, "executions cannot be filtered by")
         return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)

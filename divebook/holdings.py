@@ -26,6 +26,7 @@ from divebook.steps.function import require_function
 from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
 from divebook.store.codec import Sealing
+from divebook.text.arguments import require
 from divebook.text.logs import logger
 from divebook.text.names import same_name
 from divebook.workflow.approvals import ApprovalRule
@@ -147,6 +148,8 @@ class Holdings(Outfit):
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
         """Take a workflow in; executions that are already running keep the one they were started with."""
+        expected = "a Workflow; write @workflow above an async function, or Workflow('name', [Step(...)])"
+        require(workflow, "a workflow", expected, fits=isinstance(workflow, Workflow))
         if workflow.name in self._workflows and not replace:
             raise AlreadyRegisteredError("workflow", workflow.name)
         self._workflows[workflow.name] = workflow
@@ -183,6 +186,8 @@ class Holdings(Outfit):
         Agents named by steps must be known by the time an execution starts, not before, so that cells can come in any
         order.
         """
+        expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
+        require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
         problems = syntax_problems(definitions)
         if problems:
             names = {workflow.written.name for workflow in definitions.workflows}

@@ -25,6 +25,7 @@ from divebook.keyboard import interruptible_result
 from divebook.steps.agent_checks import check_agent, require_named
 from divebook.steps.work import ASSIGN_WORK
 from divebook.store.codec import Sealing
+from divebook.text.arguments import list_of, require
 from divebook.text.logs import logger
 from divebook.text.names import same_name
 from divebook.tools.declared import declared, limited
@@ -62,7 +63,8 @@ class Outfit:
         self._defined = Definitions()
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
-        self._approvals = Approvals().plus(approvals)
+        example = "approvals=[ApprovalRule(...)]"
+        self._approvals = Approvals().plus(list_of(approvals, "approvals", example))
         self._trusted: set[str] = set()
         """Workspaces that code gave it, which may run programs and lie anywhere."""
         self._of_text: set[_Origin] = set()
@@ -236,6 +238,8 @@ class Outfit:
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
         """Take a workspace in; a taken name is an error unless `replace` is set."""
+        expected = "a divebook.WorkspaceDefinition('name', ...)"
+        require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
         if workspace.name in self.workspaces and not replace:
             raise AlreadyRegisteredError("workspace", workspace.name)
         self._trusted.add(workspace.name)  # who writes Python may run programs anyway
@@ -340,6 +344,8 @@ class Outfit:
 
         It is started when an agent first needs it, and ends with the environment.
         """
+        expected = "a divebook.MCPServerDefinition('name', ...)"
+        require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
         self.servers.add(server, Policy(*KINDS), replace=replace)  # who writes Python may start programs anyway
 
 

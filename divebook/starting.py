@@ -15,6 +15,7 @@ from divebook.events import catalog
 from divebook.events.codec import canonical_hash, storable
 from divebook.execution.definitions import recorded_opening
 from divebook.store import EventStore
+from divebook.text.arguments import describe, require
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
 
@@ -78,7 +79,7 @@ def opening_of(
     parent
         The execution that it comes from, if there is one: that waits for its end, unless `origin` says otherwise.
     """
-    _check(options)
+    check_options(options)
     bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
     limits = bounds if bounds is not None else workflow.bounds
     return catalog.ExecutionStarted(
@@ -220,9 +221,14 @@ def require_options(given: Iterable[str], known: Collection[str], refusal: str) 
             raise SetupError(f"{refusal} {name!r} ({advice})")
 
 
-def _check(options: StartOptions) -> None:
+def check_options(options: StartOptions) -> None:
+    """Raise `SetupError` for an option that there is not, or one of another type."""
     named: Mapping[str, Any] = options
     require_options(named, sorted(KNOWN), "an execution cannot be started with the option")
+    for name in ("bounds", "identity"):
+        require(named.get(name), name, "a mapping", fits=isinstance(named.get(name), Mapping | Bounds))
+    for name in ("durability", "model"):
+        require(named.get(name), name, "a string", fits=isinstance(named.get(name), str))
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
             raise SetupError(f"{name} must be a text, not {type(named[name]).__name__}; write {name}=str(...)")
@@ -237,6 +243,8 @@ def _check(options: StartOptions) -> None:
 def _listed(tags: Sequence[str] | None) -> list[str]:
     if isinstance(tags, str):
         raise SetupError(f"tags are a list of words, not {tags!r}; write tags=[{tags!r}]")
+    if tags is not None and not isinstance(tags, Iterable):
+        raise SetupError(f"tags must be a list of words, not {describe(tags)}; write tags=['baseline']")
     listed = list(tags or ())
     for tag in listed:
         if not isinstance(tag, str):

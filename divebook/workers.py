@@ -33,6 +33,7 @@ from divebook.execution.driver import Driver
 from divebook.queueing import DEFAULT_QUEUE
 from divebook.store.owner import Owner
 from divebook.store.queues import WORKER_SECONDS, WorkerRecord
+from divebook.text.arguments import describe
 from divebook.text.logs import logger
 from divebook.workflow.definition import Definitions, ScheduleDefinition
 
@@ -94,6 +95,8 @@ class Worker:
         schedules: Definitions | Iterable[ScheduleDefinition] | None = None,
         name: str | None = None,
     ) -> None:
+        if not isinstance(environment, Environment):
+            raise SetupError(f"a worker needs an Environment, not {describe(environment)}; write Worker(environment)")
         named: Any = queues
         if isinstance(named, str) or not named or not all(isinstance(one, str) and one.strip() for one in named):
             raise SetupError(f"queues is a list of names, not {queues!r}; write queues=['labels']")

@@ -22,6 +22,7 @@ from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
 from divebook.errors import SetupError, TemplateError
 from divebook.scripting import render_template
+from divebook.text.arguments import has_methods, list_of, require
 from divebook.workflow.answer_types import allow_answers, answer_type
 from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, ModelSettings
@@ -120,6 +121,10 @@ class Agent:
         workspace: str | None = None,
         corrections: int | None = None,
     ) -> None:
+        expected = "the name of the agent, or an AgentDefinition"
+        require(definition, "definition", expected, fits=isinstance(definition, str | AgentDefinition))
+        fits = isinstance(model, str | ScriptedModel) or has_methods(model, "request")
+        require(model, "model", "a name such as 'openai:gpt-5-mini', or a model of pydantic-ai", fits=fits)
         self.definition = AgentDefinition(definition) if isinstance(definition, str) else definition
         named = model if isinstance(model, str) else None
         own = self.definition
@@ -128,13 +133,13 @@ class Agent:
         """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
         if self.model == SCRIPTED:
             self.model = ScriptedModel() if own.script is None else ScriptedModel.read(own.script)
-        given = list(tools)
+        given = list_of(tools, "tools", "tools=[search]")
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
         """Those that it was given, beside those that its definition names."""
         for tool in self.tools:
             if tool.schema is not None:
                 require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
-        named_servers = list(servers)
+        named_servers = list_of(servers, "servers", "servers=['search']")
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
         """Those that it brings along to an environment."""
         if isinstance(output, Mapping):

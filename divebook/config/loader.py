@@ -10,6 +10,7 @@ from divebook.config.notebooks import definitions_of_notebook
 from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError
 from divebook.steps.syntax import syntax_problems
+from divebook.text.paths import as_path
 from divebook.workflow.definition import Definitions, Problem
 from divebook.workflow.located import MAX_TEXT
 from divebook.workflow.merge import merge_all
@@ -27,7 +28,7 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
     Subfolders are not looked into. Every file of a folder is read before problems are raised, so that one
     `DefinitionError` tells of all files. Paths are relative to the folder, web addresses are fetched now.
     """
-    path = Path(path)
+    path = as_path(path, "what to load")
     is_folder = path.is_dir() or not path.suffix
     found = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
     return resolve_content(found, sources or Sources(path if is_folder else path.parent))

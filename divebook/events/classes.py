@@ -1,4 +1,6 @@
-"""Dataclasses, pydantic models and enums: recorded by name and fields, made again only if a person allowed the class.
+"""Dataclasses, pydantic models, named tuples and enums: recorded by name and fields.
+
+A value is made again only if a person allowed its class.
 
 Nothing is imported or called because a log says so: a name in a log finds a class that `allow` was given in this
 process, or none. Fields are put back as they were recorded; neither ``__init__`` nor a validator runs again.
@@ -35,7 +37,7 @@ def allow(*classes: C) -> C:
     Parameters
     ----------
     classes
-        Dataclasses, pydantic models and enums.
+        Dataclasses, pydantic models, named tuples and enums.
 
     Raises
     ------
@@ -55,7 +57,9 @@ def allow(*classes: C) -> C:
     for cls in classes:
         given: Any = cls  # whatever a caller passes
         if not isinstance(given, type) or kind_of(given) is None:
-            raise SetupError(f"{cls!r} cannot be allowed: only dataclasses, pydantic models and enums can be recorded")
+            raise SetupError(
+                f"{cls!r} cannot be allowed: only dataclasses, pydantic models, named tuples and enums can be recorded"
+            )
         _ALLOWED[name_of(cls)] = cls
     return classes[-1]
 
@@ -71,9 +75,11 @@ def name_of(cls: type) -> str:
 
 
 def kind_of(cls: type) -> str | None:
-    """Return ``dataclass``, ``model`` or ``enum``; None for any other class."""
+    """Return ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
     if issubclass(cls, Enum):
         return "enum"
+    if issubclass(cls, tuple):
+        return "namedtuple" if isinstance(getattr(cls, "_fields", None), tuple) else None
     if "__dataclass_fields__" in cls.__dict__:
         return "dataclass"
     return "model" if isinstance(getattr(cls, "__pydantic_fields__", None), dict) else None
@@ -137,6 +143,12 @@ def _record_dataclass(name: str, value: Any, path: str, normalize: Normalize) ->
     return Instance("dataclass", name, {key: normalize(getattr(value, key), f"{path}.{key}") for key in fields})
 
 
+def _record_namedtuple(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
+    return Instance(
+        "namedtuple", name, {key: normalize(item, f"{path}.{key}") for key, item in value._asdict().items()}
+    )
+
+
 def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Recorded:
     held = vars(value)
     fields = {key: normalize(held[key], f"{path}.{key}") for key in type(value).__pydantic_fields__ if key in held}
@@ -150,11 +162,12 @@ _RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
     "enum": _record_enum,
     "dataclass": _record_dataclass,
     "model": _record_model,
+    "namedtuple": _record_namedtuple,
 }
 
 
 class Instance(Recorded):
-    """The recorded fields of a dataclass or pydantic model."""
+    """The recorded fields of a dataclass, pydantic model or named tuple."""
 
     __slots__ = ("cls", "extra", "fields", "tag", "unset")
 
@@ -183,7 +196,8 @@ class Instance(Recorded):
             raise UnopenableValueError(
                 self.cls, f"it was a {self.tag} when it was recorded and is not one now; make it one again"
             )
-        return self._model(cls) if self.tag == "model" else self._dataclass(cls)
+        makers = {"model": self._model, "dataclass": self._dataclass, "namedtuple": self._namedtuple}
+        return makers[self.tag](cls)
 
     def _dataclass(self, cls: Any) -> Any:
         known = {entry.name: entry for entry in dataclasses.fields(cls)}
@@ -192,6 +206,11 @@ class Instance(Recorded):
         for name, value in values.items():
             object.__setattr__(made, name, value)
         return made
+
+    def _namedtuple(self, cls: Any) -> Any:
+        defaults = cls._field_defaults
+        known = {name: (lambda value=defaults[name]: value) if name in defaults else None for name in cls._fields}
+        return tuple.__new__(cls, self._values(known).values())
 
     def _model(self, cls: Any) -> Any:
         known = cls.__pydantic_fields__
@@ -235,6 +254,10 @@ class Instance(Recorded):
             return f"<{short}: not allowed in this process>"
         text = ", ".join(f"{name}={_BRIEF.repr(value)}" for name, value in self.plain().items())
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
+
+    def inside(self) -> Any:
+        """Return the fields by name."""
+        return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
         """Return itself with its fields changed one by one."""

@@ -15,10 +15,12 @@ import orjson
 from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
 from divebook.events.by_hash import ByHash
 from divebook.events.catalog import PAYLOADS, Payload
+from divebook.events.classes import Instance
 from divebook.events.event import Event, to_microseconds, validate
 from divebook.events.plain import Said, compiled
-from divebook.events.recorded import TAG, BigInt, NonFinite, Recorded, TaggedDict
+from divebook.events.recorded import TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
 from divebook.events.shapes import missing_field, wrong_field
+from divebook.events.standard import StandardValue
 from divebook.events.upcast import upcast
 from divebook.events.values import normalize, tag, untag
 
@@ -89,7 +91,13 @@ def _hint(value: Any) -> Any:
         return float.__repr__(value)
     if isinstance(value, TaggedDict):
         return dict(value)
+    if isinstance(value, Container):
+        return {_shown_key(key): item for key, item in value.plain().items()} if value.is_mapping else value.items
     return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
+
+
+def _shown_key(key: Any) -> str:
+    return key if isinstance(key, str) else encode_shown(normalize(key)).decode().strip('"')
 
 
 def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
@@ -182,7 +190,27 @@ def short_hash(data: Any, path: str = "data") -> str:
 
 
 def _hashed(value: Any) -> Any:
-    return {TAG: ByHash.tag, "value": digest_of(value)} if type(value) is ByHash else tag(value)
+    """Return the form of a value that its hash covers.
+
+    Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
+    zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
+    and sets already, so there a tuple is hashed as a tuple.
+    """
+    if type(value) is ByHash:
+        return {TAG: ByHash.tag, "value": digest_of(value)}
+    if isinstance(value, Instance):
+        return orjson.Fragment(orjson.dumps(tag(value), _hashed_field, _OPTIONS | orjson.OPT_SORT_KEYS))
+    if isinstance(value, Container) and value.tag == "tuple":
+        return value.items
+    return _hashed_field(value)
+
+
+def _hashed_field(value: Any) -> Any:
+    if isinstance(value, Container) and value.is_mapping:
+        keys_and_values = value.plain()
+        if all(type(key) is str for key in keys_and_values):
+            return TaggedDict(keys_and_values) if TAG in keys_and_values else keys_and_values
+    return tag(value.plain() if isinstance(value, StandardValue) and value.tag in ("zoned", "folded_time") else value)
 
 
 def by_hash(value: Any, path: str = "value") -> ByHash:

@@ -9,7 +9,9 @@ reaches the record, and a log can be read where the class or library is not at h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from divebook.errors import UnopenableValueError
@@ -67,6 +69,10 @@ class Recorded(ABC):
         """Return how many bytes it takes at least in the log, as far as that is known without writing it."""
         return 0
 
+    def inside(self) -> Any:
+        """Return the recorded values that it consists of, as a list or mapping; None where it has none."""
+        return None
+
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
         """Return itself with `change` applied to what it holds, where that is recorded part by part."""
         return self
@@ -82,12 +88,20 @@ class Recorded(ABC):
 
 
 class Container(Recorded):
-    """A tuple, a set, or a mapping with other keys than texts, in a field of a class, which must get back just that."""
+    """A tuple, a set, or a mapping that JSON cannot represent: it comes back as the same type.
+
+    A mapping is a list of pairs, so its keys may be of any kind and their order survives.
+    """
 
     __slots__ = ("items", "tag")
 
     def __init__(self, tag: str, items: list[Any]) -> None:
         self.tag, self.items = tag, items  # type: ignore[misc]
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether its items are pairs."""
+        return self.tag not in SEQUENCES
 
     def data(self) -> Any:
         """Return the items; a mapping's are pairs."""
@@ -97,18 +111,26 @@ class Container(Recorded):
         """Return the tuple, set or mapping."""
         try:
             return CONTAINERS[self.tag](opened(self.items))
-        except TypeError as error:  # a part that cannot be in a set, in a log that nobody wrote so
+        except TypeError as error:  # an unhashable part, in a log that was edited by hand
             raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
         """Return a list, or a mapping."""
-        if self.tag != "map":
+        if not self.is_mapping:
             return self.items
         return {_plain_key(key): item for key, item in (pair.items for pair in self.items)}
 
     def summary(self) -> str:
         """Return how many items it has."""
         return f"{self.tag} of {len(self.items):,}"
+
+    def inside(self) -> Any:
+        """Return the items; a mapping's are pairs."""
+        return self.items
+
+    def least_bytes(self) -> int:
+        """Return the lower limit of its size: each item takes a character and a comma."""
+        return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
         """Return itself with its items changed."""
@@ -118,15 +140,26 @@ class Container(Recorded):
 def _plain_key(key: Any) -> Any:
     if isinstance(key, Container):
         return tuple(map(_plain_key, key.items))
-    return key.plain() if isinstance(key, Recorded) else key
+    if not isinstance(key, Recorded):
+        return key
+    plain = key.plain()
+    return plain if isinstance(plain, Hashable) else key.summary()
 
 
-CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "map": dict,
+SEQUENCES: dict[str, Callable[[Iterable[Any]], Any]] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+FACTORIES: dict[str, Callable[[], Any] | None] = {
+    "None": None,
+    **{factory.__name__: factory for factory in (int, float, complex, str, bytes, bool, list, tuple, dict, set)},
 }
+"""Default factories of a `defaultdict` that have a name in the log."""
+CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
+    **SEQUENCES,
+    "map": dict,
+    "OrderedDict": OrderedDict,
+    "Counter": lambda pairs: Counter(dict(pairs)),
+    **{f"defaultdict({name})": partial(defaultdict, factory) for name, factory in FACTORIES.items()},
+}
+"""Constructors by tag."""
 
 
 def opened(value: Any, *, lenient: bool = False) -> Any:

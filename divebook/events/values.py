@@ -1,17 +1,24 @@
-"""What a log can hold: plain data, and how the values that JSON lacks are written.
+"""Values of a log: plain data, and the tagged form of values that JSON lacks.
 
-`normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that what runs
-on is exactly what a later reader will find, and raises with the path to the first thing that cannot be stored. JSON
-lacks infinities, integers beyond 64 bits, bytes, dates and decimals; they travel as ``{"$type": ..., "value": ...}``,
-and so do the values of `divebook.events.classes` and `divebook.events.arrow`, as `Recorded`.
+`normalize` is called once, when a value is recorded: it copies the value into plain lists and dicts, so that the code
+that runs on gets exactly what a later reader gets, and raises with the path to the first part that cannot be stored.
+A value comes back with the type that it had, or is refused. JSON lacks infinities, integers beyond 64 bits, bytes,
+dates and decimals; they are written as ``{"$type": ..., "value": ...}``, and so are `Recorded` values: tuples, sets and
+other containers, and those of `divebook.events.standard`, `divebook.events.classes` and `divebook.events.arrow`.
+
+Three conversions are made: a scalar of numpy becomes a Python number, an instance of a subclass of str, int, float,
+bytes, Decimal, date or datetime one of that class, and a time zone that is neither a `zoneinfo.ZoneInfo` nor a
+`datetime.timezone` a fixed offset.
 """
 
 from __future__ import annotations
 
 import base64
 import functools
+import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
@@ -21,19 +28,34 @@ from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreig
 from divebook.events.bulk import MANY, collector_resting
 from divebook.events.by_hash import ByHash
 from divebook.events.classes import Instance, Member, record_instance
-from divebook.events.recorded import CONTAINERS, TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
+from divebook.events.recorded import (
+    CONTAINERS,
+    FACTORIES,
+    SEQUENCES,
+    TAG,
+    BigInt,
+    Container,
+    NonFinite,
+    Recorded,
+    TaggedDict,
+)
+from divebook.events.standard import KINDS, StandardValue, record_moment, record_standard
 from divebook.events.stored_file import StoredFile
 
 T = TypeVar("T")
 
 MAX_DEPTH = 200
 INSTANCE_DEPTH = 2
-"""Levels that an instance counts for, since that many more calls make it again."""
+"""Levels that an instance, tuple or set counts for, since that many more calls make it again."""
+PAIRS_DEPTH = 4
+"""Levels that a mapping of pairs counts for: each pair is a tuple."""
 MAX_DIGITS = 4300
 """Digits of an integer that Python reads and writes."""
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, Decimal, bytes})
+_INTERNAL = frozenset({"divebook", "immutables"})
+"""Packages whose mappings hold variables and parts of definitions; they are recorded as dicts."""
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
 
 
@@ -47,8 +69,8 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
     Parameters
     ----------
     value
-        JSON-like data; tuples become lists, numpy scalars become Python numbers. Dates, times, decimals and bytes stay;
-        frames, arrays and instances of allowed classes become `Recorded`.
+        JSON-like data. Dates, times, decimals and bytes stay; tuples, sets, mappings with other keys than strings,
+        paths, frames, arrays and instances of allowed classes become `Recorded`.
     path
         Name of the value, for the error.
     known
@@ -87,13 +109,15 @@ def _normalize(value: Any, path: _Place, depth: int) -> Any:
         return value if math.isfinite(value) else NonFinite(value)
     if depth >= MAX_DEPTH:
         raise UnstorableValueError(_written(path), f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
-    if kind is dict or isinstance(value, Mapping):
+    if kind is dict or kind is TaggedDict:
         return _normalize_mapping(value, path, depth)
-    if kind is list or kind is tuple:
+    if kind is list:
         if len(value) < MANY:
             return _normalize_items(value, path, depth)
         with collector_resting():
             return _normalize_items(value, path, depth)
+    if kind is tuple:
+        return Container("tuple", _normalize_items(value, path, depth + INSTANCE_DEPTH - 1))
     return _normalize_other(value, _written(path), depth)
 
 
@@ -109,32 +133,74 @@ def _big(value: int, path: str) -> BigInt:
     return BigInt(value)
 
 
-def _normalize_mapping(value: Mapping[Any, Any], path: _Place, depth: int) -> dict[str, Any]:
+def _normalize_mapping(value: Mapping[Any, Any], path: _Place, depth: int) -> Any:
     plain: dict[str, Any] = {}
     for key, item in value.items():
         if type(key) is not str:
-            where = f"{_written(path)}[{key!r}]"
-            raise UnstorableValueError(where, f"keys must be text, not {type(key).__name__}; use str(key)")
+            return _normalize_pairs("map", value, _written(path), depth)
         plain[key] = item if type(item) in _ATOMS else _normalize(item, (path, key), depth + 1)
     return TaggedDict(plain) if TAG in plain else plain
+
+
+def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) -> Container:
+    """Return a mapping that JSON cannot represent, as pairs: by its class, or its keys."""
+    within = depth + PAIRS_DEPTH
+    pairs = (
+        (key, item, f"{path}.{key}" if type(key) is str else f"{path}[{key!r:.60}]") for key, item in value.items()
+    )
+    return Container(
+        tag,
+        [
+            Container("tuple", [_normalize(key, f"{place} (the key)", within), _normalize(item, place, within)])
+            for key, item, place in pairs
+        ],
+    )
+
+
+def _normalize_other_mapping(value: Mapping[Any, Any], path: str, depth: int) -> Any:
+    if type(value).__module__.partition(".")[0] in _INTERNAL:
+        return _normalize_mapping(value, path, depth)
+    return _normalize_pairs(_tag_of_mapping(value, path), value, path, depth)
+
+
+def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
+    """Return the tag of a mapping of the standard library; raises `UnstorableValueError` for any other class."""
+    kind = type(value)
+    if kind is OrderedDict or kind is Counter:
+        return kind.__name__
+    if not isinstance(value, defaultdict) or kind is not defaultdict:
+        raise UnstorableValueError(path, f"{_kind(value)} would come back as a dict; use dict(value)")
+    factory = value.default_factory
+    name = "None" if factory is None else getattr(factory, "__name__", "")
+    if name not in FACTORIES or FACTORIES[name] is not factory:
+        raise UnstorableValueError(path, "a defaultdict whose factory is a function of yours; use dict(value)")
+    return f"defaultdict({name})"
 
 
 def _normalize_other(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     if kind in _EXACT or isinstance(value, Recorded):
         return value
+    if kind is set or kind is frozenset:
+        items = [_normalize(item, path, depth + INSTANCE_DEPTH) for item in value]
+        return Container(kind.__name__, _in_order(items))
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
-    recorded = record_instance(value, path, lambda field, where: _normalize_field(field, where, depth + INSTANCE_DEPTH))
+    recorded = record_instance(value, path, lambda field, where: _normalize(field, where, depth + INSTANCE_DEPTH))
     if recorded is not None:
         return recorded
+    if isinstance(value, Mapping):
+        return _normalize_other_mapping(value, path, depth)
     if isinstance(value, _SCALARS):
         return _scalar(value, path)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
         return _normalize(float(value) if isinstance(value, float) else int(value), path, depth)
-    raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+    recorded = record_standard(value, path)
+    if recorded is None:
+        raise UnstorableValueError(path, f"{_kind(value)} is not plain data; {_advice(value)}")
+    return recorded
 
 
 def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
@@ -145,9 +211,11 @@ def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return a date, time, decimal or bytes as it would come back: of the plain class, at a fixed offset from UTC."""
+    """Return a date, time, decimal or bytes as it comes back: of the plain class, in its named zone or at an offset."""
     if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
         return value
+    if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
+        return recorded
     tagged = tag(value)
     back = _DECODERS[tagged[TAG]](tagged["value"])
     if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
@@ -155,33 +223,14 @@ def _scalar(value: Any, path: str) -> Any:
     return back
 
 
-def _normalize_field(value: Any, path: str, depth: int) -> Any:
-    """Return the field of a class as it is recorded: its tuples, sets and keys stay, as those of plain data do not."""
-    kind = type(value)
-    if depth >= MAX_DEPTH:
-        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
-    if kind is list or kind is tuple:
-        items = [_normalize_field(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-        return items if kind is list else Container("tuple", items)
-    if kind is set or kind is frozenset:
-        return Container(kind.__name__, _in_order([_normalize_field(item, path, depth + 1) for item in value]))
-    if kind is not dict:
-        return _normalize(value, path, depth)
-    if all(type(key) is str for key in value):
-        fields = {key: _normalize_field(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
-        return TaggedDict(fields) if TAG in fields else fields
-    pairs = ((key, item, f"{path}[{key!r}]") for key, item in value.items())
-    return Container(
-        "map",
-        [
-            Container("tuple", [_normalize_field(key, where, depth + 1), _normalize_field(item, where, depth + 1)])
-            for key, item, where in pairs
-        ],
-    )
-
-
 def _in_order(items: list[Any]) -> list[Any]:
-    return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
+    """Sort the items of a set, so that equal sets have equal bytes in every process."""
+    return sorted(items, key=lambda item: (type(item).__name__, _sort_text(item)))
+
+
+def _sort_text(item: Any) -> str:
+    # The summary of a Recorded value leaves parts out: two tuples of one length would keep the random order of the set.
+    return json.dumps(item, default=tag, sort_keys=True) if isinstance(item, Recorded) else repr(item)
 
 
 def _kind(value: Any) -> str:
@@ -189,20 +238,23 @@ def _kind(value: Any) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
+_ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (lambda value: isinstance(value, Coroutine), "write `await` before the call that made it"),
+    (lambda value: isinstance(value, set | frozenset), "use sorted(value) to make a list"),
+    (lambda value: hasattr(value, "_fields"), "allow its class with divebook.allow, or use tuple(value)"),
+    (lambda value: hasattr(value, "to_dict"), "use value.to_dict('records') or another plain form"),
+    (lambda value: hasattr(value, "collect"), "use value.collect()"),
+    (lambda value: hasattr(value, "__fspath__"), "use str(value)"),
+    (lambda value: hasattr(value, "__next__"), "use list(value)"),
+    (lambda value: hasattr(value, "tolist"), "use value.tolist()"),
+    (lambda value: isinstance(value, Sequence), "use list(value)"),
+)
+"""Conditions of values that cannot be recorded, and what to do; the first that holds counts."""
+
+
 def _advice(value: Any) -> str:
-    if isinstance(value, set | frozenset):
-        return "use sorted(value) to make a list"
-    if hasattr(value, "to_dict"):
-        return "use value.to_dict('records') or another plain form"
-    if hasattr(value, "collect"):
-        return "use value.collect()"
-    if hasattr(value, "__fspath__"):
-        return "use str(value)"
-    if hasattr(value, "__next__"):
-        return "use list(value)"
-    if hasattr(value, "tolist"):
-        return "use value.tolist()"
-    return "return text, numbers, lists, dicts, dates, bytes, frames, or instances of classes given to divebook.allow"
+    other = "return text, numbers, lists, dicts, dates, bytes, frames, or instances of classes given to divebook.allow"
+    return next((advice for holds, advice in _ADVICE if holds(value)), other)
 
 
 _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
@@ -226,7 +278,7 @@ def _as(kind: type[T], value: Any) -> T:
 
 
 def _container(name: str) -> Callable[[Any], Container]:
-    if name != "map":
+    if name in SEQUENCES:
         return lambda items: Container(name, untag(_as(list, items)))
     return lambda items: Container(name, [_pair(untag(pair)) for pair in _as(list, items)])
 
@@ -235,6 +287,15 @@ def _pair(pair: Any) -> Container:
     """Return the entry of a mapping: a tuple of two."""
     key, value = _as(Container, pair).items
     return Container("tuple", [key, value])
+
+
+def _standard(name: str) -> Callable[[Any], StandardValue]:
+    def read(content: Any) -> StandardValue:
+        value = StandardValue(name, _as(list, content))
+        value.summary()  # fails for content of another shape, which a log that was edited by hand may have
+        return value
+
+    return read
 
 
 def _instance(name: str, value: Mapping[str, Any]) -> Instance:
@@ -283,7 +344,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
     "scalar": _foreign,
     ByHash.tag: lambda value: ByHash(untag(value)),
     StoredFile.tag: lambda value: StoredFile(*_as(list, value)),
+    "namedtuple": functools.partial(_instance, "namedtuple"),
     **{name: _container(name) for name in CONTAINERS},
+    **{name: _standard(name) for name in KINDS},
 }
 
 

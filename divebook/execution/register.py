@@ -25,6 +25,7 @@ from divebook.execution.engine_thread import ENGINE
 from divebook.execution.known import Past
 from divebook.questions import Question
 from divebook.store import EventStore
+from divebook.text.arguments import id_of
 from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.definition import Workflow
@@ -57,6 +58,7 @@ class Register:
     def look_up(self, execution_id: str) -> Driver:
         """Return an execution as `find` does; of one that is not known yet no more than the first event is read."""
         ENGINE.refuse_waiting(self.store)
+        execution_id = id_of(execution_id)
         known = self._known.get(execution_id)
         if known is None:
             execution_id = self.store.resolve(execution_id)

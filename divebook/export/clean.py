@@ -9,7 +9,7 @@ from typing import Any
 from divebook.errors import InvalidEventError
 from divebook.events.codec import encode, event_to_dict, parse
 from divebook.events.event import Event
-from divebook.events.recorded import TAG
+from divebook.events.recorded import CONTAINERS, TAG
 from divebook.store.lines import decoded
 from divebook.text.redaction import Redactor
 from divebook.text.secret_values import HIDDEN
@@ -57,6 +57,8 @@ def _opaque(value: Any, redactor: Redactor) -> Any:
         return [_opaque(part, redactor) for part in value]
     if not isinstance(value, dict):
         return value
+    if value.get(TAG) in CONTAINERS:  # a tuple or mapping is cleaned part by part
+        return {**value, "value": _opaque(value.get("value"), redactor)}
     if TAG in value and (_hides_secret(value.get("value"), redactor) or redactor.value(value) != value):
         return HIDDEN
     return {name: _opaque(part, redactor) for name, part in value.items()}

@@ -77,7 +77,7 @@ def mapped(
         name = str(store or getattr(function, "__name__", ""))
         named = _executor_named(environment, name, executor)
         made = _action_of(name, function, {"idempotent": idempotent, "retry": retry, "timeout": timeout})
-        arguments_of(made, columns_of(part_of(frame, [])), parameters or {})  # what does not fit is said at once
+        arguments_of(made, columns_of(part_of(frame, [])), parameters or {}, 0)  # what does not fit is said at once
         each = Each(rows=f"$(inputs.{FRAME})", parallel=parallel)
         step = Step(STEP, action=made.name, parameters=_references(parameters), each=each, executor=named, store=STEP)
         workflow = Workflow(name, [step], inputs=[InputDefinition(FRAME), InputDefinition(GIVEN)])

@@ -25,11 +25,9 @@ def inputs_of(workflow: Workflow, frame: Any, given: Mapping[str, Any] | None) -
         return {FRAME: frame, GIVEN: dict(given or {})}
     if step.each is not None and step.each.rows is not None:
         return {FRAME: frame, ITEMS: [], GIVEN: dict(given or {})}
-    from divebook.events.arrow.rows import columns_of
+    from divebook.events.arrow.rows import records_of
 
-    columns = columns_of(frame)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return {FRAME: frame, ITEMS: rows, GIVEN: dict(given or {})}
+    return {FRAME: frame, ITEMS: records_of(frame), GIVEN: dict(given or {})}
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:

@@ -16,6 +16,7 @@ from divebook.notebook.framed_runs import executions_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Defined, Session, current_session
 from divebook.starting import StartOptions
+from divebook.text.arguments import require
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.reader import read_definitions
 
@@ -80,6 +81,8 @@ def run(
     >>> run("Workflows: [{Name: sum, Steps: [{Name: add, Script: 1 + 1, Store: n}]}]").wait().variables
     {'n': 2}
     """
+    fits = isinstance(workflow, Workflow | str | Path)
+    require(workflow, "the workflow to run", "a Workflow, a name, a path or a definition text", fits=fits)
     session = current_session()
     chosen = workflow if isinstance(workflow, Workflow) else _chosen(session, workflow, name, dialect)
     known = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
@@ -137,6 +140,8 @@ def runs(
         if status or workflow or limit or filters:
             raise SetupError("runs(of=...) names the runs one by one; leave status, workflow, limit and filters out")
         names: Any = [of] if isinstance(of, str | Run) else of
+        expected = "ids, runs, or a frame of executions; write runs(of=['exec_...'])"
+        require(names, "of", expected, fits=isinstance(names, Iterable))
         is_named = not hasattr(names, "columns") and all(isinstance(name, str) for name in names)
         chosen: Iterable[str] = names if is_named else executions_of(names)[1] or ()
         return Runs(current_session().over(store), store=store, chosen=tuple(dict.fromkeys(chosen)))

@@ -40,6 +40,7 @@ from divebook.notebook.redefined import redefined
 from divebook.notebook.run import Run
 from divebook.starting import StartOptions
 from divebook.store import MemoryStore
+from divebook.text.arguments import require
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
 from divebook.workflow.reader import read_definitions
@@ -153,6 +154,10 @@ class Session:
         """
         if isinstance(definitions, str):
             definitions = read_definitions(definitions, source_name="text", dialect=dialect)
+        expected = (
+            "Definitions or a text of some; an Agent goes into Environment(agents=[...]), a Workflow into run(...)"
+        )
+        require(definitions, "what to define", expected, fits=isinstance(definitions, Definitions))
         environment = self.environment
         return self._take(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 

@@ -120,7 +120,8 @@ def _compared(data: Payload) -> Any:
         told["setting"] = {name: value for name, value in data.setting.items() if name not in _REPLACEABLE}
         if data.operation_type in ENCLOSING:  # its digest covers these too, and nothing that `setting` does not tell
             told.pop("setting_hash")
-    return normalize(told)
+    # Fields of payloads are tuples in memory and lists in the log.
+    return normalize({name: list(value) if isinstance(value, tuple) else value for name, value in told.items()})
 
 
 def differing(recorded: Payload, data: Payload) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mcp.server.context import ServerRequestContext
 from mcp.types import ElicitRequestFormParams, ElicitResult
 
+from divebook.events.readable import json_form
 from divebook.questions import Question
 from divebook.questions.kinds import CONFIRMATION
 from divebook.questions.typed import Typed
@@ -97,4 +98,4 @@ def _plain_field(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _data_in_words(question: Question) -> str:
-    return json.dumps(shared().value(dict(question.data)), ensure_ascii=False) if question.data else ""
+    return json.dumps(shared().value(json_form(dict(question.data))), ensure_ascii=False) if question.data else ""

@@ -12,11 +12,14 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 
 from divebook.errors import SetupError
 from divebook.events.catalog import COMPLETED
+from divebook.events.readable import json_form
 from divebook.execution.execution import Execution
 from divebook.questions.wording import address_of, example_answer
 from divebook.text.redaction import shared
 from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.functions import declared_type
 from divebook.workflow.kinds import INPUT_TYPES
+from divebook.workflow.parameter_types import combine
 
 STATUS_TOOL = "divebook_status"
 """Name of the tool that looks at an execution, and waits for it again."""
@@ -63,8 +66,7 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
     """Return the tool that runs a workflow."""
     told = workflow.description or f"Run the workflow {workflow.name!r}."
     schema = {
-        "type": "object",
-        "properties": {entry.name: _input_schema(entry) for entry in workflow.inputs},
+        **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
         "required": [entry.name for entry in workflow.inputs if _is_required(entry)],
         "additionalProperties": False,
     }
@@ -95,23 +97,29 @@ def _is_required(entry: InputDefinition) -> bool:
     return not entry.has_default and entry.required is not False
 
 
-def _input_schema(entry: InputDefinition) -> dict[str, Any]:
-    types = INPUT_TYPES.get((entry.type or "").lower(), ())
+def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
+    types, annotated = INPUT_TYPES.get((entry.type or "").lower(), ()), declared_type(workflow, entry)
     schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
+    if annotated is not None:
+        schema = annotated.schema()
     if entry.description:
         schema["description"] = entry.description
     if entry.has_default:
-        schema["default"] = entry.default
+        schema["default"] = json_form(entry.default)
     return schema
 
 
 def result_of(execution: Execution) -> CallToolResult:
     """Return what has become of an execution, in words and as data."""
-    told = {"execution": execution.id, "status": execution.status, "outputs": dict(execution.outputs)}
+    told = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
     if execution.error:
         told["error"] = execution.error
     is_over = execution.state.is_over
-    text = json.dumps(told["outputs"], ensure_ascii=False) if execution.status == COMPLETED else _standing(execution)
+    text = (
+        json.dumps(told["outputs"], ensure_ascii=False, allow_nan=False)
+        if execution.status == COMPLETED
+        else _standing(execution)
+    )
     return shown_result(text, told, is_error=is_over and execution.status != COMPLETED)
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, overload
 
 from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
+from divebook.text.arguments import describe
 from divebook.workflow.code import source_of
 from divebook.workflow.functions import decorated
 from divebook.workflow.policies import Retry
@@ -104,6 +105,24 @@ def _register(made: Action) -> Callable[..., Any]:
     REGISTERED[made.name] = made
     source_of(made.function)
     return made.function
+
+
+def action_of(given: Any) -> Action:
+    """Return an action that is given as such, or as a function that was made one with `@action`.
+
+    Raises
+    ------
+    SetupError
+        It is something else.
+    """
+    if isinstance(given, Action):
+        return given
+    known = (made for made in REGISTERED.values() if made.function is given)
+    found = next(known, None)
+    if found is None:
+        expected = "functions that @action stands above, or divebook.Action(name, function)"
+        raise SetupError(f"actions must be {expected}, not {describe(given)}")
+    return found
 
 
 REGISTERED: dict[str, Action] = {}

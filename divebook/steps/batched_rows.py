@@ -56,12 +56,11 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: Of
     StepError
         The agent does more than answer one request, or its model has no batch API.
     """
-    from divebook.events.arrow.rows import columns_of
+    from divebook.events.arrow.rows import records_of
 
     agent = as_asked(context, agent, offers)
     _require_one_request(agent, offers)
-    columns = columns_of(opened(frame))
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows = records_of(opened(frame))
     output = answer_type(agent.output if context.step.output is None else context.step.output)
     module = await loaded(BATCHES)
     batches = await module.AgentBatches.of(agent, agent.instructions(context.started_at), output)

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import VERSION_DECISION
-from divebook.errors import ApprovalDeniedError, DefinitionError, NotFoundError, OperationError, Problem, StepError
+from divebook.errors import (
+    ApprovalDeniedError,
+    DefinitionError,
+    NotFoundError,
+    OperationError,
+    Problem,
+    StepError,
+    UnstorableValueError,
+)
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
@@ -34,6 +43,26 @@ from divebook.workflow.json_schemas import instance_of, schema_of
 RANDOM_BITS = 53
 
 
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+T = TypeVar("T")
+_MOST_REMEMBERED = 64
+"""Calls that are remembered before those that were awaited are dropped."""
+
+
+def _is_unawaited(call: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(call) == inspect.CORO_CREATED
+
+
+def _awaited(method: F) -> F:
+    """Let a method of the context remember its calls, so that one without its await is named."""
+
+    @functools.wraps(method)
+    def called(context: WorkflowContext, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return context._promised(f"ctx.{method.__name__}()", method(context, *args, **kwargs))  # noqa: SLF001
+
+    return cast("F", called)
+
+
 AskAgent = Callable[[StepContext, str, Assignment], Awaitable[Answer]]
 """Asks the agent of a name."""
 
@@ -43,10 +72,12 @@ class AgentOfContext:
     """An agent as a workflow function has it."""
 
     name: str
-    _ask: Callable[[str, str, Any, Any, str | None], Awaitable[Any]]
+    _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
 
-    async def run(self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None) -> Any:
-        """Return the agent's answer; each request to its model is recorded and counts in the bounds.
+    def run(
+        self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the agent's answer, to be awaited; each request to its model is recorded and counts in the bounds.
 
         Parameters
         ----------
@@ -65,7 +96,7 @@ class AgentOfContext:
             verdict = await ctx.agent("critic").run("Is this good?", output=Verdict)
             if verdict.score < 5: ...
         """
-        return await self._ask(self.name, prompt, output, deps, thread)
+        return self._ask(self.name, prompt, output, deps, thread)
 
 
 class WorkflowContext:
@@ -82,6 +113,7 @@ class WorkflowContext:
         self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
         self._begin_successor = begin_successor
         self._calls: dict[str, int] = {}
+        self._made_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._failing: set[str] = set()  # gatherings that fail once it is known what is to be undone
         self.tasks = Tasks(context.strands())
 
@@ -90,21 +122,25 @@ class WorkflowContext:
         """The execution this is a run of."""
         return self._context.execution_id
 
+    @_awaited
     async def now(self) -> datetime:
         """Return the time, UTC."""
         self.tasks.require_place("ctx.now()")
         return await self._context.now()
 
+    @_awaited
     async def random(self) -> float:
         """Return a random number from 0 up to 1."""
         self.tasks.require_place("ctx.random()")
         return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
+    @_awaited
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""
         self.tasks.require_place("ctx.sleep()")
         await self._context.sleep(seconds_of(seconds, "ctx.sleep()"))
 
+    @_awaited
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
         """Return which version of a piece of the function this execution follows, so that the function may change.
 
@@ -144,6 +180,7 @@ class WorkflowContext:
             )
         return decided
 
+    @_awaited
     async def interrupt(
         self,
         kind: str,
@@ -190,15 +227,18 @@ class WorkflowContext:
             )
         return dict(opened(answered.response or {}))
 
+    @_awaited
     async def ask(self, question: str, answer: Any = None, **options: Any) -> Any:
         """Ask for a clarification; return the text, or an instance of the type `answer`. Options as in `interrupt`."""
         response = await self.interrupt("clarification", question, answer=answer, **options)
         return response.get("text") if answer is None else instance_of(answer, response.get("data"))
 
+    @_awaited
     async def confirm(self, question: str, **options: Any) -> bool:
         """Ask whether to do something; only an approval gives True. Options as in `interrupt`."""
         return (await self.interrupt("confirmation", question, **options)).get("approved") is True
 
+    @_awaited
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
         """Wait for a signal and return its payload; each is taken once, in the order in which they came.
 
@@ -212,6 +252,7 @@ class WorkflowContext:
         with self.tasks:
             return opened(await self._context.signal(name, within))
 
+    @_awaited
     async def gather(self, *calls: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
         """Await several calls side by side; return their results in order.
 
@@ -251,6 +292,7 @@ class WorkflowContext:
             raise suspended[0]
         return results
 
+    @_awaited
     async def run(self, workflow: str, inputs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Run another workflow of the environment to its end as an execution of its own; return its outputs.
 
@@ -268,6 +310,7 @@ class WorkflowContext:
             child = await self._context.child(workflow, given, self._drive_child, key=self._next_key())
         return dict(opened(child["outputs"]))
 
+    @_awaited
     async def continue_as_new(
         self, inputs: Mapping[str, Any] | None = None, *, reason: str = "manual_request"
     ) -> NoReturn:
@@ -300,7 +343,11 @@ class WorkflowContext:
 
     def agent(self, name: str) -> AgentOfContext:
         """Return an agent of the environment; ``await ctx.agent("critic").run("Is this good? ...")`` asks it."""
-        return AgentOfContext(name, self._ask)
+
+        def ask(*asked: Any) -> Coroutine[Any, Any, Any]:
+            return self._promised("ctx.agent().run()", self._ask(*asked))
+
+        return AgentOfContext(name, ask)
 
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
         self.tasks.require_place("ctx.agent().run()")
@@ -334,7 +381,21 @@ class WorkflowContext:
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
         """Give a call of a step function its place; for ``@step``."""
         self.tasks.require_place("a call of ", step.name)
-        return self._call(step, args, kwargs, self._next_key())
+        return self._promised(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
+
+    def _promised(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return a call, and remember it until it is awaited."""
+        if len(self._made_calls) >= _MOST_REMEMBERED:
+            self._made_calls = [made for made in self._made_calls if _is_unawaited(made[1])]
+        self._made_calls.append((label, call))
+        return call
+
+    def unawaited(self) -> str | None:
+        """Return the first call that was made and never awaited, and close all of them; None if there is none."""
+        left = [(label, made) for label, made in self._made_calls if _is_unawaited(made)]
+        for _, made in left:
+            made.close()  # so that Python does not warn of it as well
+        return left[0][0] if left else None
 
     def _next_key(self, kind: str = "call") -> str:
         """Return the name of the next call; each strand counts its own, so that their speed does not matter."""
@@ -383,8 +444,17 @@ class FunctionStep:
         try:
             with own_code():
                 value = await WORKFLOW_FUNCTIONS[name].function(workflow_context, **opened(dict(context.inputs)))
+            if (call := workflow_context.unawaited()) is not None:
+                raise StepError(f"{call} was not awaited, so it was never made; write `await` before the call")
+        except (TypeError, AttributeError, UnstorableValueError) as error:
+            call = workflow_context.unawaited() if "coroutine" in str(error) else None
+            if call is None:
+                raise
+            told = StepError(f"{call} was not awaited ({type(error).__name__}: {error}); write `await` before the call")
+            raise told.with_traceback(error.__traceback__) from error
         finally:
             CURRENT.reset(token)
+            workflow_context.unawaited()  # closes calls that a failure left behind, of which Python would warn
             await workflow_context.tasks.stop()
         kept = context.storable(value, RESULT)
         return Outcome(value_text(kept), kept)

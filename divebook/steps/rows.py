@@ -67,9 +67,10 @@ async def run_rows(context: StepContext, action: UserFunction, given: Mapping[st
         The frame does not have what the action takes, or the action cannot be called so.
     """
     _require_fit(action)
-    from divebook.events.arrow.rows import columns_of
+    from divebook.events.arrow.rows import columns_of, count_of
 
-    rows = arguments_of(action, columns_of(opened(frame)), opened(dict(given)))
+    whole = opened(frame)
+    rows = arguments_of(action, columns_of(whole), opened(dict(given)), count_of(whole))
     failed = await RowCalls(context, action, rows).run()
     told = f"{len(rows):,} rows" + (f", {failed:,} of which failed" if failed else "")
     return Outcome(told, {"rows": len(rows), "failed": failed})
@@ -87,10 +88,17 @@ def _require_fit(action: UserFunction) -> None:
             raise StepError(f"Rows cannot call {action.label}, which {hindrance}: use Each with Items")
 
 
-def arguments_of(action: UserFunction, columns: Mapping[str, list[Any]], given: Mapping[str, Any]) -> list[Row]:
+def arguments_of(
+    action: UserFunction, columns: Mapping[str, list[Any]], given: Mapping[str, Any], count: int
+) -> list[Row]:
     """Return the arguments of each call: the columns that the function takes, and what the step gives all of them.
 
     A function with one parameter that is no column is given the whole row, as a dict.
+
+    Parameters
+    ----------
+    count
+        Rows of the frame: one without columns has an index only.
     """
     parameters = inspect.signature(action.function).parameters
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
@@ -102,11 +110,11 @@ def arguments_of(action: UserFunction, columns: Mapping[str, list[Any]], given: 
             f"{action.label} takes {', '.join(unnamed)} by position only, and columns are given by their names; call "
             "it in a function of yours, whose parameters are named as the columns are"
         )
-    positions = range(len(next(iter(columns.values()), [])))
+    positions = range(count)
     missing = [name for name in needed if name not in columns]
     if missing and not takes_any and len(needed) == 1:
         names = list(columns)
-        whole = zip(*columns.values(), strict=True)
+        whole = zip(*columns.values(), strict=True) if columns else [()] * count
         return [
             (at, {**given, needed[0]: dict(zip(names, row, strict=True))})
             for at, row in zip(positions, whole, strict=True)

@@ -34,6 +34,7 @@ from divebook.store.past import History
 from divebook.store.preparing import prepare
 from divebook.store.records import ExecutionRecord, RecordFilter
 from divebook.store.subscribers import Subscribers
+from divebook.text.arguments import id_of, require
 
 if TYPE_CHECKING:
     from divebook.store.pages import EventPage
@@ -238,7 +239,7 @@ class EventLogs(ABC):
         self._check_open()
         if limit is not None:
             _check_not_negative("limit", limit)
-        return self._read(execution_id, max(after, 0), limit)
+        return self._read(id_of(execution_id), max(after, 0), limit)
 
     def _read(self, execution_id: str, after: int, limit: int | None) -> list[Event]:
         last = sys.maxsize if limit is None else after + limit
@@ -308,7 +309,7 @@ class EventLogs(ABC):
     def record(self, execution_id: str) -> ExecutionRecord:
         """Return the line of one execution; ExecutionNotFoundError if there is none."""
         self._check_open()
-        return self._opened(self._record(execution_id))
+        return self._opened(self._record(id_of(execution_id)))
 
     def _opened(self, record: ExecutionRecord) -> ExecutionRecord:
         error, note = self.sealing.open_text(record.error), self.sealing.open_text(record.note)
@@ -332,6 +333,9 @@ class EventLogs(ABC):
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
+        texts = {"status": status, "workflow": workflow, "tag": tag, "origin": origin, "parent": parent}
+        for name, value in {**texts, "notebook": notebook, "cell": cell, "key": key}.items():
+            require(value, name, "a string", fits=isinstance(value, str))
         if status is not None and status not in STATUSES:
             raise NotFoundError("status", status, STATUSES)
         if origin is not None and origin not in ORIGINS:
@@ -373,6 +377,7 @@ class EventLogs(ABC):
             Several do; names them.
         """
         self._check_open()
+        prefix = id_of(prefix)
         candidates = self._candidates(prefix) or self._candidates(f"exec_{prefix}")
         if prefix in candidates or len(candidates) == 1:
             return prefix if prefix in candidates else candidates[0]

@@ -15,6 +15,7 @@ from divebook.store.base import EventStore
 from divebook.store.codec import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
 from divebook.store.sqlite import SqliteStore
+from divebook.text.arguments import require
 from divebook.text.passwords import names_database, without_password
 
 VARIABLE = "DIVEBOOK_STORE"
@@ -76,6 +77,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
     SetupError
         Nothing is registered for the scheme, or a key is none.
     """
+    require(location, "the location of a store", "a path or a URL", fits=isinstance(location, str | Path))
     text = str(location or os.environ.get(VARIABLE) or DEFAULT)
     if text == MemoryStore.location:
         return MemoryStore()

@@ -147,6 +147,10 @@ def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
             return [(name, inner)]
         case list() | tuple():
             return [("", part) for part in value]
+        case _ if hasattr(
+            value, "inside"
+        ):  # the recorded form of a tuple or dataclass, which is defined above this layer
+            return named_parts(value.inside())
     return []
 
 

@@ -156,8 +156,10 @@ class Redactor:
                 return {self._key(key): self.under(str(key), part) for key, part in value.items()}
             case [str(name), str(inner)]:
                 return [self.text(name), self.under(name, inner)]
-            case list() if any(isinstance(part, str | list | dict) for part in value):
+            case list() if any(isinstance(part, str | list | dict) or hasattr(part, "inside") for part in value):
                 return [self.value(part) for part in value]
+            case _ if hasattr(value, "inside") and value.inside() is not None:  # a recorded tuple or dataclass
+                return value.parts(self.value)
         return value
 
     def _key(self, key: Any) -> Any:

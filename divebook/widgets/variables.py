@@ -16,7 +16,7 @@ from divebook.events.catalog import StateMutated
 from divebook.events.classes import Instance
 from divebook.events.event import Event
 from divebook.events.readable import readable
-from divebook.events.recorded import Recorded
+from divebook.events.recorded import Container, Recorded
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor
 from divebook.widgets.protocol.variables import VariableView
@@ -183,6 +183,8 @@ def _short(value: Any, depth: int) -> Any:
             parts = value.plain().items()
         case list() | tuple():
             return _and_more([_short(part, depth - 1) for part in value[:MOST_PARTS]], len(value)) if depth else "[…]"
+        case Container():
+            return _short(value.plain(), depth)
         case Recorded():
             return value.summary()
         case _:

@@ -12,14 +12,17 @@ from typing import Annotated, Any, Self
 
 from divebook.bounds import Bounds
 from divebook.dialects import MANNERS, OWN, Dialect, Manner
-from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.errors import DefinitionError, NotFoundError, Place, Problem, Severity, UnstorableValueError
+from divebook.events.codec import encode
 from divebook.events.upcast import FORM, Change, walked
+from divebook.text.arguments import describe
 from divebook.text.names import normal_name, same_name
 from divebook.workflow import kinds
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.former_templates import with_present_templates
 from divebook.workflow.graph import check_workflow, reachable_from
+from divebook.workflow.parameter_types import ParameterType
 from divebook.workflow.resources import (
     AgentDefinition,
     Config,
@@ -38,7 +41,7 @@ from divebook.workflow.servers import (
     ToolConfigurationDefinition,
 )
 from divebook.workflow.step import Each, Edge, Step, chained, require_step
-from divebook.workflow.stored_form import Definition, arguments, defaults, json_value, require_text
+from divebook.workflow.stored_form import Definition, arguments, defaults, recorded_default, require_text
 from divebook.workflow.table import Key
 from divebook.workflow.workspaces import WorkspaceDefinition
 from divebook.workflow.written import UNWRITTEN, Written
@@ -92,10 +95,13 @@ class InputDefinition(Definition):
     has_default: bool = False
     as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
     """Read in the dialect ``dive``, where it has no effect either."""
+    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
+    """The annotation of a parameter of a workflow function, where `type` has no name for it; not part of the log."""
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
-        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
+        default = recorded_default(self.default, f"default of input {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,8 @@ class OutputDefinition(Definition):
 
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
-        self._put(default=json_value(self.default, "default"), has_default=self.has_default or self.default is not None)
+        default = recorded_default(self.default, f"default of output {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -195,10 +202,13 @@ class Workflow(Definition):
         self._fill(
             name=normal_name(name),
             description=description,
-            inputs=tuple(InputDefinition.of(value) for value in inputs),
-            outputs=tuple(OutputDefinition.of(value) for value in outputs),
+            inputs=tuple(InputDefinition.of(value) for value in _listed(inputs, "inputs", "inputs=['topic']")),
+            outputs=tuple(OutputDefinition.of(value) for value in _listed(outputs, "outputs", "outputs=['report']")),
             steps=chained(listed),
-            triggers=tuple(triggers),
+            triggers=tuple(
+                TriggerDefinition.of(value)
+                for value in _listed(triggers, "triggers", "triggers=[TriggerDefinition(...)]")
+            ),
             continue_on_failure=continue_on_failure,
             bounds=_plain_bounds(bounds),
             workspace=workspace,
@@ -211,6 +221,10 @@ class Workflow(Definition):
         errors = [found for found in problems if found.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
+        try:
+            encode(self.stored, "definition")
+        except UnstorableValueError as error:  # a string that is not valid Unicode, which no start could record
+            raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
         steps = {step.name: step for step in reversed(values["steps"])}
@@ -278,6 +292,13 @@ class Workflow(Definition):
         if not self._fingerprint:
             self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
+
+
+def _listed(value: Any, name: str, example: str) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        message = f"{name} of a workflow must be a list, not {describe(value)}"
+        raise DefinitionError([Problem(message, key=name, hint=f"write {example}")])
+    return list(value)
 
 
 def _plain_bounds(bounds: Bounds | Mapping[str, Any] | None) -> dict[str, Any] | None:

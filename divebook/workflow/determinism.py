@@ -16,7 +16,7 @@ import inspect
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
             continue
         look = _Look(one, frozenset({context, "ctx", "context"}))
         look.visit(read.tree)
-        look.end()
+        look.end(read.tree)
         found = sorted(look.found, key=lambda doubt: (doubt[0].lineno, doubt[0].col_offset))
         for node, rule, name in found:
             if not read.is_silent(node):
@@ -134,13 +134,49 @@ class _Look(ast.NodeVisitor):
         """Names of objects of other libraries, whose methods are awaited unrecorded."""
         self._left: dict[str, tuple[ast.expr, str]] = {}
         """By name: a call that was assigned and not awaited."""
+        self._others: set[str] = set()
+        """Names to which something else than such a call was assigned, too."""
         self._loaded: set[str] = set()
 
-    def end(self) -> None:
-        """Note what was assigned and used nowhere."""
+    def end(self, tree: ast.AST) -> None:
+        """Note calls that are used like values, and calls that were assigned and are awaited nowhere."""
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        uses: dict[str, list[bool]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and self._is_recorded(node.func) and self._is_value(node, parents):
+                self.found.append((node, _UNAWAITED, f"{ast.unparse(node.func)}()"))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self._left:
+                uses.setdefault(node.id, []).append(self._is_value(node, parents))
         for name, (node, told) in self._left.items():
-            if name not in self._loaded:
+            # A name that also stands for something else may be used as a value where it does.
+            is_value = name not in self._others and all(uses.get(name, []))
+            if name not in self._loaded or is_value:
                 self.found.append((node, _UNAWAITED, told))
+
+    def _is_value(self, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
+        """Return whether an expression stands where only a value makes sense, so that a call there lacks its await.
+
+        An argument of another function, or an item of a list, may be awaited later, as by `ctx.gather`.
+        """
+        parent = parents.get(node)
+        match parent:
+            case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.FormattedValue() | ast.Subscript():
+                return True
+            case ast.Attribute(attr=name):
+                return name not in {"close", "send", "throw"}
+            case ast.If(test=used) | ast.While(test=used) | ast.Assert(test=used) | ast.For(iter=used):
+                return used is node
+            case ast.comprehension(iter=used):
+                return used is node
+            case ast.BoolOp() | ast.IfExp():
+                return self._is_value(parent, parents)
+            case ast.Return():
+                return _is_in_async(parent, parents)
+            case ast.Call(func=ast.Attribute(attr="gather")):
+                return False
+            case ast.Call(func=callee):
+                return callee is not node and self._is_recorded(callee)
+        return False
 
     # --- names -----------------------------------------------------------------------------------------------------
 
@@ -268,6 +304,8 @@ class _Look(ast.NodeVisitor):
         """Note what names of the function stand for."""
         for name in names:
             self._sets.discard(name)
+            if not (isinstance(value, ast.Call) and self._is_recorded(value.func)):
+                self._others.add(name)
             if self._is_set(value):
                 self._sets.add(name)
             if isinstance(value, ast.Call):
@@ -336,6 +374,13 @@ class _Look(ast.NodeVisitor):
             of = of.value
         if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):
             self.found.append((node, _GLOBAL, ast.unparse(node)))
+
+
+def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether the innermost function around a node is async; others may return a call for who awaits it."""
+    while node in parents and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        node = parents[node]
+    return isinstance(node, ast.AsyncFunctionDef)
 
 
 def _bound_in(function: FunctionType) -> set[str]:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from divebook.events.codec import encode, parse
 from divebook.workflow.content import ContentEntry
 
 SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
@@ -35,4 +36,7 @@ def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    if "default" in semantic:  # it may be a date or another value that JSON lacks
+        semantic["default"] = parse(encode(semantic["default"]))
+    return semantic

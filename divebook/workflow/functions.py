@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
+from divebook.workflow.answer_types import allow_answers
+from divebook.workflow.callables import as_function, is_async, is_callable, name_of
 from divebook.workflow.code import LABEL, source_of
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.determinism import warn_of
+from divebook.workflow.parameter_types import ParameterType, hints_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.step import Step
 from divebook.workflow.undoing import ROLLBACK_FUNCTIONS, place_of, require_nameable
@@ -114,7 +117,8 @@ def workflow(
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     """Make a workflow of an async function ``async def f(ctx, ...)``.
 
-    Its parameters after the first are the inputs; what it returns is the output ``result``. On resume the function runs
+    Its parameters after the first are the inputs, which are made into the types of their annotations or refused before
+    anything is started; what it returns is the output ``result``. On resume the function runs
     again from its beginning, and everything it asked for (step functions, `ctx`) is answered from the log; what lies
     between must therefore be deterministic.
 
@@ -136,14 +140,18 @@ def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
     >>> [definition.name for definition in chain.inputs]
     ['n']
     """
-    if callable(name):
-        return _make_workflow(name, name.__name__, workspace)
-    return lambda function: _make_workflow(function, name or function.__name__, workspace)
+    if is_callable(name, "workflow"):
+        return _make_workflow(name, None, workspace)
+    return lambda function: _make_workflow(function, name, workspace)
 
 
-def _make_workflow(function: Callable[..., Awaitable[Any]], name: str, workspace: str | None) -> Workflow:
-    if not inspect.iscoroutinefunction(function):
-        raise DefinitionError([Problem(f"workflow {name!r} must be an async function", hint="write `async def`")])
+def _make_workflow(given: Callable[..., Awaitable[Any]], name: str | None, workspace: str | None) -> Workflow:
+    target: Any = given  # whatever a caller passes
+    if callable(target) and not is_async(target):
+        called = name or name_of(target) or repr(target)
+        raise DefinitionError([Problem(f"workflow {called!r} must be an async function", hint="write `async def`")])
+    function = as_function(given, "workflow", name)
+    name = name or function.__name__
     source = _source(function)
     made = Workflow(
         name,
@@ -175,24 +183,50 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
         given = ", ".join(["ctx", *(str(parameter) for parameter in parameters)])
         message = f"the first parameter of workflow {name!r} is its context, and {parameters[0].name!r} is an input"
         raise DefinitionError([Problem(message, hint=f"write `async def {function.__name__}({given})`")])
-    return [_input(parameter, name) for parameter in parameters[1:]]
+    hints = hints_of(function)
+    return [
+        _input(parameter, hints.get(parameter.name, parameter.empty), function, name) for parameter in parameters[1:]
+    ]
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
     """Return whether a parameter can be meant for the context: it has no default and no type of inputs."""
     if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
         return False
-    return not (_TYPES.get(parameter.annotation) or _TYPES_BY_NAME.get(parameter.annotation))
+    return not (_simple_type(parameter.annotation) or _TYPES_BY_NAME.get(str(parameter.annotation)))
 
 
-def _input(parameter: inspect.Parameter, name: str) -> InputDefinition:
+def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[..., Any], name: str) -> InputDefinition:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
         message = f"parameter {parameter.name!r} of workflow {name!r} cannot be an input"
         raise DefinitionError([Problem(message, hint="inputs are parameters with a name of their own")])
     has_default = parameter.default is not parameter.empty
-    declared = _TYPES.get(parameter.annotation) or _TYPES_BY_NAME.get(parameter.annotation)
     default = parameter.default if has_default else None
-    return InputDefinition(parameter.name, declared, default=default, has_default=has_default)
+    declared = _simple_type(annotation)
+    annotated = None
+    if declared is None and annotation not in (parameter.empty, Any, object):
+        annotated = ParameterType(annotation, function)
+        allow_answers(annotation)  # values of the classes that a function declares may be recorded
+    made = InputDefinition(parameter.name, declared, default=default, has_default=has_default)
+    return made.like(annotated=annotated)
+
+
+def _simple_type(annotation: Any) -> str | None:
+    """Return the name of a type that definitions have, too; None for any other annotation."""
+    try:
+        return _TYPES.get(annotation)
+    except TypeError:  # an annotation with a list in it has no hash
+        return None
+
+
+def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterType | None:
+    """Return the annotated type of an input; None where it has none, or where its function is not defined here."""
+    if definition.annotated is not None or workflow.start.type != FUNCTION:
+        return definition.annotated
+    # A definition that was read from a log has no annotations; the function of its name in this process has.
+    known = WORKFLOW_FUNCTIONS.get(workflow.name)
+    inputs = () if known is None else known.workflow.inputs
+    return next((own.annotated for own in inputs if own.name == definition.name), None)
 
 
 _TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
@@ -228,8 +262,9 @@ def step(
 
     Inside a workflow function the call is awaited, also that of an ordinary function, which runs in a thread, or where
     `executor` says. Anywhere
-    else the function is what it was. Arguments and results may be whatever a log can hold: plain data, dates, bytes,
-    frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy of the result.
+    else the function is what it was. Arguments and results may be of any kind that a log can hold: plain data, tuples,
+    sets, dates, bytes, frames and arrays, and instances of classes given to `divebook.allow`. The workflow gets a copy
+    of the result, of the same type. Methods, partials and objects with ``__call__`` can be steps, too.
 
     Parameters
     ----------
@@ -276,7 +311,7 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
     """Return a function that undoes calls, known by its place from now on."""
     known: StepFunction | None = getattr(function, _MADE, None)
     require_nameable(known.function if known is not None else function)
-    made = known or StepFunction(function.__name__, function, inspect.getdoc(function) or "")
+    made = known or StepFunction(function.__name__, as_function(function, "step"), inspect.getdoc(function) or "")
     ROLLBACK_FUNCTIONS[place_of(made)] = made
     return made
 
@@ -294,11 +329,12 @@ def decorated(name: Any, made: Callable[[U], Any], kind: type[U], said: Mapping[
     retry = said["retry"]
     options = {**said, "retry": None if retry is None else Retry.of(retry)}
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        own = function.__name__ if name is function else name or function.__name__
-        return made(kind(own, function, inspect.getdoc(function) or "", **options))
+    def decorate(given: Any) -> Any:
+        own = None if name is given else name
+        function = as_function(given, kind.kind, own)
+        return made(kind(own or function.__name__, function, inspect.getdoc(function) or "", **options))
 
-    return decorate(name) if callable(name) else decorate
+    return decorate(name) if is_callable(name, kind.kind) else decorate
 
 
 def _make_step(made: StepFunction) -> Callable[..., Any]:

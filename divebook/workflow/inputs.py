@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from divebook.errors import InputError, did_you_mean
+from divebook.events.recorded import opened
 from divebook.text.names import same_name
 from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.functions import declared_type
 from divebook.workflow.kinds import INPUT_TYPES
 
 _TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
@@ -19,9 +21,14 @@ def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bo
     Parameters
     ----------
     given
-        Values by name; an explicit None counts as given.
+        Values by name; an explicit None counts as given, and fits no declared type unless that says so.
     coerce_text
         Turn texts, as a command line gives them, into what the declaration says.
+
+    Notes
+    -----
+    An input of a workflow function with an annotation, such as a date, an enum or a list of models, is made into that
+    from its JSON form; a value that cannot be one is refused.
 
     Raises
     ------
@@ -67,7 +74,7 @@ def _declared(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, InputDe
 def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], *, coerce_text: bool) -> Any:
     if definition.name not in given:
         if definition.has_default or definition.required is False:
-            return definition.default
+            return opened(definition.default)
         raise InputError(
             f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
             f"{f': {definition.description}' if definition.description else ''}); give it a value: "
@@ -77,21 +84,34 @@ def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, 
     value = given[definition.name]
     if isinstance(value, str) and not workflow.manner.converts_inputs:
         return value
+    annotated = declared_type(workflow, definition)
+    if annotated is not None and not (value is None and _accepts_none(definition)):
+        try:
+            return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
+        except ValueError as error:
+            message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
+            raise InputError(message, definition.name) from None
     if coerce_text and isinstance(value, str):
         value = _from_text(definition, value)
+    if value is None and (_accepts_none(definition) or not workflow.manner.converts_inputs):
+        return value
     return _checked(definition, value)
+
+
+def _accepts_none(definition: InputDefinition) -> bool:
+    return definition.required is False or (definition.has_default and definition.default is None)
 
 
 def _checked(definition: InputDefinition, value: Any) -> Any:
     types = INPUT_TYPES.get((definition.type or "").lower())
-    if value is None or types is None:
+    if types is None:
         return value
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(
             f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: {_short(value)}',
             definition.name,
         )
-    return value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _from_text(definition: InputDefinition, text: str) -> Any:

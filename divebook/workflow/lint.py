@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from divebook.errors import Problem, position_in
+from divebook.text.arguments import require
+from divebook.workflow.definition import Workflow
 from divebook.workflow.determinism import Doubt, doubts_of, shown_place
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
@@ -49,4 +51,6 @@ def lint(workflow: Any) -> Doubts:
     known = WORKFLOW_FUNCTIONS.get(getattr(workflow, "name", ""))
     if known is not None and known.workflow == workflow:
         workflow = known.function
+    expected = "what @workflow made, an async function, or a Workflow"
+    require(workflow, "what to lint", expected, fits=isinstance(workflow, Workflow) or callable(workflow))
     return Doubts(doubts_of(workflow) if inspect.isfunction(workflow) else ())

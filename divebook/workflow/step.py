@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 
 from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
+from divebook.text.arguments import describe
 from divebook.text.names import normal_name
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
@@ -132,7 +133,7 @@ class Each(Definition):
     @classmethod
     def of(cls, value: Any) -> Self:
         """Return what a person wrote as a loop; a list, or whatever gives items, is the items."""
-        return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else list(value))
+        return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
         """Return what an item is called by its place, or its key: by the variable of all, else by the step.
@@ -289,7 +290,7 @@ class Step(Definition):
             prompt=prompt,
             script=script,
             action=normal_name(action),
-            parameters=json_value(parameters or {}, "parameters"),
+            parameters=_mapping(parameters, "parameters"),
             store=normal_name(store),
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
@@ -308,7 +309,7 @@ class Step(Definition):
             executor=executor,
             workspace=workspace,
             workflow=normal_name(workflow),
-            inputs=json_value({normal_name(key): value for key, value in (inputs or {}).items()}, "inputs"),
+            inputs={normal_name(key): value for key, value in _mapping(inputs, "inputs").items()},
         )
         if type is None:
             object.__setattr__(self, "type", inferred_type(self))
@@ -338,6 +339,20 @@ class Step(Definition):
 
 
 _fill_step = filling(Step)
+
+
+def _mapping(value: Any, name: str) -> Any:
+    if value is not None and not isinstance(value, Mapping):
+        hint = f"write {name}={{'name': 'value'}}"
+        raise DefinitionError([Problem(f"{name} must be a mapping, not {describe(value)}", key=name, hint=hint)])
+    return json_value(value or {}, name)
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, bytes | type) or not isinstance(value, Iterable):
+        hint = "write each=['a', 'b'], or each='$(state.rows)'"
+        raise DefinitionError([Problem(f"each must be a list or an expression, not {describe(value)}", hint=hint)])
+    return list(value)
 
 
 def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) -> tuple[Edge, ...]:

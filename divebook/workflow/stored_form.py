@@ -6,7 +6,7 @@ Which fields hold other definitions, or several, their types say; everything els
 from __future__ import annotations
 
 import functools
-import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from operator import attrgetter
@@ -14,8 +14,10 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
+from divebook.events.codec import encode, storable
 from divebook.events.frozen import filling
-from divebook.events.values import normalize
+from divebook.events.recorded import BigInt
+from divebook.events.values import MAX_DEPTH, normalize
 from divebook.text.names import normal_name
 
 Reader: TypeAlias = Callable[[Any], Any]
@@ -29,9 +31,41 @@ def json_value(value: Any, name: str) -> Any:
     if not value and type(value) is dict:
         return {}
     try:
-        return json.loads(json.dumps(normalize(value, name), allow_nan=False))
-    except (UnstorableValueError, TypeError, ValueError, RecursionError) as error:
+        plain_value = _json(value, name, 0)
+        encode(plain_value, name)
+    except (UnstorableValueError, RecursionError) as error:
         raise DefinitionError([Problem(f"{error}", key=name, hint="definitions hold JSON values only")]) from error
+    return plain_value
+
+
+def _json(value: Any, path: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise UnstorableValueError(path, f"nested deeper than {MAX_DEPTH} levels; is it part of itself?")
+    if type(value) in _ATOMS:
+        if type(value) is float and not math.isfinite(value):
+            raise UnstorableValueError(path, f"{value} is not a JSON number; write it as a string, in quotes")
+        return normalize(value, path) if type(value) is int else value  # marks one beyond 64 bits
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise UnstorableValueError(f"{path}[{key!r:.60}]", "keys must be strings; put it in quotes")
+        return {str(key): _json(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+    if isinstance(value, _LISTS):
+        return [_json(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    normal = normalize(value, path)  # a scalar of numpy, or an instance of a subclass of str
+    if type(normal) is BigInt:
+        return normal
+    if type(normal) not in _ATOMS:
+        raise UnstorableValueError(path, f"a {type(value).__name__} is not JSON; write it as a string")
+    return _json(normal, path, depth)
+
+
+def recorded_default(value: Any, name: str) -> Any:
+    """Return a default as the log holds it, of any kind that an input may have; `DefinitionError` if it holds none."""
+    try:
+        return storable(value, name)
+    except UnstorableValueError as error:
+        raise DefinitionError([Problem(f"{error}", key="default")]) from error
 
 
 def require_text(value: Any, what: str, hint: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem
 from divebook.workflow.approvals import IF_DESTRUCTIVE
+from divebook.workflow.callables import as_function, is_callable
 from divebook.workflow.code import source_of
 from divebook.workflow.policies import Retry
 from divebook.workflow.user_functions import UserFunction
@@ -153,15 +154,14 @@ def tool_of(given: Any) -> ToolFunction:
     """
     if isinstance(given, ToolFunction):
         return given
-    if not callable(given):
+    if not callable(given) and not isinstance(given, staticmethod | classmethod):
         hint = "give a function, or the name of a tool as a text"
         raise DefinitionError([Problem(f"a tool is a function, not {given!r}", hint=hint)])
     said: ToolFunction | None = getattr(given, _MADE, None)
     if said is not None:
         return said if said.function is given else replace(said, function=given)  # a method found through an instance
-    if not hasattr(given, "__name__"):  # an object that can be called
-        return ToolFunction(type(given).__name__, given.__call__, inspect.getdoc(given) or "")
-    return ToolFunction(given.__name__, given, inspect.getdoc(given) or "")
+    function = as_function(given, "tool")
+    return ToolFunction(function.__name__, function, inspect.getdoc(function) or "")
 
 
 @overload
@@ -257,8 +257,9 @@ def tool(
     hints = ToolHints(read_only, destructive, idempotent, open_world)
     policy = None if retry is None else Retry.of(retry)
 
-    def decorate(function: F) -> F:
-        own = function.__name__ if name is function or name is None else name
+    def decorate(given: Any) -> Any:
+        function = as_function(given, "tool", None if name is given else name)
+        own = function.__name__ if name is given or name is None else name
         made = ToolFunction(
             own,
             function,
@@ -279,7 +280,7 @@ def tool(
         source_of(function)
         return function
 
-    return decorate(name) if callable(name) else decorate
+    return decorate(name) if is_callable(name, "tool") else decorate
 
 
 REGISTERED_TOOLS: dict[str, ToolFunction] = {}

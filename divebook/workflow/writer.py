@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from divebook.events.codec import encode, parse
 from divebook.workflow.definition import Definitions, Workflow
 from divebook.workflow.reading import Format
 from divebook.workflow.schema import DEFINITIONS, WORKFLOW
@@ -18,7 +19,8 @@ def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
     mapping = DEFINITIONS.write(definitions)
     if definitions.workflows:
         mapping["Workflows"] = [workflow_to_mapping(workflow) for workflow in definitions.workflows]
-    return mapping
+    plain: dict[str, Any] = _as_text(mapping)
+    return plain
 
 
 def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
@@ -27,7 +29,19 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
     for written, is_implied in zip(mapping["Steps"], _implied(workflow.steps), strict=True):
         if is_implied:
             del written["Next"]
-    return mapping
+    plain: dict[str, Any] = _as_text(mapping)
+    return plain
+
+
+def _as_text(value: Any) -> Any:
+    """Return written definitions as plain JSON: integers of any size as such, other defaults in the form of the log."""
+    if isinstance(value, dict):
+        return {key: _as_text(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_text(part) for part in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, str | float | bool) else parse(encode(value))
 
 
 def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> str:

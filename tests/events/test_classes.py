@@ -5,7 +5,7 @@ import enum
 import sys
 import types
 from http import HTTPStatus
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import pandas as pd
 import pytest
@@ -141,6 +141,22 @@ def test_enums_come_back_as_the_member_itself():
     assert normalize(Size.SMALL).plain() == 1
 
 
+class Place(NamedTuple):
+    name: str
+    spots: tuple[int, ...] = ()
+
+
+def test_a_named_tuple_keeps_its_class_and_takes_new_defaults():
+    allow(Place)
+    again = back([Place("a", (1, 2))])[0]
+    assert (type(again), again) == (Place, Place("a", (1, 2)))
+    recorded = decode(
+        b'{"$type":"namedtuple","value":{"class":"tests.events.test_classes.Place","fields":{"name":"b"}}}'
+    )
+    assert recorded.open() == Place("b")
+    assert recorded.plain() == {"name": "b"}
+
+
 def test_equal_instances_have_equal_bytes():
     allow(Shape, Colour)
     assert written(Shape((), labels={"a", "b", "c"})) == written(Shape((), labels={"c", "b", "a"}))
@@ -172,7 +188,7 @@ def test_a_nested_class_has_to_be_allowed_as_well():
 
 
 def test_other_classes_cannot_be_allowed():
-    with pytest.raises(SetupError, match=r"only dataclasses, pydantic models and enums"):
+    with pytest.raises(SetupError, match=r"only dataclasses, pydantic models, named tuples and enums"):
         allow(Point, object)
     with pytest.raises(SetupError, match="only dataclasses"):
         allow(Point(1))

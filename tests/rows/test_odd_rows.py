@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 import pytest
 
-from divebook import Environment
+from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StepError
 from divebook.execution.engine_thread import ENGINE
 from divebook.mapping import mapped
@@ -31,11 +31,14 @@ def environment():
         yield made
 
 
+SEVEN = Workflow("seven", [Step("s", script="7", store="result")], outputs=["result"])
+
+
 def shout(text):
     return {"label": text.upper()}
 
 
-@pytest.mark.parametrize("odd", ["\ud800", {1: "a", "x": object()}, {"label": {1, 2}}])
+@pytest.mark.parametrize("odd", ["\ud800", {1: "a", "x": object()}, {"label": {object()}}])
 def test_a_value_that_nothing_can_keep_costs_no_other_row_its_result(environment, odd):
     calls = []
 
@@ -47,6 +50,23 @@ def test_a_value_that_nothing_can_keep_costs_no_other_row_its_result(environment
     assert rows.frame["label"].dropna().tolist() == [3, 2, 0]
     assert rows.failed.index.tolist() == ["x"]
     assert len(calls) == 4
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame(index=list("abc")), [{}, {}, {}]], ids=["index only", "empty mappings"])
+def test_a_frame_without_columns_calls_once_per_row(environment, frame):
+    calls = []
+
+    def count():
+        calls.append(1)
+        return {"n": 1}
+
+    assert mapped(environment, frame, count).wait().frame["n"].tolist() == [1, 1, 1]
+    assert len(calls) == 3
+    assert (
+        mapped(environment, frame, lambda row: {"row": str(row)}, store="rows").wait().frame["row"].tolist()
+        == ["{}"] * 3
+    )
+    assert mapped(environment, frame, SEVEN).wait().frame["result"].tolist() == [7, 7, 7]
 
 
 def test_whole_numbers_keep_their_digits_beside_whatever_they_stand(environment, monkeypatch):

@@ -5,6 +5,8 @@ from base64 import b64encode, urlsafe_b64encode
 
 import pytest
 
+from divebook.events.readable import readable
+from divebook.events.values import normalize
 from divebook.text import redaction
 from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor
@@ -257,3 +259,13 @@ def test_no_half_of_a_secret_is_left_where_a_text_is_cut(width):
     for shown in (one_line(text, width), cut(text, width)):
         assert "Zq8" not in shown
         assert len(shown) <= width + 30
+
+
+def test_secrets_in_recorded_tuples_mappings_and_instances_are_known_and_hidden():
+    redactor = Redactor()
+    recorded = normalize({"a": ({"password": "correct horse battery"},), "b": {1: ("api_key", "k7d0-99-a1b2-c3")}})
+    redactor.learn(recorded)
+    clean = redactor.value(recorded)
+    assert "correct horse battery" not in readable(clean)
+    assert "k7d0-99-a1b2-c3" not in readable(clean)
+    assert "correct horse battery" not in redactor.text("it is correct horse battery")

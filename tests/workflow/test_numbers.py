@@ -24,7 +24,7 @@ TIMES = {
     "the factor of Retry": lambda value: Retry(factor=value),
     "the jitter of Retry": lambda value: Retry(jitter=value),
     "the timeout of an action": lambda value: Action("a", print, timeout=value),
-    "the timeout of a function": lambda value: step(timeout=value)(lambda: None),
+    "the timeout of a function": lambda value: step("wait", timeout=value)(lambda: None),
     "the expiry of a question": lambda value: Ask("Which?", expires_in=value),
 }
 COUNTS = {

@@ -86,8 +86,11 @@ async def one_by_one_soon():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (lambda n: n, "'<lambda>' cannot be the name of a tool .*at most 64"),
-        (functools.partial(double, 1), "parameter 'args' of tool \"partial\" has no name"),
+        (lambda n: n, r"@tool needs a name: <function .*<lambda>.*name="),
+        (functools.partial(lambda n: n, 1), r"@tool needs a name: functools\.partial.*name="),
+        (len, "parameter 'obj' of tool \"len\" has no name"),
+        (max, "@tool cannot use <built-in function max>: no signature found .*call it in a function of yours"),
+        (classmethod(double), "@tool cannot be written above @classmethod .*write @classmethod above @tool"),
         (rest, "parameter 'things' of tool \"rest\" has no name for a model"),
         (only, "parameter 'a' of tool \"only\" has no name"),
         (3, "a tool is a function, not 3"),

@@ -48,6 +48,18 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     return found
 
 
+def count_of(frame: Any) -> int:
+    """Return how many rows a frame has, which one without columns may have, too."""
+    return int(getattr(frame, "num_rows", None) or len(frame))
+
+
+def records_of(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a frame, each as a mapping of its columns to their values."""
+    columns = columns_of(frame)
+    cells = zip(*columns.values(), strict=True) if columns else [()] * count_of(frame)
+    return [dict(zip(columns, row, strict=True)) for row in cells]
+
+
 def frame_of(ended: Sequence[Ended]) -> pd.DataFrame:
     """Return what rows that have ended gave, by position; with a column ``error`` if one of them failed."""
     rows = [{} if error is not None else _named(value) for _, value, error in ended]
