@@ -43,6 +43,7 @@ from divebook.store import MemoryStore
 from divebook.text.arguments import require
 from divebook.text.shown import plural
 from divebook.workflow.definition import Definitions, Problem, Workflow
+from divebook.workflow.pipeline_steps import is_pipeline, visible_steps
 from divebook.workflow.reader import read_definitions
 
 if TYPE_CHECKING:
@@ -360,6 +361,8 @@ class Session:
 
 
 def _workflow_text(workflow: Workflow) -> str:
+    if is_pipeline(workflow):
+        return f"pipeline {workflow.name!r} ({plural(len(visible_steps(workflow)), 'stage')})"
     return f"workflow {workflow.name!r} ({plural(len(workflow.steps), 'step')})"
 
 

@@ -6,10 +6,9 @@ below imports this package: `Environment.add_step_type` takes in the steps that 
 `Execution.envelope` asks `divebook.extensions`.
 """
 
-from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.pipeline import Pipeline
-from divebook.pipeline.stage import AgentStage, EdgeLimit, RoutingRule
 from divebook.pipeline.stages import StageResult
 from divebook.pipeline.streaming import StageOutput
+from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 
 __all__ = ["AgentStage", "EdgeLimit", "Pipeline", "PipelineConfig", "RoutingRule", "StageOutput", "StageResult"]

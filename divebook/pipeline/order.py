@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from divebook.pipeline.config import PipelineConfig
-from divebook.pipeline.stage import AgentStage
+from divebook.workflow.pipelines import AgentStage, PipelineConfig
 
 
 def ready_stages(

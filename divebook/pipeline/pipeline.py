@@ -21,14 +21,11 @@ from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.clock import SystemClock
 from divebook.execution.execution import Execution
-from divebook.pipeline.compiled import DETACHED, ENVELOPE, FEEDBACK, RESPONSE, SLOTS, compiled
-from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptResponse
 from divebook.pipeline.envelope.contents import utc_now
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, as_question, parts_of
 from divebook.pipeline.order import ready_stages
 from divebook.pipeline.reflection import question_inside, reflect, slots_to, state_of
-from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import StageFunctions, progress, stage_step
 from divebook.pipeline.stages.functions import EnvelopeFunction
 from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
@@ -37,6 +34,8 @@ from divebook.questions.kinds import CONFIRMATION
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.json_schemas import FITTING
+from divebook.workflow.pipeline_steps import DETACHED, ENVELOPE, FEEDBACK, RESPONSE, SLOTS, compiled
+from divebook.workflow.pipelines import AgentStage, PipelineConfig, RunMode
 
 Response = InterruptResponse | Mapping[str, Any] | str | bool | int
 

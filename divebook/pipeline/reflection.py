@@ -8,11 +8,10 @@ from typing import Any
 
 from divebook.engine.state import ExecutionState
 from divebook.errors import ResumeError
-from divebook.pipeline.compiled import ENVELOPE, SLOTS, STATE
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, SlotNames, of_execution
 from divebook.questions import Question
 from divebook.workflow.definition import Workflow
-from divebook.workflow.step import STAGE
+from divebook.workflow.pipeline_steps import ENVELOPE, SLOTS, STATE, is_pipeline
 
 
 def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
@@ -25,11 +24,6 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
     envelope = Envelope.from_state_dict(state_of(state), slot_names=slots_from(state.inputs.get(SLOTS)))
     reflect(envelope, state, workflow)
     return envelope
-
-
-def is_pipeline(workflow: Workflow) -> bool:
-    """Return whether a workflow was made of a pipeline."""
-    return workflow.start.type == STAGE
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:

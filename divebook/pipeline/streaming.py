@@ -12,8 +12,8 @@ from typing import Any
 from divebook.events import Event, catalog
 from divebook.execution.execution import Execution
 from divebook.history.spans import Span, Spans
-from divebook.pipeline.compiled import BATCH, NAME, PART, RUN
 from divebook.workflow.definition import Workflow
+from divebook.workflow.pipeline_steps import BATCH, NAME, PART, RUN
 
 LAST = "__end__"
 """What comes after the last stage."""

@@ -41,6 +41,7 @@ from divebook.widgets.protocol.variables import VariableView
 from divebook.widgets.variables import Setters, VariableReader
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import load
+from divebook.workflow.pipeline_steps import visible_steps
 
 MAX_ERROR = 2000
 MAX_ANSWER = 400
@@ -229,16 +230,17 @@ def _said(words: str) -> str:
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """Return the steps of a workflow and the ways between them."""
-    steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in workflow.steps]
+    """Return the steps of a workflow and the ways between them; of a pipeline its stages."""
+    shown_steps = visible_steps(workflow)
+    steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in shown_steps]
     edges = [
         GraphEdge(source=step.name, target=edge.step, kind="next", condition=one_line(edge.condition or "", 200))
-        for step in workflow.steps
+        for step in shown_steps
         for edge in step.edges
     ]
     edges += [
         GraphEdge(source=step.name, target=policy.step, kind="catch", condition="")
-        for step in workflow.steps
+        for step in shown_steps
         for policy in step.catch
     ]
     return Graph(steps=steps, edges=edges)

@@ -23,6 +23,7 @@ from divebook.workflow.fingerprint import fingerprint_of
 from divebook.workflow.former_templates import with_present_templates
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.parameter_types import ParameterType
+from divebook.workflow.pipelines import PipelineConfig
 from divebook.workflow.resources import (
     AgentDefinition,
     Config,
@@ -322,6 +323,10 @@ class Definitions(Definition):
         Key("Models with a role. Prompts that name no agent go to the first supervisor, else to the first agent."),
     ] = ()
     workflows: Annotated[tuple[Workflow, ...], Key("The workflows that can be run.")] = ()
+    """Those of the pipelines as well: each pipeline becomes a workflow of its name."""
+    pipelines: Annotated[
+        tuple[PipelineConfig, ...], Key("Pipelines: stages that a request passes through.", extension=True)
+    ] = ()
     triggers: Annotated[
         tuple[TriggerDefinition, ...],
         Key("Names that start workflows.", ignored="write it under the Triggers of each workflow"),

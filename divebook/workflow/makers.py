@@ -8,7 +8,7 @@ from typing import Any
 
 from divebook.bounds import Bounds, agent_bounds
 from divebook.dialects import dive
-from divebook.errors import BoundsError, Place, Problem, Severity
+from divebook.errors import BoundsError, DefinitionError, Place, Problem, Severity
 from divebook.workflow.content import EXACTLY_ONE, ContentEntry
 from divebook.workflow.definition import (
     Config,
@@ -20,6 +20,8 @@ from divebook.workflow.definition import (
 )
 from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.kinds import INVALID
+from divebook.workflow.pipeline_steps import declared
+from divebook.workflow.pipelines import AgentStage, PipelineConfig
 from divebook.workflow.reading import Reading
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.step import Step, chained
@@ -32,12 +34,13 @@ LISTS = {
     "documents": ("Documents", "document"),
     "agents": ("Agents", "agent"),
     "workflows": ("Workflows", "workflow"),
+    "pipelines": ("Pipelines", "pipeline"),
     "triggers": ("Triggers", "trigger"),
     "schedules": ("Schedules", "schedule"),
     "mcp_servers": ("MCPServers", "mcp server"),
     "workspaces": ("Workspaces", "workspace"),
 }
-FATAL_DUPLICATES = {"agents", "workflows"}
+FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
 """Lists in which the dialect ``dive`` rejects a repeated name too."""
 
 
@@ -170,4 +173,30 @@ def definitions(made: Made, reading: Reading) -> Any:
         names = [item.name for item in made.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
         reading.add_found(duplicate_names(label, names, (*made.place, key), severity, manner=reading.manner))
-    return INVALID if reading.errors else Definitions(**made.values)
+    if reading.errors:
+        return INVALID
+    workflows, pipelines = made.values.get("workflows", ()), made.values.get("pipelines", ())
+    for place, pipeline in enumerate(pipelines):
+        if pipeline.name in {workflow.name for workflow in workflows}:
+            message = f"pipeline {pipeline.name!r} has the name of a workflow"
+            reading.add(message, made.node.start, (*made.place, "Pipelines", place, "Name"), key="Name")
+    return Definitions(**{**made.values, "workflows": (*workflows, *map(declared, pipelines))})
+
+
+def stage(made: Made, _reading: Reading) -> Any:
+    """Make a stage of a pipeline; one that names an agent is one where it answers."""
+    has_llm = {"has_llm": True} if made.values.get("model_role") else {}
+    return AgentStage(**{**has_llm, **made.values}) if made.is_sound else INVALID
+
+
+def pipeline(made: Made, reading: Reading) -> Any:
+    """Make a pipeline, or note everything in it that does not fit together."""
+    if not made.is_sound:
+        return INVALID
+    try:
+        return PipelineConfig(**made.values)
+    except DefinitionError as error:
+        for problem in error.problems:
+            place = (*made.place, problem.key or "")
+            reading.add(problem.message, made.node.start, place, key=problem.key, hint=problem.hint)
+        return INVALID

@@ -21,7 +21,7 @@ class _Named(Protocol):
 
 
 Item = TypeVar("Item", bound=_Named)
-LISTS = ("tools", "documents", "agents", "workflows", "triggers", "schedules", "mcp_servers", "workspaces")
+LISTS = ("tools", "documents", "agents", "workflows", "pipelines", "triggers", "schedules", "mcp_servers", "workspaces")
 TEXTS = ("name", "description", "version")
 
 

@@ -7,6 +7,7 @@ from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
+from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.workflow.policies import Catch, Retry, Rollback
 from divebook.workflow.resources import (
     AgentDefinition,
@@ -88,6 +89,22 @@ WORKFLOW = Table(
         "Start": "the first listed step is the start",
     },
     more=(Key("Its single output.", "Output", "output", One(OutputDefinition, ", or Outputs for a list")),),
+)
+ROUTING_RULE = Table("route", RoutingRule, example="{Condition: verdict, Value: loop_back, Target: draft}")
+EDGE_LIMIT = Table("edge limit", EdgeLimit, example="{Source: check, Target: draft, MaxCount: 2}")
+STAGE = Table(
+    "stage",
+    AgentStage,
+    makers.stage,
+    example="{Name: draft, Agent: writer, Next: check}",
+    advice={"Steps": "stages do their work with Agent; steps belong to Workflows", "Order": "write StageOrder"},
+)
+PIPELINE = Table(
+    "pipeline",
+    PipelineConfig,
+    makers.pipeline,
+    example="{Name: review, Stages: [{Name: draft, Agent: writer}]}",
+    advice={"Agents": "write Stages", "Steps": "write Stages"},
 )
 APPROVAL_RULE = Table(
     "approval rule",

@@ -17,8 +17,11 @@ from divebook.workflow.yaml_text import dump_yaml
 def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
     """Return definitions as a mapping in the written schema, without what is at its default."""
     mapping = DEFINITIONS.write(definitions)
-    if definitions.workflows:
-        mapping["Workflows"] = [workflow_to_mapping(workflow) for workflow in definitions.workflows]
+    pipelines = {pipeline.name for pipeline in definitions.pipelines}
+    workflows = [workflow for workflow in definitions.workflows if workflow.name not in pipelines]
+    mapping.pop("Workflows", None)
+    if workflows:
+        mapping["Workflows"] = [workflow_to_mapping(workflow) for workflow in workflows]
     plain: dict[str, Any] = _as_text(mapping)
     return plain
 

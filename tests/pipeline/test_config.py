@@ -2,9 +2,9 @@ import pytest
 
 from divebook import AgentStage, Pipeline, PipelineConfig
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.pipeline.compiled import compiled
 from divebook.pipeline.order import ready_stages, skipped_stages
-from divebook.pipeline.stage import EdgeLimit, RoutingRule
+from divebook.workflow.pipeline_steps import compiled
+from divebook.workflow.pipelines import EdgeLimit, RoutingRule
 from tests.pipeline.worlds import chain, flat
 
 

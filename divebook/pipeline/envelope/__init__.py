@@ -3,7 +3,7 @@
 from divebook.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
 from divebook.pipeline.envelope.accumulation import MergeStrategy, merge_state
 from divebook.pipeline.envelope.branches import merge_branches
-from divebook.pipeline.envelope.contents import END, START, ProcessingRecord, SlotNames
+from divebook.pipeline.envelope.contents import ProcessingRecord, SlotNames
 from divebook.pipeline.envelope.enums import (
     GoalStatus,
     InterruptKind,
@@ -18,6 +18,7 @@ from divebook.pipeline.envelope.enums import (
 from divebook.pipeline.envelope.envelope import Envelope, create_envelope
 from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
 from divebook.pipeline.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
+from divebook.workflow.pipelines import END, START
 
 __all__ = [
     "DEFAULT_BOUNDS",

@@ -14,14 +14,13 @@ from divebook.errors import did_you_mean
 from divebook.pipeline.envelope.enums import ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.interrupt import FlowInterrupt
 from divebook.pipeline.envelope.plain import UNREADABLE, EnvelopePart, PlainReading, plain, types_of
+from divebook.workflow.pipelines import START
 
 Clock = Callable[[], datetime]
 """Returns the present, aware, UTC."""
 IdSource = Callable[[str], str]
 """Returns a new identifier that begins with the given prefix and an underscore."""
 
-START, END = "start", "end"
-"""Stages before the first and after the last one."""
 SCHEMA_VERSION: Final = 1
 UNSET: Final = datetime.min.replace(tzinfo=UTC)
 """Stands for the present in the moments of a new envelope."""

@@ -15,11 +15,12 @@ from divebook.engine.bounds import dollars
 from divebook.engine.ledger import Hop
 from divebook.engine.state import ENDED, FAILED, IN_STEP, ExecutionState
 from divebook.events.event import to_datetime
-from divebook.pipeline.envelope.contents import END, START, ProcessingRecord
+from divebook.pipeline.envelope.contents import ProcessingRecord
 from divebook.pipeline.envelope.enums import ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.envelope import Envelope
 from divebook.pipeline.envelope.interrupt import FlowInterrupt
 from divebook.pipeline.envelope.plain import copied_map, to_text
+from divebook.workflow.pipelines import END, START
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """Stands for the beginning of what has not begun."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from divebook.pipeline.envelope.contents import END, MAXIMA, START, Contents
+from divebook.pipeline.envelope.contents import MAXIMA, Contents
+from divebook.workflow.pipelines import END, START
 
 IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
 COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")

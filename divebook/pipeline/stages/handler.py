@@ -12,27 +12,9 @@ from divebook.environment import Environment
 from divebook.errors import DefinitionError, InterruptExpiredError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.pipeline.compiled import (
-    BATCH,
-    BRANCHES,
-    DETACHED,
-    ENVELOPE,
-    FEEDBACK,
-    FUNCTIONS,
-    MERGE,
-    NAME,
-    PART,
-    RESPONSE,
-    ROUTE,
-    SLOTS,
-    STATE,
-)
-from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, merge_branches
-from divebook.pipeline.envelope.contents import END
 from divebook.pipeline.envelope.interrupt import as_question, parts_of
 from divebook.pipeline.reflection import slots_from
-from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunction, StageFunctions
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
@@ -40,6 +22,26 @@ from divebook.pipeline.stages.work import Work
 from divebook.steps.call import invoke
 from divebook.text.logs import logger
 from divebook.workflow.definition import Problem, Workflow
+from divebook.workflow.pipeline_steps import (
+    BATCH,
+    BRANCHES,
+    DETACHED,
+    ENVELOPE,
+    FEEDBACK,
+    FUNCTIONS,
+    MERGE,
+    METADATA,
+    NAME,
+    PART,
+    REQUEST,
+    RESPONSE,
+    ROUTE,
+    SESSION,
+    SLOTS,
+    STATE,
+    USER,
+)
+from divebook.workflow.pipelines import END, AgentStage, PipelineConfig
 from divebook.workflow.step import STAGE
 
 _log = logger("divebook.pipeline")
@@ -114,7 +116,28 @@ class _Run:
 
     @property
     def _present(self) -> Envelope:
-        return self._envelope(self._state.get(ENVELOPE) or self._context.inputs[ENVELOPE])
+        state = self._state.get(ENVELOPE) or self._context.inputs.get(ENVELOPE)
+        return self._begun() if state is None else self._envelope(state)
+
+    def _begun(self) -> Envelope:
+        """Return the envelope of a request that was given as inputs, in front of the first stage."""
+        inputs, execution_id = self._context.inputs, self._context.execution_id
+        envelope = Envelope(
+            slot_names=self._slots,
+            clock=self.ticker,
+            new_id=lambda prefix: f"{prefix}_{execution_id.removeprefix('exec_')}",
+            raw_input=str(inputs.get(REQUEST) or ""),
+            user_id=str(inputs.get(USER) or "anonymous"),
+            session_id=str(inputs.get(SESSION) or ""),
+            metadata=dict(inputs.get(METADATA) or {}),
+        )
+        progress.begin(self._config, envelope, self._config.default_run_mode)
+        return envelope
+
+    @property
+    def _is_declared(self) -> bool:
+        """Whether the pipeline was declared in a definition file, and its request came as inputs."""
+        return ENVELOPE not in self._context.inputs
 
     # --- what is next ----------------------------------------------------------------------------------------------
 
@@ -190,7 +213,7 @@ class _Run:
         handled: Mapping[str, Any] | None = ended.output
         if ended.error is None:
             output = ended.output or {}
-            keeps = bool(self._context.inputs.get(FEEDBACK))
+            keeps = bool(self._context.inputs.get(FEEDBACK)) or self._is_declared
             progress.go_on(self._config, envelope, stage, stage.next_stage(output), output, keeps_feedback=keeps)
         elif stage.error_next:
             handled = {}

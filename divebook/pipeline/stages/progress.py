@@ -7,12 +7,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from divebook.pipeline.config import PipelineConfig, RunMode
 from divebook.pipeline.envelope import Envelope, InterruptKind, ReasonClass, TerminalReason, edge_key
-from divebook.pipeline.envelope.contents import END, START
 from divebook.pipeline.order import ready_stages
-from divebook.pipeline.stage import ASKING, AgentStage
 from divebook.questions.kinds import RAISE, STOP
+from divebook.workflow.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
 
 DENIED = "User denied confirmation"
 _BOUNDS = {

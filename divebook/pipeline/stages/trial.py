@@ -17,9 +17,9 @@ from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, Streame
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
-from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import EnvelopeFunction, StageFunction, StageResult
 from divebook.steps.call import call
+from divebook.workflow.pipelines import AgentStage
 from divebook.workflow.policies import Retry
 
 STAGE_CALL = "stage_call"

@@ -13,14 +13,13 @@ from divebook.engine.retries import Fault, retry_delay
 from divebook.errors import DivergenceError, StepError, StoreError
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
-from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
 from divebook.pipeline.envelope.plain import to_text
-from divebook.pipeline.stage import AgentStage
 from divebook.pipeline.stages.functions import StageFunctions
 from divebook.pipeline.stages.progress import question_id
 from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial, policy_of
 from divebook.pipeline.stages.work import Work
+from divebook.workflow.pipelines import AgentStage, PipelineConfig
 
 PROCESSING_ERROR = "ProcessingError"
 

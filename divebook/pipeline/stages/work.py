@@ -18,7 +18,6 @@ from divebook.errors import (
     UnstorableValueError,
 )
 from divebook.execution.error_texts import clean_text
-from divebook.pipeline.config import PipelineConfig
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.answers import object_in
 from divebook.pipeline.stages.functions import StageFunctions, StageResult
@@ -28,6 +27,7 @@ from divebook.steps.asking_agents import ask_agent
 from divebook.steps.call import call
 from divebook.steps.evaluation import render_texts
 from divebook.steps.offers import Offers
+from divebook.workflow.pipelines import AgentStage, PipelineConfig
 
 THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, UnstorableValueError)
 """Errors of a tool call that are not the tool's own."""
@@ -87,7 +87,7 @@ class Work:
         agent = self._find_agent(stage.model_role).with_settings(
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
-        prompt = await prompt_of(config, stage.prompt_key, trial.envelope)
+        prompt = await prompt_of(config, stage, trial.envelope)
         answer = await ask_agent(trial, agent, Assignment(prompt, prefix=f"{stage.name}/"), self._offers)
         return object_in(answer.text)
 
@@ -131,16 +131,17 @@ class Work:
         return await call(trial, known[tool], parameters, f"{stage.name}-tool-{number}")
 
 
-async def prompt_of(config: PipelineConfig, key: str, envelope: Envelope) -> str:
+async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
     """Return what a stage's agent is asked: its prompt filled in, or by default all that the envelope holds for it.
 
     These are the request, the outputs so far, the plans and the feedback of earlier passes through a loop, and the
     answer of a person.
     """
-    if key:
-        if key not in config.prompts:
-            raise NotFoundError("prompt", key, config.prompts)
-        (prompt,) = await render_texts([config.prompts[key]], {"envelope": envelope.to_state_dict()})
+    if stage.prompt_key and stage.prompt_key not in config.prompts:
+        raise NotFoundError("prompt", stage.prompt_key, config.prompts)
+    template = stage.prompt or (config.prompts[stage.prompt_key] if stage.prompt_key else "")
+    if template:
+        (prompt,) = await render_texts([template], {"envelope": envelope.to_state_dict()})
         return prompt
     outputs = json.dumps(envelope.outputs, ensure_ascii=False, default=str) if envelope.outputs else ""
     answered = envelope.interrupt.response if envelope.interrupt is not None else None

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from divebook.pipeline.config import PipelineConfig, RunMode
-from divebook.workflow.definition import InputDefinition, Workflow
-from divebook.workflow.step import STAGE, Each, Step
+from divebook.workflow.definition import InputDefinition, OutputDefinition, Workflow
+from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
+from divebook.workflow.policies import Catch
+from divebook.workflow.step import STAGE, Each, Edge, Step
 
 STATE = "pipeline"
 """Variable: ``{"envelope": state, "next": [stage, ...], "again": whether route has another question}``."""
@@ -30,6 +31,11 @@ DETACHED = "detached"
 """Input: whether to end at a question of the envelope, without asking it, since the envelope is kept elsewhere."""
 FEEDBACK = "feedback"
 """Input: whether a stage that sends a request back hands its feedback on; executions of earlier versions lack it."""
+REQUEST, USER, SESSION, METADATA = "request", "user", "session", "metadata"
+"""The inputs of a pipeline that a definition file declares: the text of the request, who sends it, and what belongs
+to it."""
+OUTPUTS = "outputs"
+"""Variable and output of such a pipeline: what the stages put out, by slot."""
 PART, NAME, FUNCTIONS = "part", "stage", "functions"
 """Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
 ROUTE, RUN, BATCH, MERGE = "route", "run", "batch", "merge"
@@ -46,6 +52,77 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
     flags = [InputDefinition(name, "bool", default=False) for name in (DETACHED, FEEDBACK)]
     inputs = [InputDefinition(ENVELOPE, "map"), *optional, *flags]
     return Workflow(config.name, steps, inputs=inputs, description=f"{mode} pipeline")
+
+
+def declared(config: PipelineConfig) -> Workflow:
+    """Return a pipeline of a definition file as a workflow, which is started with a request and not with an envelope.
+
+    Its outputs are the slots of its stages.
+    """
+    made = compiled(config, config.default_run_mode)
+    taken = {step.name for step in made.steps}
+    last, route = _free(OUTPUTS, taken), made.steps[0]
+    is_over = f"$(not state.{STATE}['again'] and len(state.{STATE}['next']) == 0)"
+    steps = [
+        replace(route, edges=(*route.edges, Edge(last, is_over))),
+        *made.steps[1:],
+        Step(last, script=f"state.{STATE}['envelope']['outputs']", store=OUTPUTS, next=[]),
+    ]
+    about = {
+        REQUEST: "The text of the request",
+        USER: "Who sends it",
+        SESSION: "The session that it belongs to",
+    }
+    texts = [InputDefinition(name, "string", description=text, default="") for name, text in about.items()]
+    inputs = [*texts, InputDefinition(METADATA, "map", required=False)]
+    # The engine counts model calls, so that stages side by side do not overshoot. Where a person may be asked to allow
+    # more, they are counted between the stages instead.
+    stops = config.on_exhausted == "stop"
+    bounds = {"max_llm_calls": config.max_llm_calls, "on_exhausted": "fail"} if stops else None
+    return Workflow(
+        config.name,
+        steps,
+        inputs=inputs,
+        outputs=[OutputDefinition(OUTPUTS)],
+        description=f"{config.default_run_mode} pipeline",
+        bounds=bounds,
+    )
+
+
+def is_pipeline(workflow: Workflow) -> bool:
+    """Return whether a workflow was made of a pipeline."""
+    return bool(workflow.steps) and workflow.start.type == STAGE
+
+
+def visible_steps(workflow: Workflow) -> list[Step]:
+    """Return the steps of a workflow as people see them: of a pipeline its stages, with the ways between them.
+
+    In parallel mode these are the batch of stages and its merge, since the stages of a batch are its items.
+    """
+    if not is_pipeline(workflow):
+        return list(workflow.steps)
+    config = PipelineConfig.from_text(workflow.start.script)
+    if any(step.parameters.get(PART) == BATCH for step in workflow.steps):
+        batch, merge = (
+            next(step for step in workflow.steps if step.parameters.get(PART) == part) for part in (BATCH, MERGE)
+        )
+        return [batch, replace(merge, edges=(Edge(batch.name),))]
+    steps = {step.name: step for step in workflow.steps}
+    return [replace(steps[stage.name], edges=_ways(stage, config), catch=_caught(stage)) for stage in config.agents]
+
+
+def _ways(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
+    """Return the edges of a stage to other stages: its routes in order, then where it goes if none of them fits."""
+    ways = [
+        Edge(rule.target, f"{rule.condition} == {rule.value!r}")
+        for rule in stage.routing_rules
+        if config.stage(rule.target) is not None
+    ]
+    return (*ways, Edge(stage.default_next)) if config.stage(stage.default_next) is not None else tuple(ways)
+
+
+def _caught(stage: AgentStage) -> tuple[Catch, ...]:
+    return (Catch(stage.error_next),) if stage.error_next not in ("", *RESERVED) else ()
 
 
 def _sequential(config: PipelineConfig, route: str) -> list[Step]:

@@ -1,0 +1,411 @@
+"""Pipelines: the stages that a request passes through, and what it may spend on its way, as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.questions.kinds import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
+from divebook.workflow import kinds
+from divebook.workflow.numbers import is_amount
+from divebook.workflow.stored_form import Definition, as_definition, json_value
+from divebook.workflow.table import Key, Many
+
+START = "start"
+"""The stage of an envelope that has not begun."""
+END = "end"
+"""The target that ends a request."""
+ASKING = (CLARIFICATION, CONFIRMATION)
+"""Targets that ask a person with what the output holds as its question or message."""
+RESERVED = (END, *ASKING)
+
+_STAGE_COUNTS = ("timeout_seconds", "max_visits", "max_retries")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRule(Definition):
+    """Go to `target` if the output holds `value` under the key `condition`, of the same type."""
+
+    condition: Annotated[
+        str, Key("The field of the output that is looked at.", required="a route needs a Condition", example="verdict")
+    ]
+    value: Annotated[Any, Key("The value that it must have.", example="loop_back")]
+    target: Annotated[
+        str,
+        Key(
+            "The stage to go to, `end`, or `clarification` or `confirmation` to ask a person.",
+            required="a route needs a Target",
+            example="draft",
+        ),
+    ]
+
+    def __post_init__(self) -> None:
+        self._put(value=json_value(self.value, "value"))
+
+    def fires(self, output: Mapping[str, Any]) -> bool:
+        """Whether the rule applies to an output; 1 and 1.0 are equal, True and 1 are not."""
+        return self.condition in output and _is_same(output[self.condition], self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLimit(Definition):
+    """How often a request may pass from one stage to another; 0 stands for no limit."""
+
+    source: Annotated[str, Key("The stage that is left.", required="an edge limit needs a Source", example="check")]
+    target: Annotated[str, Key("The stage that is entered.", required="an edge limit needs a Target", example="draft")]
+    max_count: Annotated[int, Key("How often at most; 0 for no limit.", example="2")] = 0
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as a limit; its ends may also be written as ``from`` and ``to``."""
+        named = {"from": "source", "to": "target"}
+        is_mapping = isinstance(value, Mapping)
+        return as_definition(cls, {named.get(key, key): item for key, item in value.items()} if is_mapping else value)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStage(Definition):
+    """One stage of a pipeline: who works there, what must come out, and where the request goes next."""
+
+    name: Annotated[str, Key("The name of the stage.", required="stage name is required", example="draft")]
+    stage_order: Annotated[
+        int, Key("Its position; stages of equal order keep the order in which they are listed.", example="1")
+    ] = 0
+    requires: Annotated[
+        tuple[str, ...], Key("In parallel runs: stages that must be completed before.", example="[draft]")
+    ] = ()
+    after: Annotated[
+        tuple[str, ...],
+        Key("In parallel runs: stages that must have ended before, completed or not.", example="[draft]"),
+    ] = ()
+    join_strategy: Annotated[
+        Literal["all", "any"],
+        Key(
+            "Whether `all` required stages must be completed, or `any` of them is enough.",
+            kind=kinds.Text(choices=("all", "any"), complaint="invalid JoinStrategy: {}"),
+            example="any",
+        ),
+    ] = "all"
+    has_llm: Annotated[
+        bool,
+        Key("Whether the agent answers here, or a Python function of the pipeline in its place.", name="HasLLM"),
+    ] = False
+    has_tools: Annotated[
+        bool, Key("Whether the steps of the output `plan` are carried out with the actions of the environment.")
+    ] = False
+    has_policies: bool = False
+    """For readers of the definition; it has no effect."""
+    tool_access: Annotated[
+        Literal["none", "read", "write", "all"],
+        Key(
+            "Which tools a plan may use: `none`, `all`, or with `read` or `write` those of AllowedTools.",
+            kind=kinds.Text(choices=("none", "read", "write", "all"), complaint="invalid ToolAccess: {}"),
+            example="read",
+        ),
+    ] = "none"
+    allowed_tools: Annotated[
+        tuple[str, ...], Key("Tools that a plan may use; without any, all of them.", example="[Document.Read]")
+    ] = ()
+    model_role: Annotated[
+        str, Key("The agent that answers here; HasLLM need not be written then.", name="Agent", example="writer")
+    ] = ""
+    prompt: Annotated[
+        str,
+        Key(
+            "What the agent is asked, a template over `envelope`; by default the request and the outputs so far.",
+            example="Draft an answer to ${envelope.raw_input}",
+        ),
+    ] = ""
+    prompt_key: Annotated[str, Key("Which of the Prompts of the pipeline the agent is asked.", example="draft")] = ""
+    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
+    max_tokens: Annotated[int | None, Key("How long an answer may be.", example="2000")] = None
+    output_key: Annotated[str, Key("The slot of its output; by default the name of the stage.", example="plan")] = ""
+    required_output_fields: Annotated[
+        tuple[str, ...], Key("Fields that its output must have.", example="[verdict]")
+    ] = ()
+    routing_rules: Annotated[
+        Sequence[RoutingRule],
+        Key(
+            "Where to go by what the output holds; the first that fits decides.", name="Routes", kind=Many(RoutingRule)
+        ),
+    ] = ()
+    default_next: Annotated[
+        str, Key("Where to go if no route fits; by default `end`.", name="Next", example="check")
+    ] = ""
+    error_next: Annotated[
+        str, Key("Where to go if the stage fails; by default the request ends.", example="repair")
+    ] = ""
+    timeout_seconds: Annotated[
+        float, Key("How many seconds an attempt may take; by default as the pipeline says.", example="60")
+    ] = 0
+    max_visits: Annotated[
+        int, Key("How often a request may be here; the next entry ends it. 0 for no limit.", example="3")
+    ] = 0
+    max_retries: Annotated[
+        int,
+        Key(
+            "How often a failed stage is tried again; it is then repeated as well where its process died.", example="2"
+        ),
+    ] = 0
+
+    def __post_init__(self) -> None:
+        lists = ("requires", "after", "allowed_tools", "required_output_fields")
+        self._put(**{name: tuple(getattr(self, name)) for name in lists})
+        self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
+
+    def next_stage(self, output: Mapping[str, Any]) -> str:
+        """Return where a request goes after an output."""
+        fired = (rule.target for rule in self.routing_rules if rule.fires(output))
+        return next(fired, self.default_next or END)
+
+    def allows(self, tool: str) -> bool:
+        """Whether the stage may call a tool."""
+        if self.tool_access == "none":
+            return False
+        return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
+
+    def problems(self, names: Sequence[str]) -> Iterator[Problem]:
+        """Return everything that is wrong with the stage, in a pipeline of stages with these names."""
+        of = f"stage {self.name!r}"
+        if self.prompt and self.prompt_key:
+            yield Problem(f"{of} has both a prompt and a prompt_key", key="prompt", hint="leave one of them out")
+        if self.has_llm and not self.model_role:
+            yield Problem(f"{of} has a model and no model_role", key="model_role", hint="name the agent that answers")
+        yield from chosen(self, of)
+        yield from counted(self, _STAGE_COUNTS, of)
+        targets = [("routing rule", rule.target) for rule in self.routing_rules]
+        targets += [(key, getattr(self, key)) for key in ("default_next", "error_next") if getattr(self, key)]
+        for key, target in targets:
+            if target not in names and target not in RESERVED:
+                yield unknown(f"{of}: {key} leads to unknown target", target, (*names, *RESERVED))
+        for key in ("requires", "after"):
+            for name in getattr(self, key):
+                if name == self.name:
+                    yield Problem(f"{of}: {key} itself", key=key)
+                elif name not in names:
+                    yield unknown(f"{of}: {key} unknown stage", name, names)
+
+
+# --- what pipelines and their parts are checked and read by ----------------------------------------------------------
+
+
+def unknown(message: str, name: str, known: Sequence[str]) -> Problem:
+    """Return the problem that a name is not among those that are known."""
+    return Problem(f"{message} {name!r}", hint=did_you_mean(name, known))
+
+
+def chosen(record: object, of: str) -> Iterator[Problem]:
+    """Return the fields whose value is not one of the choices that their types name."""
+    for key, hint in get_type_hints(type(record)).items():
+        value = getattr(record, key, None)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(get_args(hint))}")
+
+
+def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]:
+    """Return the fields whose value is not a number of at least 0."""
+    for key in keys:
+        value = getattr(record, key)
+        if not is_amount(value):
+            yield Problem(f"{key} of {of} must be a number of at least 0, not {value!r}", key=key)
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Whether two plain values are equal and of the same types; whole numbers and fractions are of one type."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return left.keys() == right.keys() and all(_is_same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        return len(left) == len(right) and all(map(_is_same, left, right))
+    numbers = [isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right)]
+    return bool(left == right) and (all(numbers) or type(left) is type(right))
+
+
+RunMode = Literal["sequential", "parallel"]
+
+_COUNTS = ("max_iterations", "max_llm_calls", "max_agent_hops", "default_timeout_seconds")
+_RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "agent_review_resume_stage")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineConfig(Definition):
+    """Stages and what a request may spend on its way through them.
+
+    Raises
+    ------
+    DefinitionError
+        With everything that does not fit together.
+
+    Examples
+    --------
+    >>> config = PipelineConfig("qa", [AgentStage("check", 2), AgentStage("draft", 1, default_next="check")])
+    >>> config.order
+    ['draft', 'check']
+    """
+
+    name: Annotated[str, Key("The name to run it by.", required="pipeline name is required", example="review")]
+    agents: Annotated[
+        Sequence[AgentStage],
+        Key("The stages, in the order in which a request meets them.", name="Stages", kind=Many(AgentStage)),
+    ] = ()
+    default_run_mode: Annotated[
+        RunMode,
+        Key(
+            "`sequential`: one stage after the other; `parallel`: all that are ready side by side.",
+            name="Mode",
+            kind=kinds.Text(choices=("sequential", "parallel"), complaint="invalid Mode: {}"),
+            example="parallel",
+        ),
+    ] = "sequential"
+    max_iterations: Annotated[int, Key("How often a request may go back to an earlier stage.", example="2")] = 3
+    max_llm_calls: Annotated[int, Key("How many model calls a request may make.", name="MaxLLMCalls", example="20")] = (
+        10
+    )
+    max_agent_hops: Annotated[int, Key("How many stages a request may pass through.", example="40")] = 21
+    default_timeout_seconds: Annotated[
+        float, Key("How many seconds an attempt at a stage may take.", name="TimeoutSeconds", example="60")
+    ] = 300
+    edge_limits: Annotated[Sequence[EdgeLimit], Key("How often single edges may be passed.", kind=Many(EdgeLimit))] = ()
+    clarification_resume_stage: Annotated[
+        str, Key("Where a request continues after a clarification; by default where it stopped.", example="draft")
+    ] = ""
+    confirmation_resume_stage: Annotated[
+        str, Key("Where a request continues after a confirmation; by default where it stopped.", example="draft")
+    ] = ""
+    agent_review_resume_stage: Annotated[
+        str, Key("Where a request continues after a review; by default where it stopped.", example="draft")
+    ] = ""
+    prompts: Annotated[
+        Mapping[str, str],
+        Key("Prompts by key, templates over `envelope`.", example="{draft: 'Answer ${envelope.raw_input}'}"),
+    ] = field(default_factory=dict)
+    on_exhausted: Annotated[
+        Literal["stop", "ask"],
+        Key(
+            "At a bound: `stop`, or `ask` a person whether to raise it.",
+            kind=kinds.Text(choices=("stop", "ask"), complaint="invalid OnExhausted: {}"),
+            example="ask",
+        ),
+    ] = "stop"
+    on_expired: Annotated[
+        Literal["terminate", "ask"],
+        Key(
+            "When a question expires without an answer: `terminate`, or `ask` again.",
+            kind=kinds.Text(choices=("terminate", "ask"), complaint="invalid OnExpired: {}"),
+            example="ask",
+        ),
+    ] = "terminate"
+    resume_checkpoints: Annotated[bool, Key("Whether checkpoints are passed without waiting for a person.")] = False
+
+    def __post_init__(self) -> None:
+        stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
+        self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
+        problems = _problems_of(self)
+        if problems:
+            raise DefinitionError(problems, f"pipeline {self.name!r}")
+
+    @property
+    def order(self) -> list[str]:
+        """The names of the stages, first to last."""
+        return [stage.name for stage in self.agents]
+
+    def stage(self, name: str) -> AgentStage | None:
+        """Return the stage of that name, or None."""
+        return next((stage for stage in self.agents if stage.name == name), None)
+
+    def edge_limit(self, source: str, target: str) -> int:
+        """Return how often that edge may be passed; 0 for no limit."""
+        limits = (each.max_count for each in self.edge_limits if (each.source, each.target) == (source, target))
+        return next(limits, 0)
+
+    def resume_stage(self, kind: str) -> str:
+        """Return the configured stage for answers to that kind of question, or an empty text."""
+        stages = {
+            CLARIFICATION: self.clarification_resume_stage,
+            CONFIRMATION: self.confirmation_resume_stage,
+            AGENT_REVIEW: self.agent_review_resume_stage,
+        }
+        return stages.get(kind, "")
+
+    def seconds(self, stage: AgentStage) -> float | None:
+        """Return how long an attempt at a stage may take, or None for as long as it likes."""
+        return stage.timeout_seconds or self.default_timeout_seconds or None
+
+    def to_text(self) -> str:
+        """Return the pipeline as JSON, which `from_text` reads."""
+        return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
+
+    @classmethod
+    def from_text(cls, text: str) -> PipelineConfig:
+        """Return the pipeline that `to_text` wrote."""
+        return cls.from_dict(json.loads(text))
+
+
+def _problems_of(config: PipelineConfig) -> list[Problem]:
+    """Return everything that is wrong with a pipeline."""
+    if not config.name:
+        return [Problem("pipeline name is required", key="name")]
+    names = config.order
+    return [
+        *chosen(config, "the pipeline"),
+        *counted(config, _COUNTS, "the pipeline"),
+        *_named(names),
+        *(found for stage in config.agents for found in stage.problems(names)),
+        *_limits(config, names),
+        *_resume_stages(config, names),
+        *_prompts(config),
+        *_cycles(config),
+    ]
+
+
+def _named(names: list[str]) -> Iterator[Problem]:
+    for name in dict.fromkeys(names):
+        if not name:
+            yield Problem("stage name is required", key="name")
+        if name in RESERVED:
+            yield Problem(
+                f"stage name {name!r} is reserved", key="name", hint="it is a target with a meaning of its own"
+            )
+        if names.count(name) > 1:
+            yield Problem(f"duplicate stage name {name!r}", key="name", hint="every stage needs a name of its own")
+
+
+def _limits(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
+    for limit in config.edge_limits:
+        for name in (limit.source, limit.target):
+            if name not in names:
+                yield unknown("edge limit names unknown stage", name, names)
+        yield from counted(limit, ("max_count",), f"the edge limit {limit.source}->{limit.target}")
+
+
+def _resume_stages(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
+    for key in _RESUME_STAGES:
+        name = getattr(config, key)
+        if name and name not in (*names, END):
+            yield unknown(f"{key} names unknown stage", name, names)
+
+
+def _prompts(config: PipelineConfig) -> Iterator[Problem]:
+    for stage in config.agents:
+        if config.prompts and stage.prompt_key and stage.prompt_key not in config.prompts:
+            yield unknown(f"stage {stage.name!r}: prompt_key names unknown prompt", stage.prompt_key, [*config.prompts])
+
+
+def _cycles(config: PipelineConfig) -> Iterator[Problem]:
+    """Find stages that wait for each other, so that none of them would ever run in parallel mode."""
+    left = {stage.name: stage for stage in config.agents}
+    while released := [name for name, stage in left.items() if not _waits_for(stage, left)]:
+        for name in released:
+            del left[name]
+    if left:
+        hint = "let one of them go without the others"
+        yield Problem(f"requires form a cycle: {', '.join(left)} wait for each other", key="requires", hint=hint)
+
+
+def _waits_for(stage: AgentStage, left: Mapping[str, AgentStage]) -> bool:
+    """Whether a stage cannot run before one of those that are left."""
+    blocked = [name in left for name in stage.requires]
+    is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)
+    return is_blocked or any(name in left for name in stage.after)
