@@ -29,7 +29,9 @@ def convert(
     ] = None,
     format: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How it is written.")] = "yaml",
 ) -> None:
-    """Write definitions in divebook's own dialect, with their scripts in Python.
+    """Write definitions of the legacy Dive dialect as divebook's own.
+
+    Scripts become Python.
 
     What the result does differently, and what is wrong with it, is printed to stderr. The exit code is 1 if the result
     needs corrections before it can be run.

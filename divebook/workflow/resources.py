@@ -332,7 +332,10 @@ class TriggerDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Definition):
-    """When to start a workflow."""
+    """When to start a workflow.
+
+    ``divebook keys Schedule`` says what each of its fields means.
+    """
 
     names = ("name", "workflow")
 

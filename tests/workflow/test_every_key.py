@@ -87,7 +87,10 @@ READ_BY = {
     ("output", "Type"): ("notebook/cell_completion.py", "label"),  # for people, and completed as they type
     ("workflow", "Output"): ("workflow/makers.py", 'pop("output"'),  # becomes one of the Outputs
     ("definition", "Schedules"): ("config/schedules.py", "schedules"),
-    **{("schedule", name): ("config/schedules.py", name.lower()) for name in ("Name", "Cron", "Workflow", "Enabled")},
+    **{
+        ("schedule", name): ("config/schedules.py", name.lower())
+        for name in ("Name", "Cron", "Workflow", "Enabled", "Zone", "Inputs")
+    },
     ("provider", "Name"): ("workflow/settings.py", "name"),
     ("Config", "Approvals"): ("outfit.py", "approvals"),
     ("Config", "ConfirmationMode"): ("outfit.py", "confirmation_mode"),
