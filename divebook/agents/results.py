@@ -11,6 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_ai.messages import BinaryContent, FileUrl, ToolReturn, UploadedFile
 
 from divebook.events.codec import storable
+from divebook.events.readable import json_form
 
 _ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
 _DEEPEST = 50
@@ -19,13 +20,15 @@ _DEEPEST = 50
 def plain_result(result: Any) -> Any:
     r"""Return a result as plain data; files for the model, and what comes with a result, stay what they are.
 
-    A call whose result cannot be kept has been made all the same, and must not be made again for that: each part that
-    JSON lacks becomes a text which begins with its type.
+    Values that JSON lacks are converted by the rule of `divebook.events.readable.json_form`: NaN, NaT and infinities
+    become null, dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if
+    they are UTF-8, else base64. A call whose result has no such form has been made all the same, and must not be made
+    again for that: each part that cannot be converted becomes a string that begins with its type.
 
     Examples
     --------
-    >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff"})
-    {'when': 'range: range(0, 3)', 'rate': 'float: nan', 'raw': "bytes: b'\\xff'"}
+    >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff", "kind": object})
+    {'when': [0, 1, 2], 'rate': None, 'raw': '/w==', 'kind': "type: <class 'object'>"}
     """
     if isinstance(result, ToolReturn):
         result.return_value, result.metadata = plain_result(result.return_value), plain_data(result.metadata)
@@ -42,8 +45,8 @@ def _is_content(result: Any) -> bool:
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Return a value as plain data, or as many of its parts as can be."""
     try:
-        made = _ANY.dump_python(value, mode="json", fallback=_described)
-        json.dumps(made, allow_nan=False)  # what is not finite would become null on its way
+        made = _ANY.dump_python(value, mode="json", fallback=_converted)
+        json.dumps(made, allow_nan=False)  # raises for a number that is not finite
         storable([{"parts": [{"content": made}]}], "result")  # so deep it lies in the messages of a thread
     except Exception:  # noqa: BLE001 - a person's class raises what it likes while it is written down
         return _in_parts(value, above)
@@ -62,7 +65,17 @@ def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
         return {_plain_key(key): plain_data(part, inside) for key, part in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain_data(part, inside) for part in value]
-    return _described(value)
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    """Return a value that is not plain in its form in JSON; described where it has none."""
+    try:
+        made = json_form(value)
+        storable(made, "result")
+    except Exception:  # noqa: BLE001 - see above
+        return _described(value)
+    return made
 
 
 def _plain_key(key: Any) -> str:

@@ -1,10 +1,18 @@
 """Whatever a tool returns, its call has been made: the log and the model get it, as far as JSON has words for it."""
 
+import datetime as dt
+import enum
 import json
 import math
+import pathlib
 import threading
+import uuid
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
+import pandas as pd
 import pydantic_ai
 import pytest
 from hypothesis import given, settings
@@ -50,10 +58,10 @@ def nested(depth):
 
 
 RETURNED = {
-    "not finite": (lambda: [math.nan, -math.inf, 1.5], ["float: nan", "float: -inf", 1.5]),
-    "in a dataclass": (lambda: Bird("owl"), {"name": "owl", "weight": "float: nan"}),
-    "in a model": (Model, {"weight": "float: inf"}),
-    "bytes": (lambda: {"text": b"owl", "raw": b"\xff"}, {"text": "owl", "raw": "bytes: b'\\xff'"}),
+    "not finite": (lambda: [math.nan, -math.inf, 1.5], [None, None, 1.5]),
+    "in a dataclass": (lambda: Bird("owl"), {"name": "owl", "weight": None}),
+    "in a model": (Model, {"weight": None}),
+    "bytes": (lambda: {"text": b"owl", "raw": b"\xff"}, {"text": "owl", "raw": "/w=="}),
     "set": (lambda: {1}, [1]),
     "cycle": (cycle, None),
     "deep": (lambda: nested(100_000), None),
@@ -66,7 +74,7 @@ RETURNED = {
     "generator": (lambda: (n for n in range(2)), [0, 1]),
     "like a file": (lambda: {"kind": "binary", "data": "%%%"}, {"kind": "binary", "data": "%%%"}),
     "like what comes with more": (lambda: {"kind": "tool-return", "return_value": 1}, None),
-    "with what comes with it": (lambda: ToolReturn({"a": b"\xff"}, metadata=Unsayable()), {"a": "bytes: b'\\xff'"}),
+    "with what comes with it": (lambda: ToolReturn({"a": b"\xff"}, metadata=Unsayable()), {"a": "/w=="}),
 }
 
 
@@ -96,6 +104,41 @@ def test_a_call_that_returned_has_been_made_whatever_it_returned(make, seen, kin
         assert returned == seen
     assert execution.messages.iloc[-1].text == "done"
     assert list(execution.tool_calls.status) == ["completed"]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+AS_DATA = [
+    (np.int64(1), 1),
+    (np.bool_(True), True),
+    (np.float32(0.5), 0.5),
+    (np.float64("nan"), None),
+    (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+    (np.datetime64("2026-01-02T03:04:05"), "2026-01-02T03:04:05"),
+    ([np.int64(1), {"n": np.float64(2.5)}], [1, {"n": 2.5}]),
+    (pd.NaT, None),
+    (pd.NA, None),
+    (pd.Timestamp("2026-01-02"), "2026-01-02T00:00:00"),
+    (pd.Series([1, 2]), [1, 2]),
+    (pd.DataFrame({"a": [1, 2], "b": ["x", None]}), [{"a": 1, "b": "x"}, {"a": 2, "b": None}]),
+    ({"rows": pd.DataFrame({"a": [1.5, float("nan")]})}, {"rows": [{"a": 1.5}, {"a": None}]}),
+    (dt.date(2026, 1, 2), "2026-01-02"),
+    (dt.timedelta(minutes=90), "PT1H30M"),
+    (Decimal("1.50"), "1.50"),
+    (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+    (pathlib.PurePosixPath("a/b"), "a/b"),
+    (Colour.RED, "red"),
+    (Fraction(1, 3), "1/3"),
+]
+
+
+@pytest.mark.parametrize(("value", "data"), AS_DATA, ids=lambda part: str(part)[:40])
+def test_a_result_reaches_the_model_as_data(value, data):
+    made = plain_result(value)
+    assert made == data
+    assert type(made) is type(data)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
