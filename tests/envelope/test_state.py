@@ -1,11 +1,18 @@
+import datetime as dt
 import json
+import math
+import pathlib
 import threading
+import uuid
 from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from divebook import create_envelope
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
 from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
 from divebook.pipeline.envelope.contents import STATE_KEYS
@@ -167,3 +174,67 @@ def test_what_cannot_be_written_is_named():
     envelope.metadata["clients"] = [{"lock": threading.Lock()}]
     with pytest.raises(UncopyableValueError, match=r"cannot copy metadata\.clients\[0\]\.lock: lock objects refuse it"):
         envelope.to_state_dict()
+
+
+# --- values that JSON lacks ----------------------------------------------------------------------------------------
+
+
+class Unknown:
+    def __eq__(self, other):
+        return isinstance(other, Unknown)
+
+    __hash__ = None
+
+
+LACKING = [
+    dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC),
+    dt.date(2026, 1, 2),
+    dt.timedelta(seconds=90),
+    Decimal("1.50"),
+    uuid.UUID(int=7),
+    {1, 2},
+    frozenset({"a"}),
+    (1, ("a", None)),
+    b"\xff",
+    math.inf,
+    10**30,
+    {1: "a", (2, 3): "b"},
+    pathlib.PurePosixPath("a/b"),
+    {"$type": "set", "value": [1]},
+    {"nested": [{"deep": {Decimal(1)}}]},
+]
+
+
+@pytest.mark.parametrize("value", LACKING, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize("place", ["outputs", "metadata"])
+def test_values_that_json_lacks_survive_as_json(value, place):
+    envelope = create_envelope("text", "ann", "s1")
+    getattr(envelope, place)["slot"] = {"value": value}
+    written = json.dumps(envelope.to_state_dict(), allow_nan=False)
+    again = Envelope.from_state_dict(json.loads(written), strict=True)
+    found = getattr(again, place)["slot"]["value"]
+    assert (found, type(found)) == (value, type(value))
+    assert again.to_state_dict() == envelope.to_state_dict()
+
+
+def test_nan_and_frames_survive_as_json():
+    envelope = create_envelope("text", "ann", "s1")
+    envelope.metadata = {"nan": math.nan, "array": np.array([1, 2]), "frame": pd.DataFrame({"a": [1, None]})}
+    again = Envelope.from_state_dict(json.loads(json.dumps(envelope.to_state_dict(), allow_nan=False)))
+    assert math.isnan(again.metadata["nan"])
+    assert list(again.metadata["array"]) == [1, 2]
+    pd.testing.assert_frame_equal(again.metadata["frame"], envelope.metadata["frame"])
+
+
+def test_an_object_that_no_log_can_hold_is_copied():
+    envelope = create_envelope("text", "ann", "s1")
+    envelope.metadata = {"object": Unknown()}
+    state = envelope.to_state_dict()
+    assert state["metadata"] == envelope.metadata
+    assert state["metadata"]["object"] is not envelope.metadata["object"]
+
+
+def test_what_only_looks_tagged_stays_as_it_is():
+    state = create_envelope("text", "ann", "s1").to_state_dict()
+    state["metadata"] = {"a": {"$type": "no such type", "value": 1}}
+    assert Envelope.from_state_dict(state).metadata == state["metadata"]

@@ -228,6 +228,10 @@ class Envelope(StagedContents):
     def to_state_dict(self) -> dict[str, Any]:
         """Return everything, as plain data that shares nothing with the envelope.
 
+        Values that JSON lacks (dates, decimals, UUIDs, sets, tuples, bytes, NaN, arrays, frames, allowed classes) are
+        written in the tagged form of the event log, from which `from_state_dict` makes them again. An object that no
+        log can hold is copied as it is.
+
         Raises
         ------
         UncopyableValueError

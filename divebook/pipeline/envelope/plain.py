@@ -16,8 +16,10 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
 from divebook.bounds import Bounds
-from divebook.errors import BoundsError, UncopyableValueError
-from divebook.events.values import MAX_DEPTH
+from divebook.errors import BoundsError, UncopyableValueError, UnopenableValueError, UnstorableValueError
+from divebook.events.codec import encode, parse
+from divebook.events.recorded import TAG, opened
+from divebook.events.values import MAX_DEPTH, normalize, untag
 
 SPARSE: Final = {"sparse": True}
 """Metadata of a field that is left out of plain data where it is None."""
@@ -125,7 +127,26 @@ def plain(value: Any, path: str) -> Any:
         return plain_part(value, type(value), path)
     if isinstance(value, list) and value and isinstance(value[0], EnvelopePart):
         return [plain_part(item, type(item), f"{path}[{index}]") for index, item in enumerate(value)]
-    return deep_copy(value, path)
+    if isinstance(value, float) or _is_json(value):  # the fields that are numbers are read as such
+        return deep_copy(value, path)
+    try:
+        return parse(encode(normalize(value, path), path))
+    except UnstorableValueError:  # an object of a class that no log can hold; the envelope keeps a copy of it
+        return deep_copy(value, path)
+
+
+def _is_json(value: Any, depth: int = 0) -> bool:
+    """Return whether a value is JSON as it is, and nothing in it could be taken for a tagged value."""
+    match value:
+        case None | bool() | str() | int():
+            return True
+        case float():
+            return math.isfinite(value)
+        case dict() if depth < MAX_DEPTH and TAG not in value:
+            return all(isinstance(key, str) and _is_json(item, depth + 1) for key, item in value.items())
+        case list() if depth < MAX_DEPTH:
+            return all(_is_json(item, depth + 1) for item in value)
+    return False
 
 
 def plain_part(part: EnvelopePart, kind: type[EnvelopePart], path: str) -> dict[str, Any]:
@@ -139,6 +160,28 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _untagged(value: Any) -> Any:
+    """Return what `plain` has written tagged as the values themselves; what only looks so stays as it is."""
+    if not _has_tag(value):
+        return value
+    try:
+        return opened(untag(value))
+    except (ValueError, UnopenableValueError):
+        return value
+
+
+def _has_tag(value: Any, depth: int = 0) -> bool:
+    """Return whether a tagged value is somewhere in plain data."""
+    if depth > MAX_DEPTH:
+        return False
+    match value:
+        case dict():
+            return TAG in value or any(_has_tag(item, depth + 1) for item in value.values())
+        case list():
+            return any(_has_tag(item, depth + 1) for item in value)
+    return False
 
 
 types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
@@ -205,7 +248,7 @@ class PlainReading:
 
     def _data(self, value: Any, path: str) -> Any:
         try:
-            return deep_copy(value, path, _DEPTH)
+            return deep_copy(_untagged(value), path, _DEPTH)
         except UncopyableValueError as error:
             self.problems.append(str(error))
             return UNREADABLE
