@@ -278,11 +278,41 @@ WAYS: dict[str, Way] = {
         Workspaces=[{"Name": "app", "Secrets": {"KEY": r}}],
         workflow={"Workspace": "app"},
     ),
+    "a schema elsewhere": lambda c, t, r, a: _steps(
+        {
+            "Ask": {
+                "Question": "?",
+                "Schema": {c.choice(["$ref", "$dynamicRef", "$schema"]): c.choice([a, f"file://{t}"])},
+            }
+        }
+    ),
+    "an output elsewhere": lambda c, t, r, a: _prompting(
+        c, Output={"type": "object", "properties": {"x": {"$ref": c.choice([f"{a}/x.json", f"file://{t}#/a"])}}}
+    ),
+    "a pattern that backtracks": lambda c, t, r, a: _prompting(
+        c,
+        Output={"type": "object", "properties": {"x": {"type": "string", "pattern": c.choice(BACKTRACKING)}}},
+        Script=[{"output": {"x": "a" * 90 + "!"}}],
+    ),
+    "a path pattern that backtracks": lambda c, t, r, a: _in_place(
+        _action("Workspace.Glob", Pattern=c.choice(["**/" * 40 + "x", "*a" * 60 + "*", "**/*" * 30]))
+    ),
+    "a run that starts itself": lambda c, t, r, a: {
+        "Workflows": [
+            {
+                "Name": "w",
+                "Steps": [{"Name": "s", "Workflow": "w", "Each": {"Items": c.choice([["a"], ["a", "b"]]), "As": "i"}}],
+            }
+        ]
+    },
     "a page": lambda c, t, r, a: _prompting(c, Context=[{"URL": f"{a}/page"}]),
     "tool fetch": lambda c, t, r, a: _calls(c, "fetch", {"url": f"{a}/page?{r}"}),
 }
 FETCHING = {"a page", "tool fetch"}
 """Ways that reach the recorder where addresses of this machine are allowed."""
+
+
+BACKTRACKING = ("^(a|aa)+$", "(a*)*b", "^(a+)+$", "(.*a){30}")
 
 
 def _whole(reference: str) -> str:
