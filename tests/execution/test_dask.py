@@ -91,7 +91,7 @@ class OddError(ValueError):
 
 @workflow
 async def story(ctx):
-    add, fail = step(idempotent=True)(lambda a, b: {"sum": a + b}), step()(refuse)
+    add, fail = step(name="add", idempotent=True)(lambda a, b: {"sum": a + b}), step()(refuse)
     found = await ctx.gather(*[add(number, 1) for number in range(3)])
     try:
         await fail("no")
@@ -109,7 +109,7 @@ def refuse(why):
 def told(executor):
     """Return what the log of a run says of its calls and its end, but for times."""
     with environment(story, executor=executor) as world:
-        history = world.start("story").wait(30).history()
+        history = world.start("story").wait(30, check=True).history()
     times = {"started_at": 0, "duration": 0}
     return sorted(f"{event.event_type} {vars_of(event) | times}" for event in history[1:])
 

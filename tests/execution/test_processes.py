@@ -64,8 +64,8 @@ def where():
 
 
 def test_arguments_and_results_are_whatever_a_log_can_hold():
-    when = {"at": [1, 2.5, None], "raw": b"\x00\xff"}
-    execution = called(lambda given: {**given, "pid": os.getpid()}, when)
+    when = {"at": [1, 2.5, None], "raw": b"\x00\xff", 1: ("a", {2, 3})}
+    execution = called(lambda given: {**given, "pid": os.getpid()}, when, name="add_pid")
     result = execution.outputs["result"]
     assert {**result, "pid": 0} == {**when, "pid": 0}
     assert result["pid"] != os.getpid()

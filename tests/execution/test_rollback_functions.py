@@ -38,13 +38,13 @@ def test_each_call_is_undone_by_its_own_function_though_they_have_one_name():
         def cancel(result):
             told.append(f"hotel {result}")
 
-        return step(rollback=cancel)(lambda: "h1")
+        return step(name="hotel", rollback=cancel)(lambda: "h1")
 
     def flight():
         def cancel(result):
             told.append(f"flight {result}")
 
-        return step(rollback=cancel)(lambda: "f1")
+        return step(name="flight", rollback=cancel)(lambda: "f1")
 
     world = journey(hotel(), flight())
     execution = world.start("trip").wait(20)
@@ -75,13 +75,14 @@ def test_a_method_of_another_object_is_refused_likewise():
         def cancel(self, result):
             del result
 
-    first, second = step(rollback=Hotel().cancel)(lambda: 1), step(rollback=Hotel().cancel)(lambda: 2)
+    first = step(name="first", rollback=Hotel().cancel)(lambda: 1)
+    second = step(name="second", rollback=Hotel().cancel)(lambda: 2)
     assert "could be either" in journey(first, second).start("trip").wait(20).state.error
 
 
 def test_a_cell_that_is_run_again_takes_the_place_of_the_earlier():
     told = []
-    cell = "def cancel(result): told.append({!r})\nbook = step(rollback=cancel)(lambda: 1)"
+    cell = "def cancel(result): told.append({!r})\nbook = step(name='book', rollback=cancel)(lambda: 1)"
     names = {"told": told, "step": step, "__name__": "__main__"}
     exec(cell.format("first"), names)
     book = names["book"]
@@ -98,7 +99,7 @@ def in_module(name, qualified="cancel"):
 
     copied = types.FunctionType(cancel.__code__.replace(co_firstlineno=1), {})
     copied.__module__, copied.__qualname__ = name, qualified
-    step(rollback=copied)(lambda: 1)
+    step(name="book", rollback=copied)(lambda: 1)
     return copied
 
 
@@ -138,4 +139,4 @@ def test_another_function_of_that_name_is_not_taken():
 )
 def test_what_cannot_be_found_again_is_refused_where_it_is_given(given, told):
     with pytest.raises(DefinitionError, match=told):
-        step(rollback=given)(lambda: 1)
+        step(name="book", rollback=given)(lambda: 1)

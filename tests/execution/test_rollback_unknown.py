@@ -226,7 +226,7 @@ def test_what_a_function_breaks_off_comes_to_its_end_and_is_undone(how):
 
 def test_what_cannot_be_kept_is_asked_about_and_undone_with_what_a_person_says():
     told = []
-    actions = [Action("book", lambda: {1, 2}), cancelling(told)]
+    actions = [Action("book", lambda: iter([1, 2])), cancelling(told)]
     world = environment(Workflow("w", [Step("a", action="book", rollback=undone())]), actions=actions)
     execution = world.start("w").wait(20)
     (asked,) = execution.interrupts

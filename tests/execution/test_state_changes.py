@@ -66,7 +66,9 @@ def test_items_side_by_side_set_variables_of_their_own():
 
 def test_a_variable_needs_a_name_and_a_value_that_a_log_can_hold():
     assert "needs the name of a variable" in run("state.set(1, 2)").error
-    assert "state.a" in run("state.set('a', {1: 2})").error
+    assert "cannot store state.a[1]: an integer of more than" in run("state.set('a', {1: 10**5000})").error
+    execution = run("state.set('a', {1: 2})")
+    assert (execution.error, execution.variables) == (None, {"a": {1: 2}})
 
 
 def test_conditions_and_templates_cannot_change_anything():

@@ -218,8 +218,11 @@ def test_each_runs_over_the_rows_of_a_frame_and_over_instances():
 
 
 def test_items_that_a_log_cannot_hold_fail_their_step():
-    execution = one_step(Step("s", script="1", each=Each("$([{1: 2}])")), {})
-    assert execution.error == "cannot store items[0][1]: keys must be text, not int; use str(key) (step s)"
+    execution = one_step(Step("s", script="1", each=Each("$([{1: [2, 10**5000]}])")), {})
+    reason = "an integer of more than 4300 digits; store it as bytes or a float"
+    assert execution.error == f"cannot store items[0][1][1]: {reason} (step s)"
+    each = Each("$([{1: 2}])", as_="i")
+    assert one_step(Step("s", script="i", each=each, store="o"), {}).variables["o"] == [{1: 2}]
     each = Each("$([10**30])", as_="i")
     assert one_step(Step("s", script="i", each=each, store="o"), {}).variables["o"] == [10**30]
 
