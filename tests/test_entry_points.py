@@ -181,7 +181,7 @@ FUNCTIONS = {
     "tool": divebook.tool,
     "workflow": workflow,
     "rollback": lambda wrong: step(rollback=wrong),
-    "executor": lambda wrong: step(executor=wrong)(lambda: 1),
+    "executor": lambda wrong: step("t", executor=wrong)(lambda: 1),
     "retry": lambda wrong: step(retry=wrong),
     "timeout": lambda wrong: step("t", timeout=wrong)(lambda: 1),
     "allow": divebook.allow,

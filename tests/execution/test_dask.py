@@ -26,15 +26,19 @@ from tests.execution.dask_kills import one_round
 from tests.execution.worlds import becomes, environment, event_types, question_of
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+dask = pytest.importorskip("dask", reason="distributed is not installed")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each worker would import pytest and all of this
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers, each a process with a thread."""
-    made = functools.partial(distributed.LocalCluster, threads_per_worker=1, dashboard_address=":0")
-    with made(n_workers=2, resources={"GPU": 1}, silence_logs=50) as found:
-        yield found
+    # Tests end workers. A worker takes longer than the 15 s of the default to be there again on a busy machine, and a
+    # cluster that gives it up never has two again.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "120s"}):
+        made = functools.partial(distributed.LocalCluster, threads_per_worker=1, dashboard_address=":0")
+        with made(n_workers=2, resources={"GPU": 1}, silence_logs=50) as found:
+            yield found
 
 
 @pytest.fixture(scope="module")
