@@ -299,6 +299,8 @@ class Control(QueueControl):
         self._latest_desk = self._desk
         if driver.state.is_over:
             await self._relatives.ended(driver)
+            if driver.may_have_children:  # the count would stay in memory (tests/execution/test_ended.py)
+                await self._desk.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
             alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
             alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))

@@ -83,6 +83,11 @@ class FamilyBounds:
             for count in counts:
                 count.started.add(child)
 
+    def forget(self, execution_id: str) -> None:
+        """Forget how many executions one has below it, as it has ended; if it is resumed, they are counted again."""
+        with self._lock:
+            self._counts.pop(execution_id, None)
+
     def left_for_successor(self, execution_id: str) -> Bounds:
         """Return what the execution as which one continues may start: what is left of the limits that were set."""
         driver = self._find(execution_id)

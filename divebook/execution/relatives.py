@@ -68,8 +68,8 @@ class Relatives:
         work = ENGINE.desk(self._store).calls.work
         attempts: Counter[str] = Counter()
         ended: set[str] = set()
-        # The log names those that are about to begin, and the store those whose call was left early, by a time limit in
-        # the code of the parent for instance. Another process that does the same may take a child out of the hands of
+        # The log names those that are about to begin, and the store those whose call was left early, for instance by
+        # `ctx.gather` as another call failed. Another process that does the same may take a child out of the hands of
         # this one, and may be behind this one with what that child has started: so this looks again until all is done.
         left = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
         while True:

@@ -8,7 +8,6 @@ from IPython.core.error import UsageError
 
 from divebook.notebook.commands import command
 from divebook.notebook.looking_magics import LookingMagics, number_of
-from divebook.workspace.snapshots.protected import left_out_text
 
 if TYPE_CHECKING:
     from divebook.notebook.arguments import Arguments
@@ -83,6 +82,8 @@ class FileMagics(LookingMagics):
         --workspace NAME  which workspace, where it has used several
         --store PATH      where its log is
         """
+        from divebook.workspace.snapshots.protected import left_out_text
+
         to = arguments.options.get("to")
         if to is None:
             raise UsageError("%dive restore needs a folder: %dive restore RUN --at 12 --to then")

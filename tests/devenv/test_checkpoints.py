@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -149,7 +150,17 @@ def test_a_kill_in_the_middle_leaves_nothing_half_made(tmp_path, what):
         looks_whole(root, what)
 
 
-def test_a_virtual_environment_has_again_what_its_lock_file_says(dev_env, tmp_path):
+INSTALLERS = {"pip": "python -m pip uninstall -qy tiny"}
+"""What installs packages, with the command that removes one: pip alone, and uv as well where this machine has it."""
+if shutil.which("uv"):
+    INSTALLERS["uv"] = "uv pip uninstall -q tiny"
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_a_virtual_environment_has_again_what_its_lock_file_says(dev_env, tmp_path, monkeypatch, installer):
+    if installer == "pip":
+        which = shutil.which
+        monkeypatch.setattr("shutil.which", lambda name, *more: None if name == "uv" else which(name, *more))
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny.py", "")
@@ -163,6 +174,7 @@ def test_a_virtual_environment_has_again_what_its_lock_file_says(dev_env, tmp_pa
     )
     assert dev_env("save", "v", "c")[0] == 0
     assert "tiny" in (folder / "checkpoints" / "c" / "requirements.txt").read_text()
-    assert dev_env("execute", "v", "echo > f; python -m pip uninstall -qy tiny")[0] == 0
+    assert dev_env("execute", "v", f"echo > f; {INSTALLERS[installer]}")[0] == 0
+    assert dev_env("execute", "v", "python -c 'import tiny'")[0] != 0
     assert dev_env("restore", "v", "c", "--no-backup")[0] == 0
     assert dev_env("execute", "v", "python -c 'import tiny'; ls")[:2] == (0, "")

@@ -1,8 +1,8 @@
 """Cancel random trees of executions at random moments: ``python -m tests.execution.cancelled_trees [TREES] [SEED]``.
 
 A tree is an execution with the executions that it starts, up to four levels deep: one after the other, side by side,
-for each item of a step, below a time limit or a ``try``; each works, sleeps, asks, or waits for a signal. Each tree is
-cancelled after a random number of commits: by the environment that drives it, by another one over the same file, or
+for each item of a step, beside a time limit or in a ``try``; each works, sleeps, asks, or waits for a signal. Each tree
+is cancelled after a random number of commits: by the environment that drives it, by another one over the same file, or
 while the workers of a queue drive it. In every second tree the process "dies" at a random commit after the cancellation
 of the root was recorded: what the store holds at that moment is recovered by a new environment.
 
@@ -23,7 +23,7 @@ from random import Random
 
 from divebook import Each, Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ExecutionError
+from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
 from divebook.execution.leases import HANDS
 from divebook.steps.actions import Action
@@ -62,12 +62,19 @@ async def work(name: str, turns: int) -> str:
     return name
 
 
-async def ended_early(call, turns: int) -> bool:
-    """Return whether a child did not complete, or not in time."""
+@step(name="tree_limit", idempotent=True)
+async def limit(name: str, turns: int) -> None:
+    """Fail after some time, which ends what is gathered beside it."""
+    MADE.append(f"limit of {name}")
+    await asyncio.sleep(turns / 100)
+    raise TimeoutError(name)
+
+
+async def fails(call) -> bool:
+    """Return whether a call, or one of several that are gathered, fails."""
     try:
-        async with asyncio.timeout(turns / 100):
-            await call
-    except (TimeoutError, ExecutionError):
+        await call
+    except OperationError:
         return True
     return False
 
@@ -92,10 +99,10 @@ async def act_out(ctx, act: dict) -> None:  # noqa: C901 - one case for each kin
         case "gather":
             await ctx.gather(*calls)
         case "limited":
-            if await ended_early(calls[0], turns):
+            if await fails(ctx.gather(calls[0], limit(name, turns))):
                 await work(name, turns)
         case "caught":
-            if await ended_early(calls[0], 10**6):
+            if await fails(calls[0]):
                 await work(name, turns)
         case "run":
             await calls[0]

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
-from divebook.errors import ExecutionError
+from divebook.errors import ExecutionError, OperationError
 from divebook.execution.families import abandoned, all_abandoned
 from divebook.workflow.functions import step, workflow
 from tests.execution.cancelled_trees import copy_of as died
@@ -116,12 +116,18 @@ def test_a_child_that_a_person_resumed_by_itself_goes_on_alone():
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_child_whose_call_was_left_early_ends_with_its_parent(fails):
-    made = []
+    made, reached = [], asyncio.Event()
 
     @step(idempotent=True)
     async def slow(number: int) -> int:
         made.append(number)
+        reached.set()
         await asyncio.Event().wait()
+
+    @step(idempotent=True)
+    async def fail_once_made() -> None:
+        await reached.wait()
+        raise RuntimeError("enough")
 
     @workflow
     async def below(ctx):
@@ -130,9 +136,8 @@ def test_a_child_whose_call_was_left_early_ends_with_its_parent(fails):
     @workflow
     async def impatient(ctx):
         try:
-            async with asyncio.timeout(0.05):
-                await ctx.run("below")
-        except TimeoutError:
+            await ctx.gather(ctx.run("below"), fail_once_made())  # the failure of the second call leaves the first one
+        except OperationError:
             if fails:
                 raise
 

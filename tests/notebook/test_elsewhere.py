@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from divebook import Worker
-from divebook.errors import InputError
+from divebook.errors import InputError, StartKeyTakenError, StartKeyWarning
 from divebook.notebook import magics, queue_magics, verdict
 from divebook.notebook.frontend import FrontEnd
 
@@ -50,7 +50,11 @@ def test_a_cell_lists_what_waits_and_says_who_is_there(cell, session):
     cell(ADD)
     assert cell("%dive queue")[1].startswith("no worker is there; begin one in a shell: divebook worker FILE\n")
     run, _ = cell("%dive enqueue add n=2 --at 2099-01-01T08:00 --key once")
-    assert cell("%dive enqueue add n=3 --key once")[0].id == run.id
+    with pytest.warns(StartKeyWarning, match=r"other inputs \(n: 2, now 3\)"):
+        assert cell("%dive enqueue add n=3 --key once")[0].id == run.id
+    assert cell("%dive enqueue add n=3 --key once --on-conflict return")[0].id == run.id
+    with pytest.raises(StartKeyTakenError, match="n: 2, now 3"):
+        cell("%dive enqueue add n=3 --key once --on-conflict refuse")
     (row,) = cell("%dive queue")[0].to_dict("records")
     assert (row["queue"], row["execution_id"], row["key"], row["due"].year) == ("default", run.id, "once", 2099)
     assert row["why"] == "nobody there can run it"

@@ -20,6 +20,12 @@ print(sorted(({{*sys.modules}} - before) & {set(HEAVY + LATER)}))
 def test_the_extension_loads_no_heavy_library(tmp_path):
     environ = {"IPYTHONDIR": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60, env=environ
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=environ,
+        cwd=tmp_path,  # a store in the current folder would be opened
     )
     assert done.stdout.strip() == "[]"
