@@ -88,6 +88,11 @@ def commands(names):
         "recover": [["recover", *at]],
         "check": [["check", *at], ["check", "--store", f"{folder}/no{HOSTILE}"]],
         "doctor": [["doctor", file]],
+        "convert": [
+            ["convert", file, "--dialect", "divebook"],
+            ["convert", file, "-o", f"{folder}/v{HOSTILE}.yaml"],
+            ["convert", f"no{HOSTILE}.yaml"],
+        ],
         "keys": [["keys", HOSTILE], ["keys", "Step"]],
         "mcp": [["mcp", f"no{HOSTILE}.yaml", *at]],
         "schedule": [["schedule", "list", file, *at], ["schedule", HOSTILE]],

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.errors import InterruptError
+from divebook.errors import DefinitionError, InterruptError
 from divebook.workflow.functions import workflow
 from tests.execution.worlds import Calls, environment
 
@@ -120,7 +120,16 @@ def test_a_confirmation_that_expires_releases_nothing():
 
 def test_a_default_must_fit_the_question():
     question = {"question": "Sure?", "kind": "confirmation", "expires_in": 5, "default": "perhaps"}
-    done = environment(Workflow("w", [Step("ask", type="interrupt", ask=question)])).start("w").wait(20)
+    with pytest.raises(DefinitionError, match="Default does not fit: answer with yes or no, not 'perhaps'"):
+        Workflow("w", [Step("ask", type="interrupt", ask=question)])
+
+
+def test_a_default_of_a_function_must_fit_its_question():
+    @workflow("unfit_default")
+    async def unfit_default(ctx):
+        return await ctx.confirm("Sure?", expires_in=5, default="perhaps")
+
+    done = environment().start(unfit_default).wait(20)
     assert done.status == "failed"
     assert "answer with yes or no" in done.error
 

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
-from divebook.errors import InterruptError, NotFoundError, OutcomeUnknownError
+from divebook.errors import InterruptError, NotFoundError, OutcomeUnknownError, SetupError
 from divebook.steps.actions import Action
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
@@ -248,6 +248,6 @@ def test_who_asks_may_be_named_by_the_execution_itself():
     world, execution_id = died_during_the_call(Bank())
     asking = world.resume(execution_id).wait(20)
     (question,) = asking.interrupts
-    with pytest.raises(InterruptError, match="an execution or its id, not 3"):
+    with pytest.raises(SetupError, match="execution_id must be an id, an Execution or a Run, not 3"):
         world.answer(question.id, "retry", 3)
     assert world.answer(question.id, "retry", asking).wait(20).status == "completed"

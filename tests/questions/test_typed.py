@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from divebook.config.answers import answers_from, typed_answer
 from divebook.engine.cards import schema_of_answer
 from divebook.errors import InterruptError
+from divebook.events.codec import canonical_hash
 from divebook.notebook.arguments import parse, split
 from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import DEFINABLE, JUDGED, KINDS
@@ -180,6 +181,14 @@ def test_every_kind_says_what_it_wants_and_is_asked_by_definitions_but_one():
 
 def test_equal_questions_have_equal_content_whoever_asks_and_when():
     asked = question("confirmation", NUMBERS, {"a": (1, 2)})
-    again = asked._replace(id="ask_2", step="t", raised_us=7, data={"a": [1, 2]}, message="")
+    again = asked._replace(id="ask_2", step="t", raised_us=7, data={"a": (1, 2)}, message="")
     assert asked.content == again.content
     assert asked.content != asked._replace(question="DROP all?").content
+    assert asked.content != asked._replace(data={"a": (1, 3)}).content
+
+
+def test_an_answer_to_a_question_whose_tuple_an_older_version_recorded_as_a_list_still_fits():
+    asked = question("confirmation", NUMBERS, {"a": (1, 2)})
+    recorded = asked._replace(data={"a": [1, 2]})
+    assert canonical_hash(asked.content) == canonical_hash(recorded.content)
+    assert canonical_hash(asked.content) != canonical_hash(asked._replace(data={"a": [1, 3]}).content)

@@ -50,6 +50,11 @@ YAML = {
         "1 / (item - 2)",
         "[][item]",
     ),
+    "two items at once": (
+        '  - {Name: a, Script: "1 / (item - 2)", Each: {Items: "$([1, 2])", As: item, Parallel: 2}}\n',
+        "1 / (item - 2)",
+        "[][item]",
+    ),
     "items that cannot be made": ('  - {Name: a, Script: "1", Each: {Items: "$(1/0)", As: item}}\n', "1/0", "[][0]"),
     "action": ("  - {Name: a, Action: broken, Parameters: {x: here}}\n", "here", "there"),
     "action with items": (
@@ -156,6 +161,12 @@ async def slow() -> int:
     return 1
 
 
+RACES = {"items at once"}
+"""A what-if computes scripts again, and whether the third item starts before the second one fails is a matter of time.
+
+With two items both always start, so "two items at once" compares all that a what-if does."""
+
+
 def environment():
     counter = ScriptedModel(["many"] * 9)
     agents = [Agent("counter", model=counter, output=int), Agent("m", model=ScriptedModel(["x"]))]
@@ -193,7 +204,11 @@ def check_definition(name):
             other = read(layout(HEAD + steps), "elsewhere/second.yaml")
             world.add_workflow(other["child"], replace=True)
             assert world.verify(run.id, other["w"]).equal, world.verify(run.id, other["w"])
-        assert world.what_if(run.id).comparison.is_same, world.what_if(run.id)
+        found = world.what_if(run.id)
+        if name in RACES:
+            assert found.execution.error == run.error, found
+        else:
+            assert found.comparison.is_same, found
         other = read((HEAD + steps).replace(old, new), "first.yaml")
         assert world.verify(run.id, other["w"]).divergence is not None
 
