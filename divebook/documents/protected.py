@@ -10,6 +10,7 @@ project in ``~/.cache/project`` is not hidden from a definition that lies in it.
 from __future__ import annotations
 
 import glob
+import os
 import re
 import unicodedata
 from pathlib import Path
@@ -95,7 +96,8 @@ def why_protected(path: Path, base: Path) -> str:
 
 
 def _is_bare_repository(folder: Path) -> bool:
-    return all((folder / name).exists() for name in BARE_REPOSITORY)
+    # `Path.exists` raises for a name that is too long, and in a folder that this user may not search.
+    return all(os.path.exists(folder / name) for name in BARE_REPOSITORY)  # noqa: PTH110
 
 
 def _belongs_to(store: Path, path: Path) -> bool:

@@ -97,11 +97,11 @@ class MatchTime:
     Parameters
     ----------
     seconds
-        Time spent within searches; what happens between them does not count.
+        Time spent within searches; what happens between them does not count. `MATCH_SECONDS` by default.
     """
 
-    def __init__(self, seconds: float = MATCH_SECONDS) -> None:
-        self.seconds = self._left = seconds
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = self._left = MATCH_SECONDS if seconds is None else seconds
 
     def contains(self, pattern: str, text: str) -> bool:
         """Return whether a pattern matches somewhere in a text.

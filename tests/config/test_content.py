@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import os
 from pathlib import Path
 from random import Random
@@ -356,13 +357,21 @@ def test_patterns_find_the_files_that_pathlib_finds(tmp_path):
         path = tmp_path.joinpath(*random.choices(["a", "b", "ab", ".c"], k=random.randint(1, 4)), "x.txt")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", "utf-8")
-    policy = Policy("files")
+    hidden = 0
     for _ in range(300):
         parts = random.choices(["**", "*", "a", "b*", "?", "[!a]*", ".c", "*.txt", "x.txt"], k=random.randint(1, 5))
         pattern = "/".join([*parts, "*.txt"])
-        assert named_files(pattern, tmp_path, policy) == sorted(
-            {path for path in tmp_path.glob(pattern) if path.is_file()}
-        ), pattern
+        files = sorted({path for path in tmp_path.glob(pattern) if path.is_file()})
+        assert named_files(pattern, tmp_path, Policy("files", "hidden")) == files, pattern
+        named = itertools.takewhile(lambda part: not has_wildcards(part), parts)
+        if ".c" in named:  # a hidden folder that is named is refused; one that only matches is left out
+            with pytest.raises(SetupError, match=r"\.c is hidden; to allow it"):
+                named_files(pattern, tmp_path, Policy("files"))
+            continue
+        visible = [path for path in files if ".c" not in path.parts]
+        assert named_files(pattern, tmp_path, Policy("files")) == visible, pattern
+        hidden += len(files) - len(visible)
+    assert hidden > 100
 
 
 def test_many_wildcards_over_folders_visit_each_folder_once(tmp_path, monkeypatch):

@@ -32,6 +32,7 @@ from pydantic import BaseModel
 from divebook import Environment, MemoryStore, Worker, allow
 from divebook.errors import UnstorableValueError
 from divebook.workflow import step, workflow
+from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 BATCH = 20
 """Values of one run."""
@@ -234,6 +235,10 @@ async def carried(ctx, values, processes):
     return {"threads": threads, "processes": others, "child": child["result"], "signal": sent, "inputs": values}
 
 
+_REGISTERED = {name: WORKFLOW_FUNCTIONS[name] for name in ("inner_values", "carried")}
+"""Workflow functions of this module: `tests/conftest.py` keeps them for the first module that imports this one."""
+
+
 class Faults(list):
     """Values that came back otherwise, each with its way."""
 
@@ -260,6 +265,7 @@ def run_to_end(execution, values):
 
 def campaign(count, seed, folder, url=None, processes=True):
     """Let that many values take every way; return what came back otherwise, and how many were refused."""
+    WORKFLOW_FUNCTIONS.update(_REGISTERED)
     chance, faults, refusals = random.Random(seed), Faults(), 0
     with ExitStack() as stack:
         locations = [f"sqlite:///{folder}/values.db", *([url] if url else [])]

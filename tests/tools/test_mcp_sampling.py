@@ -81,7 +81,12 @@ def test_a_call_asks_only_so_much(monkeypatch):
     monkeypatch.setattr(served_tools, "MOST_ASKED", 1)
     with world("ponder_as_before", asks_within_calls=True) as here:
         execution = here.start("ask").wait(60)
-        assert "because, [no answer: more than 1 things in one call]" in str(results(execution))
+        assert execution.variables == {"said": "done"}, execution.error
+        # The first question is answered. The second is answered with an error of the protocol, which the tool raises.
+        message = "MCP call_tool failed for server good: more than 1 things in one call"
+        assert results(execution) == {"tool-1-call-1-1": {"message": message, "kind": "tool_failed"}}
+        samples = [operation for operation in started(execution) if operation.key.startswith("sample-")]
+        assert [operation.parameters["prompt"] for operation in samples] == ["Why?"]
         assert [view.agent for view in execution.requests].count("thinker") == 1
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from divebook.workspace.disk import Disk
@@ -26,14 +26,16 @@ MINE, OUTSIDE = b"inside", b"outside"
 
 
 @contextmanager
-def exchanging(one, other, done):
-    """Have two names change places, over and over, as long as the block runs."""
+def exchanging(one, other, done, steady=None):
+    """Have two names change places, over and over, as long as the block runs; not while the lock `steady` is held."""
+    steady = steady or nullcontext()
     libc = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
 
     def exchange():
         while not done.is_set():
-            libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE)
+            with steady:
+                libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _EXCHANGE)
 
     thread = threading.Thread(target=exchange)
     thread.start()

@@ -12,15 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-WAY, SEEN, TRAP = sys.argv[1:]
+# pytest imports this module too, with arguments of its own.
+WAY, SEEN, TRAP = sys.argv[1:] if __name__ == "__main__" else ("", os.devnull, "")
 OBJECT = {"type": "object"}
 TOKEN = "ghp_" + "a1B2" * 9
-SEEN_FILE = Path(SEEN).open("a", encoding="utf-8")  # noqa: SIM115 - it is open as long as the process is
 
 
 def note(text):
-    SEEN_FILE.write(f"{text}\n")
-    SEEN_FILE.flush()
+    with Path(SEEN).open("a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
 
 
 def say(text):

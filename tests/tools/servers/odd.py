@@ -20,25 +20,31 @@ def made(given):
     return given
 
 
-TOOLS = [made(tool) for tool in json.loads(sys.argv[1])]
-
-
 def send(**message):
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
-for line in sys.stdin:
-    said = json.loads(line)
+def answer(said, tools):
     match said.get("method"):
         case "initialize":
             server, version = {"name": "odd", "version": "1"}, said["params"]["protocolVersion"]
-            answer = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
-            send(id=said["id"], result=answer)
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}
+            send(id=said["id"], result=result)
         case "tools/list":
-            send(id=said["id"], result={"tools": TOOLS})
+            send(id=said["id"], result={"tools": tools})
         case "tools/call":
             text = {"type": "text", "text": f"called {said['params']['name']}"}
             send(id=said["id"], result={"content": [text], "isError": said["params"]["name"] == "fails"})
         case _ if "id" in said:
             send(id=said["id"], error={"code": -32601, "message": "no"})
+
+
+def main():
+    tools = [made(tool) for tool in json.loads(sys.argv[1])]
+    for line in sys.stdin:
+        answer(json.loads(line), tools)
+
+
+if __name__ == "__main__":
+    main()

@@ -44,7 +44,6 @@ def nested(levels):
     return schema
 
 
-sys.setrecursionlimit(50_000)  # to write what nobody can read
 LEVELS = int(MORE[0]) if MORE and MORE[0].isdigit() else 0
 ELSEWHERE = {"type": "object", "properties": {"a": {"$ref": MORE[0] if MORE else "#"}}}
 BACKTRACKS = {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a|aa)+$"}}}
@@ -152,6 +151,8 @@ def answer(message):
 
 
 def main():
+    # To write what nobody can read. Set here, since pytest imports this module: the limit holds for a whole process.
+    sys.setrecursionlimit(50_000)
     if WAY == "ignores":
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
