@@ -101,7 +101,7 @@ def visible_steps(workflow: Workflow) -> list[Step]:
     """
     if not is_pipeline(workflow):
         return list(workflow.steps)
-    config = PipelineConfig.from_text(workflow.start.script)
+    config = PipelineConfig.from_text(str(workflow.start.script))
     if any(step.parameters.get(PART) == BATCH for step in workflow.steps):
         batch, merge = (
             next(step for step in workflow.steps if step.parameters.get(PART) == part) for part in (BATCH, MERGE)
