@@ -24,15 +24,30 @@ ATTACKS = (
     "tests/chaos",
     "tests/postgres",
     "tests/simulation",
+    "tests/trust",
+    "tests/cli/test_hostile.py",
+    "tests/config/test_schedules.py",
+    "tests/execution/test_any_values.py",
+    "tests/execution/test_cancelled_trees.py",
     "tests/execution/test_ended.py",
+    "tests/execution/test_family_bounds.py",
+    "tests/replay/test_failing.py",
     "tests/store/test_broken_stores.py",
+    "tests/store/test_copied_forks.py",
     "tests/store/test_copies.py",
     "tests/store/test_damage.py",
+    "tests/store/test_keys_of_writers.py",
+    "tests/test_entry_points.py",
+    "tests/text/test_patterns.py",
+    "tests/tools/test_hostile_servers.py",
     "tests/tools/test_mcp_processes.py",
+    "tests/workflow/test_json_schemas.py",
+    "tests/workspace/test_applying.py",
 )
 TEXTS = ("tests/test_architecture.py", "tests/test_site.py")
 ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*ATTACKS, *TEXTS))
-"""What attacks the store and its processes, for minutes, or reads the project's own text: the same on every Python."""
+"""Campaigns that attack the store, its processes and its borders for minutes, and tests that read the project's own
+text: the same on every Python."""
 BIN = Path(sys.executable).parent
 
 
