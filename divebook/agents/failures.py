@@ -58,7 +58,7 @@ def make_keepable(error: ModelAPIError) -> None:
 
 
 _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
-"""What the adapters of providers raise by accident where a reply lacks a part that they expect."""
+"""Errors that the adapters of providers raise by accident when a reply lacks a part that they expect."""
 
 
 @contextmanager

@@ -96,7 +96,7 @@ class AgentTurn:
     cleaned: set[str] = field(default_factory=set)
     """What had a credential in it, which has been said."""
     corrections: int | None = None
-    """How often its model may correct a call or an answer; None where the agent of pydantic-ai says so itself."""
+    """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
     """What those that its requests are sent with count as, in tokens."""
     _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)

@@ -119,7 +119,7 @@ _CORRECTIONS_USED = re.compile(
     r"Tool '(?P<tool>.+)' exceeded max retries count of (?P<tool_limit>\d+)"
     r"|Exceeded maximum output retries \((?P<output_limit>\d+)\)"
 )
-"""What pydantic-ai raises where a model has used up its corrections.
+"""Messages of pydantic-ai for a model that has used up its corrections.
 
 `test_a_model_that_has_used_up_its_corrections_is_told_which_key_allows_more` pins the texts.
 """

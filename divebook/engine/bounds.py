@@ -84,12 +84,12 @@ class Exhausted(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What a person raises: the bound, or the edge within `edges`."""
+        """Name that a person raises: the bound, or the edge within `edges`."""
         return f"edges[{self.edge!r}]" if self.edge else self.bound
 
     @property
     def summary(self) -> str:
-        """What is spent, reserved and needed, as a sentence."""
+        """Sentence that states the spent, reserved and needed amounts."""
         spent = _SPENT[self.bound].format(used=self._text(self.used), limit=self._text(self.limit), edge=self.edge)
         parts = [spent]
         if self.may_pass:
