@@ -14,6 +14,10 @@ import os
 import re
 import unicodedata
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
 """Folders of version control whose names do not begin with a dot, in the form of `canonical_name`."""
@@ -25,21 +29,28 @@ _IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
 _IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
 _EXECUTION = "exec_"
 _WORKSPACES = "workspaces"
-_stores: set[Path] = set()
+_stores: dict[Path, set[str]] = {}
+"""Names of the stores of this process by their folder, so that judging a file does not cost more with every store."""
 
 
 def protect_store(path: Path) -> None:
     """Protect the file of a store, and the files beside it that belong to it, for the life of this process."""
-    _stores.add(path.resolve())
+    store = path.resolve()
+    _stores.setdefault(store.parent, set()).add(store.name)
 
 
 def patterns_of_stores(folder: Path) -> list[str]:
     """Return patterns of what belongs to stores of this process below a folder, relative to the folder."""
-    below = [store.relative_to(folder.resolve()) for store in _stores if store.is_relative_to(folder.resolve())]
-    names = ((store.parent.as_posix(), glob.escape(store.name)) for store in below)
+    real = folder.resolve()
+    stores = [
+        (parent.relative_to(real).as_posix(), glob.escape(name))
+        for parent, names in _stores.items()
+        if parent.is_relative_to(real)
+        for name in names
+    ]
     return [
         f"/{parent}/{pattern}".replace("/./", "/")
-        for parent, name in names
+        for parent, name in stores
         for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
     ]
 
@@ -91,8 +102,33 @@ def why_protected(path: Path, base: Path) -> str:
         place /= name
         if _is_bare_repository(place):
             return f"{name} is a repository of git"
-    store = next((store for store in _stores if _belongs_to(store, path) and not _belongs_to(store, base)), None)
-    return "" if store is None else f"it belongs to the store {store.name}"
+    return _why_protected_as_store(path, base)
+
+
+def unprotected_files(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder that need no permission, without a look into folders that are protected.
+
+    Parameters
+    ----------
+    root
+        Real path of the folder that was granted.
+    """
+    for place, folders, files in os.walk(root):
+        folder = Path(place)
+        folders[:] = [name for name in folders if not _why_protected_entry(folder / name, root)]
+        for name in files:
+            path = folder / name
+            if path.is_file() and not _why_protected_entry(path, root):
+                yield path
+
+
+def _why_protected_entry(path: Path, root: Path) -> str:
+    """Return why a file or folder is protected whose own folder is not."""
+    if why := why_protected_name(path.name):
+        return why
+    if _is_bare_repository(path):
+        return f"{path.name} is a repository of git"
+    return _why_protected_as_store(path, root)
 
 
 def _is_bare_repository(folder: Path) -> bool:
@@ -100,13 +136,26 @@ def _is_bare_repository(folder: Path) -> bool:
     return all(os.path.exists(folder / name) for name in BARE_REPOSITORY)  # noqa: PTH110
 
 
-def _belongs_to(store: Path, path: Path) -> bool:
-    """Return whether a path is the store's file, one beside it (``-wal``, ``.cache``), or a folder of an execution."""
-    if not path.is_relative_to(store.parent):
-        return False
-    names = [name.casefold() for name in path.relative_to(store.parent).parts]  # some disks ignore capitals
-    own = store.name.casefold()
-    if not names:
-        return False
-    is_beside = names[0] == own or names[0].startswith((f"{own}-", f"{own}."))
-    return is_beside or (names[0] == _WORKSPACES and len(names) > 1 and names[1].startswith(_EXECUTION))
+def _why_protected_as_store(path: Path, base: Path) -> str:
+    stores = (store for store in _stores_of(path) if store not in _stores_of(base))
+    store = next(stores, None)
+    return "" if store is None else f"it belongs to the store {store.name}"
+
+
+def _stores_of(path: Path) -> list[Path]:
+    """Return the stores whose file a path is, one beside it (``-wal``, ``.cache``), or in a folder of an execution."""
+    return [
+        folder / name
+        for folder in path.parents
+        if folder in _stores
+        for name in _stores[folder]
+        if _belongs_to(name, path.relative_to(folder))
+    ]
+
+
+def _belongs_to(store: str, path: Path) -> bool:
+    """Return whether a path, relative to the folder of a store, belongs to the store of that name."""
+    first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
+    own = store.casefold()
+    is_beside = first == own or first.startswith((f"{own}-", f"{own}."))
+    return is_beside or (first == _WORKSPACES and bool(below) and below[0].startswith(_EXECUTION))

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from divebook.documents.protected import why_protected
+from divebook.documents.protected import unprotected_files, why_protected
 from divebook.documents.whole_files import make_folders, replace_whole
 from divebook.errors import NotFoundError, SetupError
 
@@ -220,10 +220,8 @@ class FileDocuments(DocumentRepository):
         self._locate(path).unlink(missing_ok=True)
 
     def _paths(self) -> Iterable[str]:
-        if not self.root.is_dir():
-            return []
-        found = (path.relative_to(self.root).as_posix() for path in self.root.rglob("*") if path.is_file())
-        return [path for path in found if _is_text(path) and not why_protected(self.root / path, self.root)]
+        paths = (path.relative_to(self.root).as_posix() for path in unprotected_files(self.root))
+        return filter(_is_text, paths)
 
 
 def _is_text(path: str) -> bool:

@@ -23,7 +23,7 @@ def say(text):
 
 
 def send(**message):
-    say(json.dumps({"jsonrpc": "2.0", **message}))
+    say(json.dumps({"jsonrpc": "2.0", **message}).replace(json.dumps(DEEP), nested(LEVELS)))
 
 
 def asked(method, params):
@@ -38,17 +38,16 @@ def tool(name, **more):
 
 
 def nested(levels):
-    schema = {"type": "object"}
-    for _ in range(levels):
-        schema = {"type": "object", "properties": {"a": schema}}
-    return schema
+    """Return a schema of that many levels as JSON. No encoder writes more levels than the stack of its Python has."""
+    return '{"type": "object", "properties": {"a": ' * levels + '{"type": "object"}' + "}}" * levels
 
 
+DEEP = "the deep schema"
 LEVELS = int(MORE[0]) if MORE and MORE[0].isdigit() else 0
 ELSEWHERE = {"type": "object", "properties": {"a": {"$ref": MORE[0] if MORE else "#"}}}
 BACKTRACKS = {"type": "object", "properties": {"n": {"type": "string", "pattern": "^(a|aa)+$"}}}
 TOOLS = {
-    "deep": [tool("fine"), tool("deep", inputSchema=nested(LEVELS))],
+    "deep": [tool("fine"), tool("deep", inputSchema=DEEP)],
     "refers": [
         tool("fine"),
         tool("asks", inputSchema=ELSEWHERE),
@@ -151,8 +150,6 @@ def answer(message):
 
 
 def main():
-    # To write what nobody can read. Set here, since pytest imports this module: the limit holds for a whole process.
-    sys.setrecursionlimit(50_000)
     if WAY == "ignores":
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
