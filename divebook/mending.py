@@ -95,8 +95,8 @@ class Mending(Forks, WhatIfs):
         """Take an execution up again where its log ends, or with a corrected definition where that does otherwise.
 
         What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. Without a
-        `definition` it goes on with the one it was started with; `bounds` replace those it had. One that this process
-        runs already is returned as it is. A call that returned, and whose result the log could not hold, is asked about
+        `definition` it goes on with the one it was started with; `bounds` replace those it had. One that has completed, or
+        that this process runs already, is returned as it is. A call that returned, and whose result the log could not hold, is asked about
         and not made again, unless it is idempotent.
 
         With a `definition` a new execution goes on, of origin ``resume``: it shares all events up to the first thing
@@ -117,7 +117,8 @@ class Mending(Forks, WhatIfs):
         ExecutionNotFoundError
             The store has no such execution.
         ExecutionError
-            It has completed, or has new `bounds` while this process runs it; with a `definition`: it runs.
+            It was rolled back, or goes on as another one; with new `bounds`: it has completed, or this process runs it;
+            with a `definition`: it runs.
         SetupError
             The definition does nothing otherwise, is of another workflow, or takes other inputs.
         NotFoundError
@@ -130,9 +131,7 @@ class Mending(Forks, WhatIfs):
         A program that is started again after a crash finds its run by the key, and goes on with it::
 
             execution = environment.start("audit", inputs, key="monday")
-            if execution.id in {record.execution_id for record in environment.recoverable()}:
-                execution = environment.resume(execution.id)
-            execution.wait()
+            environment.resume(execution.id).wait()
 
         A step was corrected, after which a run had failed::
 
@@ -207,6 +206,8 @@ class Mending(Forks, WhatIfs):
 
         Raises
         ------
+        ExecutionError
+            It has completed, or cannot go on.
         SetupError
             There is no such strategy, or no failed step to skip.
         """
@@ -214,6 +215,7 @@ class Mending(Forks, WhatIfs):
             advice = did_you_mean(strategy, STRATEGIES) or f"there are {', '.join(STRATEGIES)}"
             raise SetupError(f"unsupported retry strategy: {strategy} ({advice})")
         if strategy == FROM_FAILURE:
+            refuse_final(self._control.find(execution_id))
             return self.resume(execution_id)
         source = self.execution(execution_id)
         self._require_still(source)

@@ -25,7 +25,8 @@ from divebook.cli.options import (
 from divebook.cli.run import conclude, said_again, with_file_named
 from divebook.cli.screen import note, say
 from divebook.cli.waiting import finish
-from divebook.errors import SetupError
+from divebook.errors import ExecutionError, SetupError
+from divebook.events.catalog import COMPLETED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,8 @@ def resume(
     limits, known = bounds_from(bounds), answers_from(answer or (), answers)
     progress = make_progress(quiet=quiet)
     environment = open_environment(store, actions or (), progress.print)
+    if strategy is None and environment.execution(execution_id).status == COMPLETED:
+        raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
     if file is not None:
         recorded = environment.execution(execution_id).workflow
         take_in(environment, file, recorded.dialect, code=code)

@@ -224,10 +224,15 @@ class Control(QueueControl):
             return driver  # something else has resumed it: an answer, for instance
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
+        if driver.status == catalog.COMPLETED and bounds is None:
+            return driver
         refuse_final(driver)
         self._require_means(driver)
         with HANDS.taking(self.store, driver.id) as lease:
             driver.under(lease)
+            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
+                self.store.release(lease)
+                return driver
             refuse_final(driver, "meanwhile ")
             told = None if bounds is None else bounds.to_dict()
             self._drive(driver, lease, catalog.ExecutionResumed(driver.status, told, recovery), anew=True)

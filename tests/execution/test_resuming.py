@@ -197,9 +197,19 @@ def test_an_operation_that_the_definition_no_longer_asks_for_is_a_divergence():
     assert DivergenceError.__name__
 
 
-def test_a_completed_execution_is_not_resumed():
+def test_a_completed_execution_is_returned_as_it_is():
+    before = WHOLE.store.read(WHOLE.id)
+    again = environment(store=WHOLE.store).resume(WHOLE.id).wait(20)
+    assert (again.id, again.status) == (WHOLE.id, "completed")
+    assert WHOLE.store.read(WHOLE.id) == before
+
+
+def test_a_completed_execution_gets_no_other_bounds_and_is_not_tried_again():
+    world = environment(store=WHOLE.store)
     with pytest.raises(ExecutionError, match="has completed"):
-        environment(store=WHOLE.store).resume(WHOLE.id)
+        world.resume(WHOLE.id, {"max_llm_calls": 9})
+    with pytest.raises(ExecutionError, match="has completed"):
+        world.retry(WHOLE.id)
 
 
 def test_what_runs_here_already_is_returned_as_it_is_unless_its_bounds_are_to_change():
