@@ -95,9 +95,9 @@ class Mending(Forks, WhatIfs):
         """Take an execution up again where its log ends, or with a corrected definition where that does otherwise.
 
         What completed is not run again. A failed or cancelled execution goes on at the step it stopped in. Without a
-        `definition` it goes on with the one it was started with; `bounds` replace those it had. One that has completed, or
-        that this process runs already, is returned as it is. A call that returned, and whose result the log could not hold, is asked about
-        and not made again, unless it is idempotent.
+        `definition` it goes on with the one it was started with; `bounds` replace those it had. One that has completed,
+        or that this process runs already, is returned as it is. A call that returned, and whose result the log could
+        not hold, is asked about and not made again, unless it is idempotent.
 
         With a `definition` a new execution goes on, of origin ``resume``: it shares all events up to the first thing
         that the definition does otherwise, and what was done after that is not done again either where the same is

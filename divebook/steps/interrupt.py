@@ -9,6 +9,7 @@ from divebook.questions.answer import value_of
 from divebook.questions.kinds import CONFIRMATION
 from divebook.scripting import value_text
 from divebook.steps.evaluation import filled, render_texts
+from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.step import Step
 
 
@@ -21,6 +22,8 @@ async def interrupt_step(context: StepContext) -> Outcome:
     ask = context.step.ask
     if ask is None:
         raise StepError(f'no question specified for interrupt step "{context.step.name}"; add Ask')
+    if ask.schema is not None:
+        require_schema(ask.schema)
     question, message = await render_texts([ask.question, ask.message or ""], context.names)
     answered = await context.interrupt(
         ask.kind,

@@ -8,7 +8,7 @@ from typing import Any
 
 from divebook.errors import DefinitionError, NotFoundError, Problem, SetupError
 from divebook.events.classes import allow, allowed_classes, kind_of, name_of
-from divebook.workflow.json_schemas import require_possible_schema
+from divebook.workflow.json_schemas import check_defined_schema
 from divebook.workflow.stored_form import json_value
 
 
@@ -86,7 +86,7 @@ def declared_answer(declared: Any) -> Any:
         It is neither a JSON schema nor a name.
     """
     if isinstance(declared, Mapping):
-        require_possible_schema(declared, "Output")
+        check_defined_schema(declared, "Output")
         return json_value(declared, "output")
     if declared is None or (isinstance(declared, str) and declared):
         return declared

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from divebook.errors import DefinitionError, PatternError, Place, Problem, SchemaLimitError, did_you_mean
@@ -16,7 +17,7 @@ from divebook.questions import Fitting
 from divebook.workflow.yaml_value import yaml_of
 
 if TYPE_CHECKING:
-    from divebook.workflow.schema_graph import SchemaGraph
+    from divebook.workflow.schema_graph import SchemaFault, SchemaGraph
 
 MAX_CHARACTERS = 1_000_000
 """Characters of a schema as JSON."""
@@ -33,6 +34,7 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
     """
     try:
         usable = _usable(_json(schema))
+        usable.require_whole("Schema")
     except DefinitionError as error:
         return error.problems[0].message
     return usable.complaint(value)
@@ -61,12 +63,29 @@ def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patter
     has_patterns
         Whether its patterns must be valid here: those of a server may be of another language.
     """
-    _usable(_json(schema, key), key, has_patterns=has_patterns)
+    _usable(_json(schema, key), key, has_patterns=has_patterns).require_whole(key)
 
 
 def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
     """Raise DefinitionError for what `require_schema` refuses, and where it shows that no value fits the schema."""
-    _usable(_json(schema, key), key).require_possible(key)
+    usable = _usable(_json(schema, key), key)
+    usable.require_whole(key)
+    usable.require_possible(key)
+
+
+def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Problem | None:
+    """Return a warning about a schema that refers to another document: valid, but no step can use it.
+
+    Raises
+    ------
+    DefinitionError
+        `require_possible_schema` refuses the schema for any other reason.
+    """
+    usable = _usable(_json(schema, key), key)
+    if usable.outside is None:
+        usable.require_possible(key)
+        return None
+    return replace(_problem(key, usable.outside), severity="warning")
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
@@ -93,6 +112,13 @@ class _Usable:
 
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
         self._validator, self._graph = validator, graph
+        self.outside = graph.outside
+        """Why it cannot be used: it refers to another document, which nobody fetches."""
+
+    def require_whole(self, key: str) -> None:
+        """Raise DefinitionError if it refers to another document."""
+        if self.outside is not None:
+            raise DefinitionError([_problem(key, self.outside)])
 
     def complaint(self, value: Any) -> str | None:
         """Return what is wrong with a value, or None."""
@@ -113,7 +139,7 @@ class _Usable:
         try:
             self._graph.require_possible(fits)
         except SchemaFault as fault:
-            _refuse(key, fault.reason, fault.place, fault.hint)
+            raise DefinitionError([_problem(key, fault)]) from None
         except (PatternError, SchemaLimitError):
             return  # it does not show at little cost
 
@@ -166,7 +192,7 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
     try:
         return _Usable(form(schema), SchemaGraph(schema, dialect, check, has_patterns=has_patterns))
     except SchemaFault as fault:
-        _refuse(key, fault.reason, fault.place, fault.hint)
+        raise DefinitionError([_problem(key, fault)]) from None
 
 
 def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
@@ -218,7 +244,13 @@ def _depth(value: Any) -> int:
     return depth
 
 
+def _problem(key: str, fault: SchemaFault) -> Problem:
+    where = f" at {_path(fault.place)}" if fault.place else ""
+    message = f"this JSON schema cannot be used{where}: {fault.reason}"
+    return Problem(message, key=key, hint=fault.hint, place=(key,))
+
+
 def _refuse(key: str, reason: str, place: Place = (), hint: str | None = None) -> NoReturn:
-    where = f" at {_path(place)}" if place else ""
-    message = f"this JSON schema cannot be used{where}: {reason}"
-    raise DefinitionError([Problem(message, key=key, hint=hint, place=(key,))])
+    from divebook.workflow.schema_graph import SchemaFault
+
+    raise DefinitionError([_problem(key, SchemaFault(reason, place, hint))])

@@ -13,7 +13,7 @@ from divebook.questions import Question, checked_answer
 from divebook.questions.kinds import KINDS
 from divebook.text.templates import is_expression, texts_in
 from divebook.workflow.ask import Ask
-from divebook.workflow.json_schemas import FITTING, require_possible_schema
+from divebook.workflow.json_schemas import FITTING, check_defined_schema
 from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
@@ -66,6 +66,8 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         problems += _seconds(step.seconds)
     if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
         problems += _ask(step.ask)
+    if isinstance(step.output, Mapping) and (warning := check_defined_schema(step.output, "Output")) is not None:
+        problems.append(warning)
     if step.type == CONTINUE:
         problems += _without_effect(step)
     if step.end or _is_given_more(step):
@@ -76,10 +78,12 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
 def _ask(ask: Ask) -> Iterator[Problem]:
     """Find schemas that cannot be used, and defaults that do not fit: before a person is asked."""
     try:
-        if ask.schema is not None:
-            require_possible_schema(ask.schema)
+        warning = None if ask.schema is None else check_defined_schema(ask.schema)
     except DefinitionError as error:
         yield from (problem.below("Ask") for problem in error.problems)
+        return
+    if warning is not None:
+        yield warning.below("Ask")
         return
     if not ask.has_default:
         return

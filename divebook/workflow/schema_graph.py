@@ -95,13 +95,15 @@ class SchemaGraph:
     Raises
     ------
     SchemaFault
-        A reference leads out of the schema or to nothing, a pattern cannot be used, or `loops` finds one.
+        A reference leads to nothing within the schema, a pattern cannot be used, or `loops` finds one.
     """
 
     def __init__(
         self, schema: Any, dialect: str, check: Callable[[Any, Place], None], *, has_patterns: bool = True
     ) -> None:
         self._dialect, self._check, self._has_patterns = dialect, check, has_patterns
+        self.outside: SchemaFault | None = None
+        """Why the schema cannot be used: one of its references leads to another document."""
         self._specification = specification_with(dialect)
         self._nodes: dict[int, Node] = {}
         self._waiting: list[tuple[Node, str, str, Any]] = []
@@ -146,11 +148,15 @@ class SchemaGraph:
             is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only value that it may have
             resolved = lookup_recursive_ref(resolver) if is_recursive else resolver.lookup(reference)
         except Unresolvable:
-            raise SchemaFault(
+            fault = SchemaFault(
                 f"{keyword} {reference!r} is not within this schema, and nothing is fetched",
                 place,
                 "put what it refers to under $defs, and write '#/$defs/NAME'",
-            ) from None
+            )
+            if reference.startswith("#"):
+                raise fault from None
+            self.outside = self.outside or fault
+            return
         if not isinstance(resolved.contents, bool | Mapping):
             raise SchemaFault(f"{keyword} {reference!r} does not lead to a schema", place)
         if isinstance(resolved.contents, Mapping) and id(resolved.contents) not in self._nodes:

@@ -3,14 +3,15 @@
 import json
 import socket
 import urllib.request
+from contextlib import suppress
 from random import Random
 
 import pytest
 from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
-from divebook import Agent, Step, Workflow
+from divebook import Agent, Environment, Step, Workflow
 from divebook.errors import DefinitionError
-from divebook.workflow.json_schemas import complaint, require_possible_schema, require_schema
+from divebook.workflow.json_schemas import check_defined_schema, complaint, require_possible_schema, require_schema
 from divebook.workflow.reader import read_definitions
 
 PLACES = [
@@ -58,10 +59,36 @@ def test_a_reference_out_of_the_schema_is_refused_by_name_and_never_fetched(alon
         for schema in ({keyword: reference}, *around({keyword: reference})):
             with pytest.raises(DefinitionError) as caught:
                 require_schema(schema)
+            with suppress(DefinitionError):  # an address that is none, and a loop, are refused at once
+                assert check_defined_schema(schema).severity == "warning"
             count += 1
             assert repr(reference) in str(caught.value) or "is not an address" in str(caught.value), schema
             assert "cannot be used" in complaint(schema, {"a": [{"a": 1}]})
     assert count == len(PLACES) * 18
+
+
+ELSEWHERE = """
+Agents:
+- {Name: a, Model: scripted, Output: {properties: {n: {$ref: "file:///etc/passwd"}}}, Script: [{output: {n: 1}}]}
+Workflows:
+- {Name: asks, Steps: [{Name: s, Ask: {Question: "Which?", Schema: {$ref: "file:///etc/passwd"}}, Store: v}]}
+- {Name: prompts, Steps: [{Name: s, Agent: a, Prompt: go, Store: v}]}
+- {Name: wants, Steps: [{Name: s, Agent: a, Prompt: go, Output: {$ref: "file:///etc/passwd"}, Store: v}]}
+"""
+
+
+def test_a_step_whose_schema_refers_to_another_document_fails_before_anybody_is_asked():
+    """Such a schema is valid, so that the rest of its file can be used; a warning names the step."""
+    world = Environment(store="memory:")
+    defined = read_definitions(ELSEWHERE)
+    warnings = [problem.message for problem in defined.warnings]
+    assert len(warnings) == 2
+    assert all("$ref 'file:///etc/passwd' is not within this schema, and nothing is fetched" in it for it in warnings)
+    world.define(defined)
+    for name in ("asks", "prompts", "wants"):
+        run = world.start(name).wait(20)
+        assert (run.status, run.interrupts, run.requests) == ("failed", [], [])
+        assert "'file:///etc/passwd' is not within this schema, and nothing is fetched" in run.error
 
 
 @pytest.mark.parametrize("dialect", ["http://127.0.0.1:1/meta", "file:///etc/passwd", "urn:x", ""])
@@ -302,7 +329,7 @@ def test_a_schema_that_nothing_fits_is_refused_where_it_shows(schema, reason):
         require_possible_schema(schema)
 
 
-@pytest.mark.parametrize("schema", [{"type": "objekt"}, {"type": "string", "pattern": "("}, {"$ref": "file:///x"}])
+@pytest.mark.parametrize("schema", [{"type": "objekt"}, {"type": "string", "pattern": "("}, {"$ref": "#/x"}])
 def test_definitions_with_such_schemas_are_refused_with_their_line(schema):
     written = json.dumps(schema)
     asks = f"Workflows:\n- Name: w\n  Steps:\n  - Name: q\n    Ask:\n      Question: Which?\n      Schema: {written}\n"
