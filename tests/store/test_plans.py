@@ -117,7 +117,7 @@ def stores(tmp_path_factory):
 
 @contextmanager
 def each_connection(store, listen, ignore):
-    connections = (store._readers.get(), store._writer)
+    connections = (store._readers.held().connection, store._writer)
     for connection in connections:
         listen(connection)
     try:
@@ -150,7 +150,7 @@ def plans(store, question):
         QUESTIONS[question](store)
     planned = [text for text in statements if text.split()[0] in ("SELECT", "WITH", "UPDATE", "DELETE", "INSERT")]
     assert planned
-    reader = store._readers.get()
+    reader = store._readers.held().connection
     return [row[-1] for text in planned for row in reader.execute(f"EXPLAIN QUERY PLAN {text}")]
 
 

@@ -148,7 +148,7 @@ def test_what_nobody_holds_is_closed(no_collection):
     store.append(ONE, log(2), 0)
     assert store.read(ONE) == log(2)
     assert open_store("x.db") is store
-    writer, reader, held = store._writer, store._readers.get(), weakref.ref(store)
+    writer, reader, held = store._writer, store._readers.held().connection, weakref.ref(store)
     del store
     assert held() is None
     for connection in (writer, reader):

@@ -123,7 +123,7 @@ def test_behind_a_damaged_record_the_log_can_be_read(written):
 def test_single_events_are_read_with_one_query_and_checked(written):
     with SqliteStore(written) as store:
         queries = []
-        store._readers.get().set_trace_callback(queries.append)
+        store._readers.held().connection.set_trace_callback(queries.append)
         expected = {event.sequence: event.data for event in events_of(log(ONE)) if event.sequence % 2}
         assert store.facts(ONE, list(expected)) == expected
         assert sum("FROM events" in query for query in queries) == 1

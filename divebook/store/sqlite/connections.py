@@ -158,10 +158,15 @@ def at_one_moment(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection
 
 
 class _Held:
-    __slots__ = ("__weakref__", "connection")
+    """The connection of one thread, and the lock that the thread holds while it reads: `Readers.close` waits for it.
+
+    SQLite ends the whole process if a connection is closed while another thread uses it.
+    """
+
+    __slots__ = ("__weakref__", "connection", "reading")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
+        self.connection, self.reading = connection, threading.RLock()
 
 
 class Readers:
@@ -181,33 +186,34 @@ class Readers:
         moment, for as long as anything holds the error's traceback, as a notebook does. A block in another one of the
         same thread ends the moment of that one.
         """
-        try:
-            with at_one_moment(self.get()) as connection:
-                yield connection
-        except ExecutionNotFoundError:  # told of, and no damage
-            raise
-        except BaseException:
-            self._drop()
-            raise
+        held = self.held()
+        with held.reading:
+            try:
+                with at_one_moment(held.connection) as connection:
+                    yield connection
+            except ExecutionNotFoundError:  # told of, and no damage
+                raise
+            except BaseException:
+                self._local.held = None
+                held.connection.close()
+                raise
 
-    def _drop(self) -> None:
-        held: _Held | None = getattr(self._local, "held", None)
-        if held is not None:
-            self._local.held = None
-            held.connection.close()
-
-    def get(self) -> sqlite3.Connection:
-        """Return this thread's connection."""
+    def held(self) -> _Held:
+        """Return the connection of this thread."""
         held: _Held | None = getattr(self._local, "held", None)
         if held is None:
             held = self._local.held = _Held(self._connect())
             close_when_dropped(held, held.connection)
             with self._lock:
                 self._held.add(held)
-        return held.connection
+        return held
 
     def close(self) -> None:
-        """Close the connections of all threads."""
+        """Close the connections of all threads, each after what it reads; one that reads on is left to its thread."""
         with self._lock:
             for held in self._held:
-                held.connection.close()
+                if held.reading.acquire(timeout=BUSY_SECONDS):
+                    try:
+                        held.connection.close()
+                    finally:
+                        held.reading.release()
