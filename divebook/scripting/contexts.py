@@ -30,6 +30,12 @@ class Limits:
 
 DEFAULT_LIMITS = Limits()
 
+
+def ran_too_long(seconds: float) -> str:
+    """Return the message about a script that has taken so much time."""
+    return f"script ran longer than {seconds:g} s; do less in one script"
+
+
 MODULES = frozenset({"json", "math", "re"})
 """Modules that are names everywhere, without an import."""
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, did_you_mean
-from divebook.scripting.contexts import Limits
+from divebook.scripting.contexts import Limits, ran_too_long
 from divebook.scripting.program import Program, select
 
 _GROWN = 64
@@ -54,7 +54,7 @@ def script_error(
 ) -> ScriptError:
     """Return the error to raise for a failure while `programs` were fed, one after the other."""
     if failure.kind is FailureKind.TIME:
-        return ScriptLimitError(f"script ran longer than {limits.seconds:g} s; do less in one script", failure.line)
+        return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
     if failure.kind is FailureKind.MEMORY:
         return ScriptLimitError(_needs_more(programs, names, limits.memory), failure.line)
     if failure.kind is FailureKind.CRASHED:

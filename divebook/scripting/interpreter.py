@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,8 +14,8 @@ from divebook.scripting.failures import FailureKind, SandboxError, forked, scrip
 from divebook.scripting.host import Host, HostAnswers
 from divebook.scripting.prelude import prelude
 from divebook.scripting.program import Program, compile_expression, compile_script, select
-from divebook.scripting.reference import NOTHING
-from divebook.scripting.structure import Scope
+from divebook.scripting.reference import NOTHING, is_plain
+from divebook.scripting.structure import Parts, Scope, Work
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class _Processes:
         self._idle: list[SandboxSession] = []
         self._lent = 0
         self._sandbox: Sandbox | None = None
+        self._waited = threading.local()
+
+    def clock(self) -> float:
+        """Return the time in seconds, without what this thread has waited for a process."""
+        return time.monotonic() - getattr(self._waited, "seconds", 0.0)
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
         """Return a fresh session; waits while too many scripts run."""
@@ -55,8 +61,10 @@ class _Processes:
         """Return a session for expressions, if possible a used one; waits while too many are lent."""
         self._refuse_after_fork()
         with self._changed:
+            before = time.monotonic()
             while self._lent >= _WARM_SESSIONS:
                 self._changed.wait()
+            self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
             self._lent += 1
             if self._idle:
                 session = self._idle.pop()
@@ -114,6 +122,7 @@ class Interpreter:
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self._processes = _Processes()
+        self._parts = Parts(self._part, _is_plain)
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +164,8 @@ class Interpreter:
             return program.reference.found(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
             return NOTHING
-        return program.structure.value(Scope(context, names, self._part))
+        work = Work(self.limits.seconds, self._processes.clock)
+        return program.structure.value(Scope(context, names, self._parts, work))
 
     def _part(self, context: Context, text: str, names: Mapping[str, Any], *, is_whole: bool = False) -> Any:
         """Return the value of a part of an expression."""
@@ -233,6 +243,10 @@ class Interpreter:
             raise
         self._processes.take_back(session, usable=usable)
         return value
+
+
+def _is_plain(text: str, names: Mapping[str, Any]) -> bool:
+    return all(map(is_plain, select([compile_expression(text)], names).values()))
 
 
 def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:

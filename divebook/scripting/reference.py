@@ -146,20 +146,20 @@ def _is_recordable(value: Any) -> bool:
     return type(value) in _PLAIN or isinstance(value, Recorded)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether nothing in a value is more than plain data: the sandbox is given the rows of a frame, say."""
     kind = type(value)
     if kind is list:
-        return _ATOMS.issuperset(map(type, value)) or all(map(_is_plain, value))
+        return _ATOMS.issuperset(map(type, value)) or all(map(is_plain, value))
     if kind is dict or kind is TaggedDict:
-        return _ATOMS.issuperset(map(type, value.values())) or all(map(_is_plain, value.values()))
+        return _ATOMS.issuperset(map(type, value.values())) or all(map(is_plain, value.values()))
     return kind in _PLAIN
 
 
 _STAYS: Mapping[Context, Callable[[Any], bool]] = {
     Context.CONDITION: _is_data,
     Context.EACH: _is_data,
-    Context.TEMPLATE: _is_plain,
+    Context.TEMPLATE: is_plain,
     Context.VALUE: _is_recordable,
 }
 """By context, whether a value found there is what the sandbox would give, or better than that: frames and instances

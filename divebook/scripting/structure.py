@@ -4,17 +4,24 @@ Their parts are evaluated one by one and put together outside of the sandbox. A 
 that a part refers to stays what it is; inside the sandbox it would become rows, a mapping or a plain value. Parts that
 compute something, and the tests of choices, run in the sandbox. A node that cannot be put together here, because a
 value is of another type than expected, is evaluated as a whole in the sandbox, which raises the errors of Python.
+
+A comprehension is put together here only if something that it reads is more than plain data: otherwise one crossing to
+the sandbox gives the same. What is done here has the limits of the sandbox (`Work`).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
-from divebook.scripting.contexts import Context
+from divebook.errors import ScriptLimitError
+from divebook.scripting.contexts import Context, ran_too_long
 from divebook.scripting.reference import NOTHING, Attribute, Get, Item, last_part, reference_of
+
+MAX_TURNS = 1_000_000
+"""Turns of loops, and looks at parts, in one expression: it takes about as much memory as the sandbox may."""
 
 
 class Evaluate(Protocol):
@@ -24,13 +31,47 @@ class Evaluate(Protocol):
         """Return its value; with `is_whole` nothing is put together outside of the sandbox."""
 
 
+class Parts(NamedTuple):
+    """What is done with the parts of an expression."""
+
+    evaluate: Evaluate
+    is_plain: Callable[[str, Mapping[str, Any]], bool]
+    """Whether all that a part reads is plain data."""
+
+
+class Work:
+    """What one expression has done outside of the sandbox.
+
+    Parameters
+    ----------
+    seconds
+        How long it may take.
+    clock
+        Returns seconds.
+    """
+
+    __slots__ = ("_clock", "_ends", "_seconds", "_turns")
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._seconds, self._clock, self._ends, self._turns = seconds, clock, clock() + seconds, 0
+
+    def turn(self) -> None:
+        """Count a turn of a loop, or a crossing to the sandbox; raises `ScriptLimitError`."""
+        self._turns += 1
+        if self._clock() > self._ends:
+            raise ScriptLimitError(ran_too_long(self._seconds))
+        if self._turns > MAX_TURNS:
+            raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The names that an expression may use, and the evaluation of its parts."""
 
     context: Context
     names: Mapping[str, Any]
-    evaluate: Evaluate
+    parts: Parts
+    work: Work
 
     @property
     def of_parts(self) -> Scope:
@@ -41,13 +82,19 @@ class Scope:
         """Return the scope inside a loop."""
         return replace(self, names={**self.names, name: value})
 
+    def is_plain(self, text: str) -> bool:
+        """Return whether all that an expression reads is plain data."""
+        return self.parts.is_plain(text, self.names)
+
     def value_of(self, text: str) -> Any:
         """Return the value of an expression, looked up or evaluated in the sandbox."""
-        return self.evaluate(self.context, text, self.names, is_whole=True)
+        self.work.turn()
+        return self.parts.evaluate(self.context, text, self.names, is_whole=True)
 
     def holds(self, test: str) -> bool:
         """Return the truth of an expression."""
-        return bool(self.evaluate(Context.CONDITION, f"bool({test})", self.names))
+        self.work.turn()
+        return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
 
 class Structure(Protocol):
@@ -190,44 +237,55 @@ class _Loop:
 
     name: str
     items: Structure
-    tests: tuple[str, ...]
+    tests: str
+    """An expression that says of each item whether it passes all tests; empty without any."""
+
+    def turns(self, scope: Scope) -> Iterator[Scope]:
+        """Yield the scope of each turn."""
+        items = self.items.value(scope)
+        if type(items) is not list:
+            raise _NoListError
+        passes = scope.value_of(self.tests) if self.tests else [True] * len(items)
+        for item, is_taken in zip(items, passes, strict=True):
+            scope.work.turn()
+            if is_taken:
+                yield scope.with_name(self.name, item)
+
+
+class _NoListError(Exception):
+    """A loop goes over something else than a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Comprehension:
     """``[item for ...]``, or with a key ``{key: item for ...}``."""
 
+    text: str
     key: Structure | None
     item: Structure
     loops: tuple[_Loop, ...]
 
     def value(self, scope: Scope) -> Any:
-        inner = _scopes(self.loops, scope.of_parts)
-        if inner is None:
+        if scope.is_plain(self.text):
             return NOTHING
-        items = [self.item.value(each) for each in inner]
-        if self.key is None:
-            return items
-        keys = [self.key.value(each) for each in inner]
-        return dict(zip(keys, items, strict=True)) if all(map(_is_key, keys)) else NOTHING
+        turns = _nested(self.loops, scope.of_parts)
+        try:
+            if self.key is None:
+                return [self.item.value(turn) for turn in turns]
+            pairs = [(self.key.value(turn), self.item.value(turn)) for turn in turns]
+        except _NoListError:
+            return NOTHING
+        return dict(pairs) if all(_is_key(key) for key, _ in pairs) else NOTHING
 
 
-def _scopes(loops: Sequence[_Loop], scope: Scope) -> list[Scope] | None:
-    """Return the scope of each turn of nested loops; None if one runs over something else than a list."""
+def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
+    """Yield the scope of each turn of nested loops."""
     if not loops:
-        return [scope]
-    loop, *others = loops
-    items = loop.items.value(scope)
-    if type(items) is not list:
-        return None
-    found: list[Scope] = []
-    for inner in (scope.with_name(loop.name, item) for item in items):
-        if all(map(inner.holds, loop.tests)):
-            below = _scopes(others, inner)
-            if below is None:
-                return None
-            found += below
-    return found
+        yield scope
+        return
+    loop, *inner = loops
+    for turn in loop.turns(scope):
+        yield from _nested(inner, turn)
 
 
 def structure_of(source: str, tree: ast.Expression) -> Structure | None:
@@ -311,16 +369,23 @@ class _Builder:
         return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
 
     def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
-        loops = tuple(
-            _Loop(loop.target.id, self.of(loop.iter), tuple(map(self._text, loop.ifs)))
-            for loop in node.generators
-            if isinstance(loop.target, ast.Name)
-        )
-        if len(loops) < len(node.generators):
+        key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
+        loops = tuple(map(self._loop, node.generators))
+        if None in loops or self._is_computed(item):
             return None
-        if isinstance(node, ast.ListComp):
-            return _Comprehension(None, self.of(node.elt), loops)
-        return _Comprehension(self.of(node.key), self.of(node.value), loops)
+        made = None if key is None else self.of(key)
+        return _Comprehension(self._text(node), made, self.of(item), cast("tuple[_Loop, ...]", loops))
+
+    def _loop(self, loop: ast.comprehension) -> _Loop | None:
+        if not isinstance(loop.target, ast.Name):
+            return None
+        name, items = loop.target.id, self._text(loop.iter)
+        tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
+        return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
+
+    def _is_computed(self, node: ast.expr) -> bool:
+        """Return whether only the sandbox can say what a node is, so that its value is plain data."""
+        return isinstance(self.of(node), _Leaf) and reference_of(ast.Expression(node)) is None
 
 
 _COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {

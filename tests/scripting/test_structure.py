@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import divebook
-from divebook.errors import ScriptError
+from divebook.errors import ScriptError, ScriptLimitError
 from divebook.events.recorded import Recorded
 from divebook.events.values import normalize
-from divebook.scripting import Context, default_interpreter
+from divebook.scripting import Context, Interpreter, Limits, default_interpreter
 from divebook.scripting.program import compile_expression
 
 
@@ -176,3 +176,45 @@ def test_however_deep_it_lies_a_value_stays_what_it_is(reference, wrappers):
 
 def test_what_has_no_names_is_one_part():
     assert compile_expression("[1, 2 + 3]").structure is None
+
+
+def test_loops_outside_of_the_sandbox_have_its_limit_of_time():
+    with Interpreter(Limits(seconds=0.2)) as interpreter:
+        for items in ("state.many", "range(10**6)"):
+            text = f"[[state.frame, x, y] for x in {items} for y in {items}]"
+            with pytest.raises(ScriptLimitError, match=r"script ran longer than 0\.2 s"):
+                interpreter.evaluate(Context.VALUE, [text], {"state": {"frame": FRAME, "many": list(range(100_000))}})
+
+
+def test_the_number_of_turns_has_a_limit(monkeypatch):
+    monkeypatch.setattr("divebook.scripting.structure.MAX_TURNS", 1000)
+    assert len(value_of("[state.frame for x in range(400)]")) == 400
+    with pytest.raises(ScriptLimitError, match="went through more than 1,000 items"):
+        value_of("[[state.frame for x in range(40)] for y in range(40)]")
+
+
+class Counted(Interpreter):
+    crossings = 0
+
+    def _asked(self, *args):
+        self.crossings += 1
+        return super()._asked(*args)
+
+
+@pytest.mark.parametrize(
+    ("expression", "crossings"),
+    [
+        ("[x for x in state.numbers]", 1),
+        ("[x + 1 for x in state.numbers]", 1),
+        ("{str(x): [x, state.n] for x in state.numbers if x > 3}", 1),
+        ("[[x, y] for x in state.numbers for y in state.numbers]", 1),
+        ("[len(row.f) for row in state.rows]", 1),
+        ("[row.f for row in state.rows]", 0),
+        ("[row.f for row in state.rows if row.ok if state.n]", 1),
+    ],
+)
+def test_a_loop_crosses_to_the_sandbox_once_however_many_turns_it_takes(expression, crossings):
+    state = {**STATE, "numbers": list(range(50)), "rows": STATE["rows"] * 20}
+    with Counted() as interpreter:
+        assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+    assert interpreter.crossings == crossings
