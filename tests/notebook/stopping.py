@@ -6,6 +6,7 @@ What the cell had begun is paused, or goes on and is found; the next cell finds 
 import argparse
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -37,6 +38,7 @@ def reading():
         list(long.execution.history()), newest().status, long.static_bundle()
 0
 """
+AGAIN_SECONDS = 10
 CELLS = {
     "blocking": "magic('run talker word=x seconds=60 --new')",
     "awaited": "%dive run talker word=x seconds=60 --new",
@@ -53,15 +55,23 @@ ENDS = {
 
 
 def stopped(kernel: Kernel, kind: str, seconds: float) -> str:
-    """Run a cell and interrupt it so long after it has begun; return what is wrong afterwards, or nothing."""
+    """Run a cell and interrupt it so long after it has begun; return what is wrong afterwards, or nothing.
+
+    A cell that goes on is interrupted once more: Python itself ignores an interrupt that comes while a finalizer runs.
+    """
+    again = threading.Timer(AGAIN_SECONDS, kernel.manager.interrupt_kernel)
 
     def interrupt(content):
         if "begin x" in content.get("text", ""):
             time.sleep(seconds)
             kernel.manager.interrupt_kernel()
+            again.start()
 
     try:
-        ended, outputs = kernel.run(CELLS[kind], interrupt)
+        try:
+            ended, outputs = kernel.run(CELLS[kind], interrupt)
+        finally:
+            again.cancel()
         status = kernel.text("newest().status")
         after = kernel.text("divebook.run('talker', {'word': 'after'}).wait().status").splitlines()[-1]
     except TimeoutError:
