@@ -17,8 +17,9 @@ ROOT = Path(__file__).parent.parent
 OTHER_VERSIONS = ("3.11", "3.12", "3.13")
 ONE_AT_A_TIME = ("tests/browser", "tests/test_binder.py")
 """What tests the browser, or makes environments of its own: on one Python only, and alone on the machine."""
-PARALLEL = ("-n", "3", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
-"""On two cores: a quarter of their time tests wait, for processes, servers and disks."""
+PARALLEL = ("-n", "3", "--dist", "worksteal", *(f"--ignore={place}" for place in ONE_AT_A_TIME))
+"""On two cores: a quarter of their time tests wait, for processes, servers and disks. At the end idle workers take over
+tests of others."""
 ATTACKS = (
     "tests/kill",
     "tests/chaos",

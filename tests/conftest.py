@@ -100,6 +100,14 @@ def pytest_make_collect_report(collector):
     return report
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _functions_of_this_module():
+    """Forget what fixtures of a module have made, which last longer than a test."""
+    before = [dict(registry) for registry in _REGISTRIES]
+    yield
+    _restore(before)
+
+
 @pytest.fixture(autouse=True)
 def _functions_of_this_test(request):
     """Forget the workflows and actions that a test, or an example of the documentation, has made by decorators."""

@@ -30,6 +30,8 @@ _IS_OWN_CODE: ContextVar[bool] = ContextVar("divebook_own_code", default=False)
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _BETWEEN = frozenset({"asyncio", "anyio", "contextlib"})
 """Libraries through which code asks the loop for a timer."""
+_PUBLIC = {"_AsCompletedIterator._wait_for_one": "as_completed"}
+"""Functions of asyncio that are called by one with a public name."""
 _RUNS = frozenset({"_run", "_run_once", "run_forever", "run_until_complete"})
 """Functions of asyncio that run everything."""
 _LOOP = _OURS + str(Path("execution", "engine_thread.py"))
@@ -164,7 +166,8 @@ def _asked(frame: FrameType | None) -> _Asked:
         if code.co_filename.startswith(_OURS):
             return _Asked(name, is_ours=code.co_qualname != _CALLER)
         if library in ("asyncio", "anyio"):
-            name = name if code.co_name in _RUNS else f"{library}.{code.co_qualname.partition('.<locals>')[0]}"
+            called = code.co_qualname.partition(".<locals>")[0]
+            name = name if code.co_name in _RUNS else f"{library}.{_PUBLIC.get(called, called)}"
         elif library not in _BETWEEN:
             if is_own(code.co_filename):
                 return _Asked(name, is_ours=False)
