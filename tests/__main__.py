@@ -45,10 +45,31 @@ ATTACKS = (
     "tests/workflow/test_json_schemas.py",
     "tests/workspace/test_applying.py",
 )
+PROCESSES = (
+    "tests/devenv",
+    "tests/cli/test_expiring.py",
+    "tests/cli/test_nonsense.py",
+    "tests/execution/test_closing.py",
+    "tests/execution/test_handed_on.py",
+    "tests/export/test_page.py",
+    "tests/notebook/test_agents_notebook.py",
+    "tests/notebook/test_breaking_off_notebook.py",
+    "tests/notebook/test_fault_and_what_if_notebooks.py",
+    "tests/notebook/test_machines_notebook.py",
+    "tests/notebook/test_secrets_of_kernels.py",
+    "tests/notebook/test_stopping.py",
+    "tests/notebook/test_workspaces_notebook.py",
+    "tests/queues/test_kills.py",
+    "tests/rows/test_kills.py",
+    "tests/rows/test_unknown_rows.py",
+    "tests/tools/test_strange_files.py",
+    "tests/workspace/test_backends.py",
+    "tests/workspace/test_kills.py",
+)
 TEXTS = ("tests/test_architecture.py", "tests/test_site.py")
-ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*ATTACKS, *TEXTS))
-"""Campaigns that attack the store, its processes and its borders for minutes, and tests that read the project's own
-text: the same on every Python."""
+ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*ATTACKS, *PROCESSES, *TEXTS))
+"""What is the same on every Python: campaigns that attack the store, its processes and its borders for minutes, tests
+that wait for kernels, containers and other processes, and tests that read the project's own text."""
 BIN = Path(sys.executable).parent
 
 
