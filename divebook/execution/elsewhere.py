@@ -1,4 +1,4 @@
-"""Waiting for an execution that other processes drive: its log tells when it rests."""
+"""Waiting for an execution that another process, or another environment, drives: its log tells when it rests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from divebook.engine.state import WAITING, ExecutionState
 from divebook.errors import ExecutionError, ExecutionNotFoundError
 from divebook.execution.children import running_children
 from divebook.execution.driver import Driver
+from divebook.execution.leases import HANDS
 from divebook.execution.register import folded
 from divebook.keyboard import interruptible_wait
 from divebook.store.base import EventStore
@@ -20,11 +21,17 @@ LONGEST = 1.0
 
 
 def is_elsewhere(driver: Driver) -> bool:
-    """Return whether an execution is for others to drive: a queue's workers, or the process that does so now."""
+    """Return whether an execution is for others to drive: a queue's workers, or who does so now."""
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
-    return not state.is_over and (state.queue is not None or lease_elsewhere(driver) is not None)
+    return not state.is_over and (state.queue is not None or _is_driven(driver))
+
+
+def _is_driven(driver: Driver) -> bool:
+    """Return whether another process, or another environment of this one, drives an execution."""
+    held = driver.store.live_lease_of(driver.id)
+    return held is not None and not HANDS.is_left(held)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
@@ -95,7 +102,7 @@ def _child_stands_still(name: str, store: EventStore) -> bool:
 
 def _is_left(driver: Driver) -> bool:
     """Return whether nobody drives an execution any more that is in no queue, from which workers would take it."""
-    if driver.state.queue is not None or driver.is_live or lease_elsewhere(driver) is not None:
+    if driver.state.queue is not None or driver.is_live or _is_driven(driver):
         return False
     state = driver.refresh().state  # what it came to before it was given back
     if not state.is_over and state.status != WAITING:

@@ -11,7 +11,7 @@ from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import ExecutionError
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
-from tests.execution.worlds import becomes
+from tests.execution.worlds import Gate, becomes
 
 PATIENCE = 20
 ASK = Workflow("ask", [Step("ask", ask="Which one?", store="answer")])
@@ -65,6 +65,22 @@ def test_what_another_process_drives_is_waited_for(driven):
     go_on(process)
     assert execution.wait(20).status == "waiting"
     assert [question.question for question in execution.interrupts] == ["Which?"]
+
+
+def test_what_another_environment_of_this_process_drives_is_waited_for(tmp_path):
+    gate = Gate()
+    held = Workflow("held", [Step("ask", ask="Which?", store="said"), Step("gate", action="gate")])
+    first, second = (
+        Environment(store=SqliteStore(tmp_path / "s.db"), workflows=[held], actions=[gate.action()]) for _ in range(2)
+    )
+    asking = first.start(held).wait(PATIENCE)
+    here = second.resume(asking.id).wait(PATIENCE)
+    first.answer(asking.interrupts[0].interrupt_id, "yes", asking.id)
+    assert gate.reached.wait(PATIENCE)
+    with pytest.raises(TimeoutError):
+        here.wait(0.2)
+    gate.opened.set()
+    assert here.wait(PATIENCE).status == "completed"
 
 
 def test_who_waits_for_a_process_that_dies_hears_of_it(driven):
