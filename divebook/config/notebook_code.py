@@ -10,6 +10,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from divebook.text.python import parse_python
+
 DECORATORS = frozenset({"action", "step", "workflow"})
 MAKERS = frozenset({"Action", "Agent", "Environment", "Workflow", "add_agent", "add_workflow", "allow", "define"})
 _TRANSPARENT = frozenset({"%%capture", "%%prun", "%%time"})
@@ -51,7 +53,7 @@ def _tree(source: str) -> ast.Module | None:
     without_magics = _HELP.sub(r"\1pass", _MAGIC.sub(r"\1pass", _ASSIGNED.sub(r"\1None", source)))
     for text in (source, without_magics):
         try:
-            return ast.parse(text)
+            return parse_python(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None

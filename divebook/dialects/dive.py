@@ -6,12 +6,12 @@ files may hold Python as well, which stays as it is. Shown by ``tests/dialects``
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from divebook.text.python import parse_python
 from divebook.text.templates import each_text, literal, with_literal_depths
 
 PROVIDERS = ("anthropic", "openai", "openai-completions", "groq", "ollama")
@@ -137,7 +137,7 @@ def _is_foreign(text: str, tokens: Sequence[tuple[str, str]]) -> bool:
 
 def _is_python(text: str) -> bool:
     try:
-        ast.parse(text.strip())
+        parse_python(text.strip())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

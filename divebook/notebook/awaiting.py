@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from types import CodeType
 
+from divebook.text.python import parse_python
+
 AWAIT = "await"
 """Sub-command before another one: return a coroutine instead of blocking."""
 AWAITED = ("run", "resume", "fork", "answer", "signal")
@@ -30,7 +32,7 @@ def await_magics(lines: list[str]) -> list[str]:
     if not any(_CALL in line for line in lines):
         return lines
     try:
-        tree = ast.parse("".join(lines))
+        tree = parse_python("".join(lines))
     except SyntaxError:
         return lines
     changed = list(lines)

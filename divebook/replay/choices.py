@@ -16,6 +16,7 @@ from divebook.replay.origin import ValueOrigin
 from divebook.scripting.conditions import unwrapped
 from divebook.scripting.needs import changed_by_script
 from divebook.scripting.reads import KNOWN_TYPES
+from divebook.text.python import parse_python
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import STAGE, Step
@@ -152,7 +153,7 @@ def _are_contrary(step: Step) -> bool:
     if len(texts) != 2 or len(step.edges) != 2:
         return False
     try:
-        one, other = (ast.parse(unwrapped(text), mode="eval").body for text in texts)
+        one, other = (parse_python(unwrapped(text), mode="eval").body for text in texts)
     except SyntaxError:
         return False
     return _is_not(one, other) or _is_not(other, one) or _is_contrary(one, other)

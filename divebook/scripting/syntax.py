@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from divebook.errors import ScriptSyntaxError
 from divebook.scripting.contexts import BUILTINS
 from divebook.scripting.prelude import HELPERS
+from divebook.text.python import parse_python
 
 READ_ONLY = ("inputs", "state")
 
@@ -44,8 +45,8 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
     wrapped = f"({source}\n)"
     try:
         with _parser(source):
-            ast.parse(source, mode="eval")
-            return wrapped, ast.parse(wrapped, mode="eval")
+            parse_python(source, mode="eval")
+            return wrapped, parse_python(wrapped, mode="eval")
     except SyntaxError as error:
         spanning = _parse_spanning(source, wrapped)
         if spanning is None:
@@ -58,7 +59,7 @@ def parse_script(text: str) -> tuple[str, ast.Module]:
     source = normalise(text)
     try:
         with _parser(source):
-            return source, ast.parse(source)
+            return source, parse_python(source)
     except SyntaxError as error:
         raise _syntax_error(error, source) from error
 
@@ -88,7 +89,7 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
         return None
     try:
         with _parser(source):
-            tree = ast.parse(wrapped, mode="eval")
+            tree = parse_python(wrapped, mode="eval")
     except SyntaxError:
         return None
     return None if isinstance(tree.body, ast.GeneratorExp) else tree
@@ -115,7 +116,7 @@ def _advice_on_change(source: str) -> str | None:
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
         with _parser(source):
-            statements = ast.parse(source).body
+            statements = parse_python(source).body
     except SyntaxError:
         return None
     is_change = any(
@@ -129,7 +130,7 @@ def _is_comparison(source: str) -> bool:
     meant, count = _ASSIGNS.subn(r"\1=", source)
     try:
         with _parser(meant):
-            ast.parse(meant, mode="eval")
+            parse_python(meant, mode="eval")
     except SyntaxError:
         return False
     return count > 0

@@ -7,7 +7,6 @@ sign directly before a value is written as an expression: ``${"$"}${state.price}
 
 from __future__ import annotations
 
-import ast
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from divebook.errors import TemplateError
+from divebook.text.python import parse_python
 
 _OPENING = re.compile(r"\$?\$\{")
 _PLAIN_OPENING = re.compile(r"\$\{")
@@ -101,7 +101,7 @@ def _parses(source: str) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of "\d" in a pattern
-            ast.parse(source, mode="eval")
+            parse_python(source, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from divebook.text.python import parse_python
+
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None))
 _READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
 LABEL = "__divebook_label__"
@@ -161,6 +163,6 @@ def _is_plain(value: Any) -> bool:
 def _normal(source: str) -> str:
     """Return source without comments and layout."""
     try:
-        return ast.dump(ast.parse(source))
+        return ast.dump(parse_python(source))
     except SyntaxError:  # a lambda in the middle of a line
         return source

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from divebook import extensions
 from divebook.errors import DeterminismWarning, Problem
+from divebook.text.python import parse_python
 from divebook.workflow.code import LABEL
 from divebook.workflow.outside_names import MUTATING, TASK, Rule, identity_of, rule_for
 
@@ -106,7 +107,7 @@ class _Text(NamedTuple):
 def _read(function: FunctionType) -> _Text | None:
     try:
         lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+        tree = parse_python(textwrap.dedent("".join(lines))).body[0]
     except (OSError, TypeError, SyntaxError, IndexError):  # there is no text, or a lambda in the middle of a line
         return None
     if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
