@@ -38,8 +38,11 @@ def plain_result(result: Any) -> Any:
 
 def _is_content(result: Any) -> bool:
     """Return whether pydantic-ai knows what to do with a result: files, alone or among texts."""
-    parts = result if isinstance(result, list) else [result]
-    return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
+    try:
+        parts = result if isinstance(result, list) else [result]
+        return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
+    except Exception:  # noqa: BLE001 - a person's class raises what it likes when it is looked at
+        return False
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
@@ -56,6 +59,13 @@ def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
 def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
     if id(value) in above or len(above) == _DEEPEST:
         return _described(value)
+    try:
+        return _each_part(value, above)
+    except Exception:  # noqa: BLE001 - see above
+        return _described(value)
+
+
+def _each_part(value: Any, above: tuple[int, ...]) -> Any:
     inside = (*above, id(value))
     if isinstance(value, BaseModel):
         value = dict(value)

@@ -23,7 +23,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias, TypeVar
 
-from divebook.errors import UnstorableValueError
+from divebook.errors import DivebookError, UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
 from divebook.events.bulk import MANY, collector_resting
 from divebook.events.by_hash import ByHash
@@ -90,6 +90,13 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
         return _normalize(value, path, 0)
     except RecursionError:
         raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
+    except DivebookError:
+        raise
+    except Exception as error:  # a class may raise anything when its attributes or items are read
+        name = type(error).__name__
+        raise UnstorableValueError(
+            path, f"its class, or that of a value in it, raised {name} when it was read; use plain data"
+        ) from error
 
 
 def _written(place: _Place) -> str:

@@ -31,10 +31,15 @@ def described(result: object) -> dict[str, str]:
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
     except Exception as error:  # noqa: BLE001 - a person's class may raise anything when its repr is made
         text = f"<{kind.__name__}, whose repr raised {type(error).__name__}>"
-    text = shared().text(text.encode("utf-8", "backslashreplace").decode())
+    text = shared().text(_valid(text))
     digest = sha256(text.encode()).hexdigest()
     shown = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
-    return {"type": f"{kind.__module__}.{kind.__qualname__}", "text": shown, "digest": digest}
+    return {"type": _valid(f"{kind.__module__}.{kind.__qualname__}"), "text": shown, "digest": digest}
+
+
+def _valid(text: str) -> str:
+    """Return text as UTF-8 can hold it."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def mark_lost(error: BaseException, result: object) -> None:

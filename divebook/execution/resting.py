@@ -163,5 +163,6 @@ class AtRest:
     async def gone(self) -> None:
         """Return when nothing runs any more of code that was let go."""
         while self._unwinding:
-            await self._unwinding[-1].gone()
-            self._unwinding.pop()
+            await (apart := self._unwinding[-1]).gone()
+            # Who closes the environment may wait beside who cancels, and more may have been let go meanwhile.
+            self._unwinding = [one for one in self._unwinding if one is not apart]

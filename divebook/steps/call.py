@@ -14,7 +14,7 @@ from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
 from divebook.engine.rolling_back import BY_CALL, BY_STEP
-from divebook.errors import StepError
+from divebook.errors import StepError, UnstorableValueError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
@@ -204,6 +204,23 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
     return compute
 
 
+def _is_awaitable(result: object) -> bool:
+    """Return whether a function returned what its result is awaited from.
+
+    Raises
+    ------
+    UnstorableValueError
+        The result cannot be looked at, as a weak reference to what is gone; the function has returned all the same.
+    """
+    try:
+        return inspect.isawaitable(result)
+    except Exception as error:
+        reason = f"its class raised {type(error).__name__} when it was read; return plain data"
+        unstorable = UnstorableValueError("result", reason)
+        mark_lost(unstorable, result)
+        raise unstorable from error
+
+
 async def invoke(
     context: StepContext,
     function: UserFunction,
@@ -230,7 +247,7 @@ async def invoke(
     try:
         if takes.is_async:
             result = await function.function(*args, **kwargs)
-            return await result if inspect.isawaitable(result) else result
+            return await result if _is_awaitable(result) else result
         task = Task(
             f"{context.execution_id}/{context.place(key, failures).operation_id}",
             function.label,
@@ -242,6 +259,6 @@ async def invoke(
             context.is_given_up,
         )
         result = await compute.run(task)
-        return await result if inspect.isawaitable(result) else result
+        return await result if _is_awaitable(result) else result
     finally:
         CURRENT.reset(token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from difflib import SequenceMatcher
 from marshal import dumps
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -103,6 +104,8 @@ def alike(one: Any, other: Any) -> bool:
         return False
     if kind is str:
         return bool(one == other)
+    if kind is Decimal and (one.is_nan() or other.is_nan()):  # to compare a signaling NaN raises
+        return bool(one.compare_total(other) == 0)
     if (kind is dict or kind is list) and _are_written_alike(one, other):
         return True
     if kind is dict:

@@ -7,7 +7,7 @@ import math
 import pathlib
 import threading
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 
@@ -44,6 +44,34 @@ class Unsayable:
         raise RuntimeError("no words")
 
 
+@dataclass
+class Unset:
+    """Has a field that nothing sets."""
+
+    name: str = field(init=False)
+
+
+class Broken(list):
+    """A list that is read only when its items are asked for, and cannot be."""
+
+    def __iter__(self):
+        raise RuntimeError("no items")
+
+
+class BrokenMapping(dict):
+    """The same as a mapping."""
+
+    def items(self):
+        raise RuntimeError("no items")
+
+
+class Unbound:
+    """A value whose attributes raise."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
 def cycle():
     found = {"name": "owl"}
     found["next"] = [found]
@@ -70,6 +98,12 @@ RETURNED = {
     "large": (lambda: [10**30, {"n": 10**30}], [10**30, {"n": 10**30}]),
     "too large": (lambda: [10**6000, 1], ["int, whose text cannot be had: ValueError", 1]),
     "any object": (lambda: [Unsayable(), 1], ["Unsayable, whose text cannot be had: RuntimeError", 1]),
+    "field that is not set": (Unset, None),
+    "field that is not set, inside": (lambda: {"n": 1, "bird": Unset()}, None),
+    "list that raises": (Broken, None),
+    "list that raises, inside": (lambda: [Broken([1]), Unsayable(), Unset()], None),
+    "mapping that raises": (lambda: BrokenMapping(a=Unsayable()), None),
+    "attributes that raise": (Unbound, None),
     "lock": (threading.Lock, None),
     "generator": (lambda: (n for n in range(2)), [0, 1]),
     "like a file": (lambda: {"kind": "binary", "data": "%%%"}, {"kind": "binary", "data": "%%%"}),

@@ -103,7 +103,8 @@ def test_values_of_the_standard_library_come_back_as_the_type_that_they_had(valu
     recorded = normalize({"in": [value]})
     for [again] in (opened(held)["in"] for held in (recorded, decode(encode(recorded)))):
         assert type(again) is type(value)
-        assert repr(again) == repr(value)
+        # The order of a set depends on that in which it was filled, where two hashes collide.
+        assert again == value if isinstance(value, set | frozenset) else repr(again) == repr(value)
         assert getattr(again, "fold", 0) == getattr(value, "fold", 0)
         assert encode(normalize({"in": [again]})) == encode(recorded)
 

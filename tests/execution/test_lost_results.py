@@ -2,6 +2,7 @@
 
 import dataclasses
 import uuid
+import weakref
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -48,6 +49,36 @@ class Bomb(dict):
         raise RuntimeError("no items")
 
 
+class Unbound:
+    """A value whose attributes raise, as those of a proxy outside of its request."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+class Unreadable(int):
+    """A number that raises when it is read."""
+
+    def __int__(self):
+        raise RuntimeError("no number")
+
+
+class Nameless:
+    """A value of a module whose name is not valid Unicode."""
+
+    __module__ = "module\ud800"
+
+
+class Unplaced:
+    """A value of a module that has a number as its name."""
+
+    __module__ = 5
+
+
+def dead():
+    return weakref.proxy({object()})
+
+
 def circular():
     found = []
     found.append(found)
@@ -69,6 +100,12 @@ LOST = {
     "class": lambda: Receipt,
     "error": lambda: ValueError("as a value"),
     "mapping that raises": lambda: Bomb(a=1),
+    "attributes that raise": Unbound,
+    "attributes that raise inside": lambda: {"a": [Unbound()]},
+    "number that raises": lambda: Unreadable(3),
+    "name that is not valid Unicode": Nameless,
+    "module without a name": Unplaced,
+    "reference to what is gone": dead,
     "secret": lambda: {"token": SECRET, "object": object()},
 }
 ANSWERS = {
@@ -175,10 +212,11 @@ def test_a_call_whose_result_was_lost_is_asked_about_on_resume(kind, answer, tmp
             assert verified.equal, str(verified)
 
 
+@pytest.mark.parametrize("kind", ["action", "thread", "retried", "function"])
 @pytest.mark.parametrize("value", LOST)
-def test_whatever_a_call_returned_it_is_made_once(value):
+def test_whatever_a_call_returned_it_is_made_once(value, kind):
     with world() as environment:
-        run = lost(environment, "action", value)
+        run = lost(environment, kind, value)
         (failed,) = [event.data for event in run.history() if event.event_type == "operation_failed"]
         assert failed.lost.keys() == {"type", "text", "digest"}
         assert len(failed.lost["text"]) < 3_000
@@ -186,7 +224,8 @@ def test_whatever_a_call_returned_it_is_made_once(value):
         resumed = environment.resume(run.id).wait(20)
         assert (resumed.status, len(resumed.interrupts), len(PAID)) == ("waiting", 1, 1)
         answered = environment.answer(resumed.interrupts[0].id, {"choice": "done", "result": "r"}, run.id).wait(20)
-        assert (answered.status, answered.variables["r"], len(PAID)) == ("completed", "r", 1)
+        result = answered.outputs["result"] if kind == "function" else answered.variables["r"]
+        assert (answered.status, result, len(PAID)) == ("completed", "r", 1)
 
 
 def test_a_catch_takes_over_and_nothing_is_asked():

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from divebook import Environment
 from divebook.engine.waiting import awaited_signals
 from divebook.execution import resting
+from divebook.execution.apart import Apart
 from divebook.execution.engine_thread import ENGINE
-from divebook.execution.resting import RESTING
+from divebook.execution.resting import RESTING, AtRest
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import becomes, environment, unwind
@@ -187,6 +188,38 @@ def test_a_closed_environment_leaves_nothing_standing():
     world.close()
     assert (execution.status, LEFT, standing()) == ("waiting", ["Who?"], 1)
     assert stays.answer(question_of(stays), "here").wait(20).status == "completed"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_all_who_wait_for_code_that_was_let_go_are_there_until_its_end(order):
+    """As the close of an environment and a cancellation do, while more of the same execution is let go."""
+
+    class Left:
+        strands = 1
+
+        def __init__(self, apart):
+            self.let_go = lambda: apart
+
+    async def wait_beside_one_another():
+        ends = [asyncio.Event() for _ in order]
+        aparts = [Apart() for _ in order]
+        for apart, end in zip(aparts, ends, strict=True):
+            apart.begin(end.wait())
+        at_rest, waiting = AtRest(None), []
+        for apart in aparts:
+            RESTING.keep(at_rest, Left(apart))
+            at_rest.let_go()
+            waiting += [asyncio.create_task(at_rest.gone()) for _ in range(2)]
+            await asyncio.sleep(0)
+        for number in order:
+            assert not any(one.done() for one in waiting)
+            ends[number].set()
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+        await asyncio.wait_for(asyncio.gather(*waiting, at_rest.gone()), 5)
+        assert all(apart.has_ended for apart in aparts)
+
+    asyncio.run(wait_beside_one_another())
 
 
 def test_the_end_of_the_engine_unwinds_what_stands_still():

@@ -1,5 +1,7 @@
 """Texts and values beside each other: nothing is lost, whatever stands in them."""
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +41,17 @@ JSON = st.recursive(
 def test_values_are_alike_where_no_part_differs(one, other):
     assert alike(one, one)
     assert alike(one, other) == (not list(parts(one, other)))
+
+
+NUMBERS = ["sNaN", "NaN", "-NaN", "NaN7", "1", "1.0", "Infinity"]
+
+
+@pytest.mark.parametrize("one", NUMBERS)
+@pytest.mark.parametrize("other", NUMBERS)
+def test_decimals_that_are_no_numbers_are_compared_as_they_are_written(one, other):
+    same = one == other or {one, other} == {"1", "1.0"}
+    assert alike([Decimal(one)], [Decimal(other)]) == same
+    assert bool(list(parts({"a": Decimal(one)}, {"a": Decimal(other)}))) != same
 
 
 def test_what_is_missing_is_not_none():
