@@ -301,7 +301,8 @@ class _Builder:
     """
 
     def __init__(self, source: str) -> None:
-        self._source = source
+        # The positions of a tree count bytes. `ast.get_source_segment` splits the whole source for each node.
+        self._lines = [line.encode() for line in source.split("\n")]
 
     def of(self, node: ast.expr) -> Structure:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
@@ -313,7 +314,12 @@ class _Builder:
         return _Leaf(text) if structure is None else Node(structure, text)
 
     def _text(self, node: ast.expr) -> str:
-        return ast.get_source_segment(self._source, node) or ast.unparse(node)
+        first, last = node.lineno - 1, cast(int, node.end_lineno) - 1
+        if first == last:
+            return self._lines[first][node.col_offset : node.end_col_offset].decode()
+        inner = self._lines[first + 1 : last]
+        edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
+        return b"\n".join((edges[0], *inner, edges[1])).decode()
 
     def _composed(self, node: ast.expr) -> Structure | None:
         known = last_part(node)
@@ -371,10 +377,13 @@ class _Builder:
     def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
-        if None in loops or self._is_computed(item):
+        structure = self.of(item)
+        # Only the sandbox can evaluate a leaf that is no reference, and its value is plain data.
+        is_computed = isinstance(structure, _Leaf) and reference_of(ast.Expression(item)) is None
+        if None in loops or is_computed:
             return None
         made = None if key is None else self.of(key)
-        return _Comprehension(self._text(node), made, self.of(item), cast("tuple[_Loop, ...]", loops))
+        return _Comprehension(self._text(node), made, structure, cast("tuple[_Loop, ...]", loops))
 
     def _loop(self, loop: ast.comprehension) -> _Loop | None:
         if not isinstance(loop.target, ast.Name):
@@ -382,10 +391,6 @@ class _Builder:
         name, items = loop.target.id, self._text(loop.iter)
         tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
-
-    def _is_computed(self, node: ast.expr) -> bool:
-        """Return whether only the sandbox can say what a node is, so that its value is plain data."""
-        return isinstance(self.of(node), _Leaf) and reference_of(ast.Expression(node)) is None
 
 
 _COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import time
 
 import pandas as pd
 import pytest
@@ -218,3 +219,31 @@ def test_a_loop_crosses_to_the_sandbox_once_however_many_turns_it_takes(expressi
     with Counted() as interpreter:
         assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
     assert interpreter.crossings == crossings
+
+
+def _nested_loops(depth):
+    expression = "state.x"
+    for number in range(depth):
+        expression = f"[{expression} for a{number} in state.rows]"
+    return expression
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        _nested_loops(40),
+        "[" + ", ".join(["state.n"] * 3_000) + "]",
+        "[" + ",\n".join(["state.n"] * 3_000) + "]",
+        "{" + ", ".join(f"'k{number}': state.n" for number in range(3_000)) + "}",
+    ],
+    ids=["nested loops", "one line", "many lines", "mapping"],
+)
+def test_an_expression_is_compiled_in_proportion_to_its_size(expression):
+    began = time.process_time()
+    compile_expression(expression)
+    assert time.process_time() - began < 5  # it takes 0.3 s
+
+
+@pytest.mark.parametrize("expression", ["['é', state.n + 1]", "[state.n +\n 1,\n 'ß' + str(\nstate.n),\nstate.frame]"])
+def test_parts_of_expressions_are_cut_out_by_bytes_and_lines(expression):
+    assert value_of(expression)[:2] in (["é", 2], [2, "ß1"])
