@@ -388,4 +388,4 @@ def test_large_schemas_take_time_in_proportion_to_their_size(schema, value):
     began = time.process_time()
     require_possible_schema(schema)
     assert complaint(schema, value) is None
-    assert time.process_time() - began < 8  # it takes 0.5 s
+    assert time.process_time() - began < 15  # it takes 1 s
