@@ -149,7 +149,8 @@ class Interpreter:
         programs = [compile_expression(expression) for expression in expressions]
         for program in programs:
             program.require(names, SAFE_NAMES)
-        values = [self._outside(program, context, names) for program in programs]
+        work = Work(self.limits.seconds, self._processes.clock)
+        values = [self._outside(program, context, names, work) for program in programs]
         return self._completed(values, programs, names)
 
     def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
@@ -158,20 +159,18 @@ class Interpreter:
         answers = iter(self._asked(asked, names)) if asked else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
-    def _outside(self, program: Program, context: Context, names: Mapping[str, Any]) -> Any:
+    def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: Work) -> Any:
         """Return the value of an expression that needs no sandbox as a whole, or `NOTHING`."""
         if program.reference is not None:
             return program.reference.found(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
             return NOTHING
-        work = Work(self.limits.seconds, self._processes.clock)
         return program.structure.value(Scope(context, names, self._parts, work))
 
-    def _part(self, context: Context, text: str, names: Mapping[str, Any], *, is_whole: bool = False) -> Any:
+    def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
         """Return the value of a part of an expression."""
         program = compile_expression(text)
-        is_looked_up = program.reference is not None or not is_whole
-        value = self._outside(program, context, names) if is_looked_up else NOTHING
+        value = NOTHING if program.reference is None else program.reference.found(names, context)
         return self._completed([value], [program], names)[0]
 
     def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:

@@ -23,12 +23,15 @@ from divebook.scripting.reference import NOTHING, Attribute, Get, Item, last_par
 MAX_TURNS = 1_000_000
 """Turns of loops, and looks at parts, in one expression: it takes about as much memory as the sandbox may."""
 
+MAX_COPIES = 10_000_000
+"""Items that one expression may copy from lists and mappings into others; a copy takes 8 bytes for each."""
+
 
 class Evaluate(Protocol):
     """Evaluates one expression in a context with some names."""
 
-    def __call__(self, context: Context, text: str, names: Mapping[str, Any], *, is_whole: bool = False) -> Any:
-        """Return its value; with `is_whole` nothing is put together outside of the sandbox."""
+    def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
+        """Return its value, looked up or from the sandbox; nothing is put together outside of it."""
 
 
 class Parts(NamedTuple):
@@ -40,20 +43,21 @@ class Parts(NamedTuple):
 
 
 class Work:
-    """What one expression has done outside of the sandbox.
+    """Work of expressions that are evaluated together, as far as it is done outside of the sandbox.
 
     Parameters
     ----------
     seconds
-        How long it may take.
+        Limit of time.
     clock
         Returns seconds.
     """
 
-    __slots__ = ("_clock", "_ends", "_seconds", "_turns")
+    __slots__ = ("_clock", "_copies", "_ends", "_seconds", "_turns")
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._seconds, self._clock, self._ends, self._turns = seconds, clock, clock() + seconds, 0
+        self._seconds, self._clock, self._ends = seconds, clock, clock() + seconds
+        self._turns = self._copies = 0
 
     def turn(self) -> None:
         """Count a turn of a loop, or a crossing to the sandbox; raises `ScriptLimitError`."""
@@ -62,6 +66,12 @@ class Work:
             raise ScriptLimitError(ran_too_long(self._seconds))
         if self._turns > MAX_TURNS:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
+
+    def copy(self, items: int) -> None:
+        """Count copies of items before they are made; raises `ScriptLimitError`."""
+        self._copies += items
+        if self._copies > MAX_COPIES:
+            raise ScriptLimitError(f"an expression copied more than {MAX_COPIES:,} items; do less in one script")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class Scope:
     def value_of(self, text: str) -> Any:
         """Return the value of an expression, looked up or evaluated in the sandbox."""
         self.work.turn()
-        return self.parts.evaluate(self.context, text, self.names, is_whole=True)
+        return self.parts.evaluate(self.context, text, self.names)
 
     def holds(self, test: str) -> bool:
         """Return the truth of an expression."""
@@ -139,9 +149,13 @@ class _List:
         made: list[Any] = []
         for is_starred, item in self.items:
             value = item.value(scope.of_parts)
-            if is_starred and type(value) is not list:
+            if not is_starred:
+                made.append(value)
+                continue
+            if type(value) is not list:
                 return NOTHING
-            made += value if is_starred else [value]
+            scope.work.copy(len(value))
+            made += value
         return made
 
 
@@ -158,7 +172,11 @@ class _Dict:
             value = item.value(scope.of_parts)
             if not _is_key(name) or (key is None and type(value) is not dict):
                 return NOTHING
-            made.update(value if key is None else {name: value})
+            if key is None:
+                scope.work.copy(len(value))
+                made.update(value)
+            else:
+                made[name] = value
         return made
 
 
@@ -212,7 +230,11 @@ class _Slice:
         whole = self.whole.value(scope.of_parts)
         bounds = [None if bound is None else bound.value(scope.of_parts) for bound in self.bounds]
         is_sound = type(whole) is list and all(bound is None or type(bound) is int for bound in bounds)
-        return whole[slice(*bounds)] if is_sound and bounds[2] != 0 else NOTHING
+        if not is_sound or bounds[2] == 0:
+            return NOTHING
+        part = slice(*bounds)
+        scope.work.copy(len(range(len(whole))[part]))
+        return whole[part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +249,7 @@ class _Sum:
             value = part.value(scope.of_parts)
             if type(value) is not list:
                 return NOTHING
+            scope.work.copy(len(value))
             made += value
         return made
 
@@ -301,7 +324,8 @@ class _Builder:
     """
 
     def __init__(self, source: str) -> None:
-        self._source = source
+        # The positions of a tree count bytes. `ast.get_source_segment` splits the whole source for each node.
+        self._lines = [line.encode() for line in source.split("\n")]
 
     def of(self, node: ast.expr) -> Structure:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
@@ -313,7 +337,12 @@ class _Builder:
         return _Leaf(text) if structure is None else Node(structure, text)
 
     def _text(self, node: ast.expr) -> str:
-        return ast.get_source_segment(self._source, node) or ast.unparse(node)
+        first, last = node.lineno - 1, cast(int, node.end_lineno) - 1
+        if first == last:
+            return self._lines[first][node.col_offset : node.end_col_offset].decode()
+        inner = self._lines[first + 1 : last]
+        edges = self._lines[first][node.col_offset :], self._lines[last][: node.end_col_offset]
+        return b"\n".join((edges[0], *inner, edges[1])).decode()
 
     def _composed(self, node: ast.expr) -> Structure | None:
         known = last_part(node)
@@ -359,7 +388,10 @@ class _Builder:
         while isinstance(left, ast.BinOp) and isinstance(left.op, ast.Add):
             parts.append(left.right)
             left = left.left
-        return _Sum(tuple(map(self.of, [left, *reversed(parts)]))) if parts else None
+        parts.append(left)
+        are_tuples = {isinstance(part, ast.Tuple) for part in parts}
+        # A tuple becomes a list here, and Python adds no list to a tuple.
+        return _Sum(tuple(map(self.of, reversed(parts)))) if len(parts) > 1 and len(are_tuples) == 1 else None
 
     def item(self, node: ast.Subscript) -> Structure:
         whole = self.of(node.value)
@@ -371,10 +403,13 @@ class _Builder:
     def comprehension(self, node: ast.ListComp | ast.DictComp) -> Structure | None:
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
-        if None in loops or self._is_computed(item):
+        structure = self.of(item)
+        # Only the sandbox can evaluate a leaf that is no reference, and its value is plain data.
+        is_computed = isinstance(structure, _Leaf) and reference_of(ast.Expression(item)) is None
+        if None in loops or is_computed:
             return None
         made = None if key is None else self.of(key)
-        return _Comprehension(self._text(node), made, self.of(item), cast("tuple[_Loop, ...]", loops))
+        return _Comprehension(self._text(node), made, structure, cast("tuple[_Loop, ...]", loops))
 
     def _loop(self, loop: ast.comprehension) -> _Loop | None:
         if not isinstance(loop.target, ast.Name):
@@ -382,10 +417,6 @@ class _Builder:
         name, items = loop.target.id, self._text(loop.iter)
         tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
-
-    def _is_computed(self, node: ast.expr) -> bool:
-        """Return whether only the sandbox can say what a node is, so that its value is plain data."""
-        return isinstance(self.of(node), _Leaf) and reference_of(ast.Expression(node)) is None
 
 
 _COMPOSED: Mapping[type[ast.expr], Callable[[_Builder, Any], Structure | None]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, TemplateError, UndefinedVariableError
@@ -12,6 +12,8 @@ from divebook.scripting.program import compile_expression
 from divebook.scripting.values import scalar_text
 from divebook.text.templates import Slot, split
 
+MAX_CHARACTERS = 64 * 1024 * 1024
+"""Characters of the values in templates that are rendered together: as many as one event of a log may hold bytes."""
 _MOST_SHOWN = 40
 """Characters of an expression that an error repeats."""
 
@@ -23,6 +25,8 @@ def render_template(text: str, names: Mapping[str, Any], interpreter: Interprete
     ------
     TemplateError
         If an expression is not closed, not Python, uses an unknown name or fails.
+    ScriptLimitError
+        If the values have more than `MAX_CHARACTERS` characters.
     """
     return render_templates([text], names, interpreter)[0]
 
@@ -67,11 +71,25 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
     for slot in slots:
         _check(slot, names)
     try:
-        return [rendered(value) for value in interpreter.evaluate(Context.TEMPLATE, slots, names)]
+        values = interpreter.evaluate(Context.TEMPLATE, slots, names)
+        return list(_within_limit(map(rendered, values)))
     except ScriptLimitError:
         raise
     except ScriptError as error:
         raise _blame(slots, names, interpreter, error) from error
+
+
+def _within_limit(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts as long as they have at most `MAX_CHARACTERS` characters together."""
+    characters = 0
+    for text in texts:
+        characters += len(text)
+        if characters > MAX_CHARACTERS:
+            raise ScriptLimitError(
+                f"the values in a template have more than {MAX_CHARACTERS:,} characters; "
+                "refer to fewer or shorter values"
+            )
+        yield text
 
 
 def _blame(

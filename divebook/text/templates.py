@@ -59,33 +59,39 @@ def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
     parts: list[str | Slot] = []
     position = 0
     opening = _OPENING if escapes else _PLAIN_OPENING
+    is_sound = True
     while (found := opening.search(text, position)) is not None:
         parts.append(text[position : found.start()])
         if found[0] == "$${":
             parts.append("${")
             position = found.end()
             continue
-        end = _end_of_expression(text, found.end(), opening)
+        # A template with one expression that is not Python fails. To try all ends of its other expressions would take
+        # minutes where there are thousands of them.
+        end, is_python = _end_of_expression(text, found.end(), opening, _MOST_BRACES if is_sound else 0)
+        is_sound = is_sound and is_python
         inside = text[found.end() : end]
         parts.append(Slot(inside.strip()) if inside.strip() else text[found.start() : end + 1])
         position = end + 1
     return (*parts, text[position:])
 
 
-def _end_of_expression(text: str, start: int, opening: re.Pattern[str]) -> int:
-    """Return the first closing brace before which the text is Python; failing that, the first one."""
+def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: int) -> tuple[int, bool]:
+    """Return the first closing brace before which the text is Python, and True; failing that, the first one."""
     first = end = text.find("}", start)
     if first < 0:
         raise _unclosed(text)
-    for _ in range(_MOST_BRACES):
+    if tries == 0:
+        return first, False
+    for _ in range(tries):
         if not text[start:end].strip() or _is_python(text[start:end]):
-            return end
+            return end, True
         end = text.find("}", end + 1)
         if end < 0:
             break
     if sum(found == "${" for found in opening.findall(text)) > text.count("}"):
         raise _unclosed(text)
-    return first
+    return first, False
 
 
 def _unclosed(text: str) -> TemplateError:

@@ -190,9 +190,10 @@ def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Us
 
     check(schema, ())
     try:
-        return _Usable(form(schema), SchemaGraph(schema, dialect, check, has_patterns=has_patterns))
+        graph = SchemaGraph(schema, dialect, check, has_patterns=has_patterns)
     except SchemaFault as fault:
         raise DefinitionError([_problem(key, fault)]) from None
+    return _Usable(form(schema, _resolver=graph.resolver), graph)
 
 
 def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:

@@ -107,11 +107,13 @@ class SchemaGraph:
         self._specification = specification_with(dialect)
         self._nodes: dict[int, Node] = {}
         self._waiting: list[tuple[Node, str, str, Any]] = []
-        # Without a function that fetches, a registry knows the schema itself and nothing else.
         resource = self._specification.create_resource(schema)
         try:
-            resolver = Registry().resolver_with_root(resource)
-            self.root = self._node(schema, (), resolver)
+            # Without a function that fetches, a registry holds the schema itself and nothing else. A registry that is
+            # not crawled searches the whole schema for each reference to an anchor or an $id.
+            address = resource.id() or ""
+            self.resolver = Registry().with_resource(address, resource).crawl().resolver(address)
+            self.root = self._node(schema, (), self.resolver)
             while self._waiting:
                 self._follow(*self._waiting.pop())
         except (UnknownDialect, ValueError) as error:  # an address within that is none
@@ -324,9 +326,9 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
     yield from _impossible_numbers(schema)
     required = schema.get("required", ())
     if isinstance(required, list):
+        others = next(iter(node.to("additionalProperties")), None)
         for name in required:
             inner = node.named("properties", name)
-            others = next(iter(node.to("additionalProperties")), None)
             if inner is None and others is not None and not schema.get("patternProperties"):
                 inner = others
             if inner is not None and not possible.get(inner):

@@ -117,7 +117,8 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 def _additional_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
     if not validator.is_type(instance, "object"):
         return
-    extras = [name for name in instance if name not in _named(validator, instance, within)]
+    named = _named(validator, instance, within)
+    extras = [name for name in instance if name not in named]
     if validator.is_type(schema, "object"):
         for name in extras:
             yield from validator.descend(instance[name], schema, path=name)

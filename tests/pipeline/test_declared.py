@@ -142,3 +142,37 @@ def test_what_is_wrong_is_named_with_its_place(text, problem, line):
         read_definitions(text)
     assert problem in str(refused.value)
     assert f":{line}:" in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+@pytest.mark.parametrize(
+    ("stage", "error"),
+    [
+        ("{Name: draft, Agent: chatty, Next: check}", "stage 'draft' failed: the answer holds no JSON object"),
+        ("{Name: draft, Agent: writer, Prompt: '${a b}', Next: check}", "failed to parse template expression"),
+        ("{Name: draft, Agent: writer, Prompt: '${envelope.a.b}', Next: check}", "failed to evaluate template"),
+    ],
+)
+def test_a_run_fails_with_the_error_of_its_stage(mode, stage, error):
+    text = f"""
+Agents: [{{Name: chatty, Script: [Certainly!]}}, {{Name: writer, Script: ['{{}}', '{{}}']}}]
+Pipelines:
+- Name: review
+  Mode: {mode}
+  Stages: [{stage}, {{Name: check, Agent: writer, Requires: [draft]}}]
+"""
+    done = environment(text).start("review", {"request": "Write it"}).wait(20)
+    assert (done.status, list(done.envelope.outputs)) == ("failed", [])
+    assert error in done.error
+    assert str(done.envelope.terminal_reason) == "llm_failed_fatally"
+
+
+def test_a_stage_that_fails_goes_to_its_error_stage():
+    text = """
+Agents: [{Name: chatty, Script: [Certainly!]}, {Name: writer, Script: ['{"text": "x"}']}]
+Pipelines:
+- Name: review
+  Stages: [{Name: draft, Agent: chatty, ErrorNext: mend}, {Name: mend, Agent: writer}]
+"""
+    done = environment(text).start("review", {"request": "Write it"}).wait(20)
+    assert (done.status, done.outputs) == ("completed", {"outputs": {"mend": {"text": "x"}}})

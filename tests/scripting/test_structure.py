@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import time
 
 import pandas as pd
 import pytest
@@ -218,3 +219,68 @@ def test_a_loop_crosses_to_the_sandbox_once_however_many_turns_it_takes(expressi
     with Counted() as interpreter:
         assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
     assert interpreter.crossings == crossings
+
+
+def _nested_loops(depth):
+    expression = "state.x"
+    for number in range(depth):
+        expression = f"[{expression} for a{number} in state.rows]"
+    return expression
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        _nested_loops(40),
+        "[" + ", ".join(["state.n"] * 3_000) + "]",
+        "[" + ",\n".join(["state.n"] * 3_000) + "]",
+        "{" + ", ".join(f"'k{number}': state.n" for number in range(3_000)) + "}",
+    ],
+    ids=["nested loops", "one line", "many lines", "mapping"],
+)
+def test_an_expression_is_compiled_in_proportion_to_its_size(expression):
+    began = time.process_time()
+    compile_expression(expression)
+    assert time.process_time() - began < 5  # it takes 0.3 s
+
+
+@pytest.mark.parametrize("expression", ["['é', state.n + 1]", "[state.n +\n 1,\n 'ß' + str(\nstate.n),\nstate.frame]"])
+def test_parts_of_expressions_are_cut_out_by_bytes_and_lines(expression):
+    assert value_of(expression)[:2] in (["é", 2], [2, "ß1"])
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "[*state.many, *state.many]",
+        "{**state.keys, **state.keys}",
+        "[*state.many[1:], state.many[1:]]",
+        "state.many + state.many",
+        "[[*state.many] for x in state.frames]",
+        "[state.many[1:] for x in state.frames]",
+    ],
+)
+def test_the_number_of_copied_items_has_a_limit(expression, monkeypatch):
+    state = {"many": list(range(90)), "keys": {str(number): number for number in range(90)}, "frames": [FRAME, RED]}
+    with Interpreter() as interpreter:
+        assert interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+        monkeypatch.setattr("divebook.scripting.structure.MAX_COPIES", 100)
+        with pytest.raises(ScriptLimitError, match="copied more than 100 items"):
+            interpreter.evaluate(Context.VALUE, [expression], {"state": state})
+        with pytest.raises(ScriptLimitError, match="copied more than 100 items"):
+            interpreter.evaluate(Context.VALUE, ["[*state.many]", "state.many[1:]", "[*state.many]"], {"state": state})
+
+
+def test_a_short_slice_of_a_long_list_is_a_small_copy(monkeypatch):
+    monkeypatch.setattr("divebook.scripting.structure.MAX_COPIES", 100)
+    with Interpreter() as interpreter:
+        state = {"many": list(range(1000)), "n": 2}
+        assert interpreter.evaluate(Context.VALUE, ["[state.many[:state.n]]"], {"state": state}) == [[[0, 1]]]
+
+
+@pytest.mark.parametrize(
+    "expression", ["state.frames + (state.red,)", "(state.red,) + state.frames", "[1] + (state.n,)"]
+)
+def test_a_tuple_is_not_added_to_a_list(expression):
+    with pytest.raises(ScriptError, match=r"TypeError: (can only concatenate|unsupported operand)"):
+        value_of(expression)

@@ -84,3 +84,12 @@ def test_text_without_expressions_never_reaches_the_sandbox(monkeypatch):
 def test_a_limit_is_its_own_error():
     with Interpreter(Limits(seconds=0.1)) as interpreter, pytest.raises(ScriptLimitError):
         render_template("${[0 for x in range(10**6) for y in range(10**6)]}", {}, interpreter)
+
+
+def test_values_in_templates_have_a_limit_together(monkeypatch):
+    monkeypatch.setattr("divebook.scripting.template.MAX_CHARACTERS", 100)
+    names = {"state": {"text": "x" * 40}}
+    assert render_template("${state.text}${state.text}", names) == "x" * 80
+    for texts in (["${state.text}" * 3], ["${state.text}"] * 3):
+        with pytest.raises(ScriptLimitError, match="the values in a template have more than 100 characters"):
+            render_templates(texts, names)

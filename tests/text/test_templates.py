@@ -1,11 +1,16 @@
 """The syntax of templates: escapes, and texts written before there were any."""
 
+import time
+from contextlib import suppress
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from divebook.errors import TemplateError
 from divebook.scripting import render_template
 from divebook.text.templates import (
+    Slot,
     each_text,
     is_escaped_expression,
     is_expression,
@@ -73,3 +78,17 @@ def test_values_of_which_only_the_first_level_were_templates():
         "f": 1,
     }
     assert with_literal_depths(before, has_values=False)["d"] == "$$(x)"
+
+
+@pytest.mark.parametrize("expression", ["${a b}", "${(}", "${'}", "${a", "${a[}}", "${{1: 2}}", "${state.a}"])
+def test_thousands_of_expressions_are_split_in_proportion_to_their_number(expression):
+    began = time.process_time()
+    with suppress(TemplateError):
+        split(expression * 5_000)
+    assert time.process_time() - began < 3  # it takes 0.1 s
+
+
+def test_an_expression_that_is_not_python_ends_at_its_first_brace_and_so_do_those_behind_it():
+    assert split("${{1: 2}} ${a b} ${c}")[1:] == (Slot("{1: 2}"), " ", Slot("a b"), " ", Slot("c"), "")
+    with pytest.raises(TemplateError, match="unclosed"):
+        split("${a b} ${c")

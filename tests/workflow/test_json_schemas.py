@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 import urllib.request
 from contextlib import suppress
 from random import Random
@@ -363,3 +364,28 @@ def test_a_default_that_does_not_fit_is_refused(ask, is_sound):
         return
     with pytest.raises(DefinitionError, match="Default does not fit"):
         made()
+
+
+NAMES = [f"p{number}" for number in range(2_000)]
+EMPTY = {name: {} for name in NAMES}
+ANCHORS = {name: {"$anchor": name} for name in NAMES}
+ADDRESSES = {name: {"$id": f"http://example.org/{name}"} for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"properties": EMPTY, "additionalProperties": False}, dict.fromkeys(NAMES, 1)),
+        ({"patternProperties": {"^p": {}}, "additionalProperties": False}, dict.fromkeys(NAMES, 1)),
+        ({"type": "object", "properties": EMPTY, "required": NAMES}, dict.fromkeys(NAMES, 1)),
+        ({"$defs": ANCHORS, "items": {"$ref": "#p7"}}, [1] * 2_000),
+        ({"$defs": ANCHORS, "properties": {name: {"$ref": f"#{name}"} for name in NAMES}}, dict.fromkeys(NAMES, 1)),
+        ({"$defs": ADDRESSES, "items": {"$ref": "http://example.org/p7"}}, [1] * 2_000),
+    ],
+    ids=["properties", "patternProperties", "required", "anchor", "anchors", "address"],
+)
+def test_large_schemas_take_time_in_proportion_to_their_size(schema, value):
+    began = time.process_time()
+    require_possible_schema(schema)
+    assert complaint(schema, value) is None
+    assert time.process_time() - began < 15  # it takes 1 s

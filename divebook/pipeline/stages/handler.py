@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from divebook.environment import Environment
-from divebook.errors import DefinitionError, InterruptExpiredError
+from divebook.errors import DefinitionError, InterruptExpiredError, StepError
 from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
-from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, merge_branches
+from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, TerminalReason, merge_branches
 from divebook.pipeline.envelope.interrupt import as_question, parts_of
 from divebook.pipeline.reflection import slots_from
 from divebook.pipeline.stages import progress
@@ -48,6 +48,13 @@ _log = logger("divebook.pipeline")
 
 pipeline_of = functools.lru_cache(maxsize=128)(PipelineConfig.from_text)
 """The pipeline that a workflow was made of, from the text in its first step."""
+
+_FAILURES = (
+    TerminalReason.TOOL_FAILED_RECOVERABLY,
+    TerminalReason.TOOL_FAILED_FATALLY,
+    TerminalReason.LLM_FAILED_FATALLY,
+)
+"""Reasons of requests that ended because a stage failed."""
 
 
 class StageStep:
@@ -150,6 +157,9 @@ class _Run:
             envelope.terminal_reason = exhausted
             return _outcome(envelope)
         chosen = progress.choose(self._config, envelope)
+        if self._is_declared and envelope.terminal_reason in _FAILURES:
+            # Whoever runs a pipeline from Python gets its envelope, which holds the failure. The outputs do not.
+            raise StepError(f"stage {envelope.current_stage!r} failed: {envelope.termination_reason}")
         stopped = not chosen and not envelope.terminated and envelope.current_stage != END
         if stopped and self._config.on_exhausted == "ask" and progress.ask_about_bound(envelope):
             return _outcome(envelope, again=True)
