@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Literal, overload
+from typing import Literal, cast, overload
 
 _ATTEMPTS = 100
 
@@ -23,9 +23,9 @@ def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Mod
     SyntaxError, ValueError, RecursionError, MemoryError
         As `ast.parse`.
     """
-    for _ in range(_ATTEMPTS - 1):
+    for _ in range(_ATTEMPTS):
         try:
-            return ast.parse(source, mode=mode)
+            return cast("ast.Module | ast.Expression", ast.parse(source, mode=mode))
         except SystemError:
             continue
-    return ast.parse(source, mode=mode)
+    return cast("ast.Module | ast.Expression", ast.parse(source, mode=mode))
