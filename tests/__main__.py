@@ -1,8 +1,10 @@
-"""Every check there is: ``python -m tests [--browser] [--all-pythons] [pytest arguments]``.
+"""All checks: ``python -m tests [--campaigns] [--browser] [--all-pythons] [pytest arguments]``.
 
 Style, types, import contracts, the front end (built once, for every Python), the suite on the other Pythons of this
 machine if asked for, the suite on this Python, and, if asked for, the tests that drive a browser or build environments
-of their own: one at a time, since they would slow each other down. Stops at the first failure.
+of their own: one at a time, since they would slow each other down. Campaigns that attack divebook for minutes, and
+tests that wait for kernels, containers and other processes, run if asked for. With ``DIVEBOOK_REQUIRE=all``, as in
+continuous integration, everything runs. Stops at the first failure.
 """
 
 import argparse
@@ -67,9 +69,11 @@ PROCESSES = (
     "tests/workspace/test_kills.py",
 )
 TEXTS = ("tests/test_architecture.py", "tests/test_site.py")
-ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*ATTACKS, *PROCESSES, *TEXTS))
-"""What is the same on every Python: campaigns that attack the store, its processes and its borders for minutes, tests
-that wait for kernels, containers and other processes, and tests that read the project's own text."""
+CAMPAIGNS = (*ATTACKS, *PROCESSES)
+"""Attacks on the store, its processes and its borders that take minutes, and tests that wait for kernels, containers
+and other processes."""
+ON_ONE_PYTHON = tuple(f"--ignore={place}" for place in (*CAMPAIGNS, *TEXTS))
+"""What is the same on every Python: campaigns, and tests that read the project's own text."""
 BIN = Path(sys.executable).parent
 
 
@@ -153,6 +157,12 @@ def main():
         default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
         help="drive a browser and build environments as well (always so with DIVEBOOK_REQUIRE=all)",
     )
+    parser.add_argument(
+        "--campaigns",
+        action="store_true",
+        default=os.environ.get("DIVEBOOK_REQUIRE") == "all",
+        help="run the campaigns as well (always so with DIVEBOOK_REQUIRE=all)",
+    )
     options, arguments = parser.parse_known_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes of the tests would compile all anew
     named = [argument for argument in arguments if (ROOT / argument.partition("::")[0]).exists()]
@@ -164,7 +174,8 @@ def main():
             run_on(version, python, arguments)
     if named:  # tests that somebody chose run as they are named
         raise SystemExit(suite(*arguments))
-    code = suite(*PARALLEL, *arguments)
+    left_out = () if options.campaigns else tuple(f"--ignore={place}" for place in CAMPAIGNS)
+    code = suite(*PARALLEL, *left_out, *arguments)
     if not code and options.browser:
         code = suite(*ONE_AT_A_TIME, *arguments)
     raise SystemExit(code)
