@@ -144,12 +144,27 @@ def test_what_is_wrong_is_named_with_its_place(text, problem, line):
     assert f":{line}:" in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem", "line"),
+    [
+        ("Stages:\n  - {Name: a, Agent: x, Prompt: '${a b}'}", "Prompt of stage 'a': invalid syntax", 4),
+        ("Stages:\n  - {Name: a}\n  - {Name: b, Agent: x, Prompt: '${state.n}'}", 'undefined variable "state"', 5),
+        ("Stages:\n  - {Name: b, StageOrder: 2}\n  - {Name: a, Agent: x, Prompt: '${'}", "unclosed template", 2),
+        ("Stages: [{Name: a, Agent: x, PromptKey: p}]\n  Prompts:\n    p: '${envelop.x}'", 'variable "envelop"', 4),
+    ],
+)
+def test_a_prompt_that_cannot_be_filled_in_is_refused_where_it_is_defined(text, problem, line):
+    with pytest.raises(DefinitionError) as refused:
+        Environment(store="memory:").define(read_definitions(f"Pipelines:\n- Name: p\n  {text}"))
+    assert problem in str(refused.value)
+    assert f":{line}:" in str(refused.value)
+
+
 @pytest.mark.parametrize("mode", ["sequential", "parallel"])
 @pytest.mark.parametrize(
     ("stage", "error"),
     [
         ("{Name: draft, Agent: chatty, Next: check}", "stage 'draft' failed: the answer holds no JSON object"),
-        ("{Name: draft, Agent: writer, Prompt: '${a b}', Next: check}", "failed to parse template expression"),
         ("{Name: draft, Agent: writer, Prompt: '${envelope.a.b}', Next: check}", "failed to evaluate template"),
     ],
 )
