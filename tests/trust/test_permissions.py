@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Agent, Environment, Policy, ScriptedModel, Step, Workflow
+from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
 from divebook.workflow import definitions_from
-from divebook.workflow.definition import Config, Definitions
+from divebook.workflow.definition import AgentDefinition, Config, Definitions
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.workspaces import WorkspaceDefinition
 from tests.tools.conftest import SERVERS
@@ -118,6 +118,47 @@ def test_a_workspace_cannot_lie_in_a_protected_folder(place):
     run = ran(acting("Workspace.List", {"Folder": place}))
     assert run.status == "failed"
     assert "DIVEBOOK_ALLOW=" in run.error
+
+
+REPOSITORIES = [
+    [*order]
+    for marks in (["HEAD", "objects/x", "refs/heads/x"], ["HEAD", "commondir"])
+    for order in (marks, marks[::-1], [*marks[1:], marks[0]])
+]
+"""Files by which git takes a folder for a repository, in several orders."""
+
+
+def writing(way, files):
+    """Return a definition that writes files one after the other, in one of several ways."""
+    if way == "write_file":
+        script = [{"call": {"write_file": {"path": path, "content": "x"}}} for path in files]
+        agent = {"Name": "a", "Model": "scripted", "Tools": ["write_file"], "Script": [*script, "done"]}
+        return {"Agents": [agent], "Workflows": [{"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "go"}]}]}
+    steps = [
+        {"Name": f"s{number}", "Action": way, "Parameters": {"Path": path, "Content": "x"}}
+        for number, path in enumerate(files)
+    ]
+    spaces = [{"Name": "app", "Folder": ".", "Shell": False, "InPlace": True}]
+    return {"Workspaces": spaces, "Workflows": [{"Name": "w", "Workspace": "app", "Steps": steps}]}
+
+
+@pytest.mark.parametrize("way", ["Document.Write", "Workspace.Write", "write_file"])
+@pytest.mark.parametrize("place", ["", "docs/", "new/er/"])
+@pytest.mark.parametrize("files", REPOSITORIES, ids=" ".join)
+def test_a_definition_cannot_make_a_repository_of_git(folder, way, place, files):
+    ran(
+        writing(way, [f"{place}config", *(place + name for name in files)]),
+        approvals=[ApprovalRule(tool="*", outcome="allow")],
+    )
+    held = {path.name for path in (folder / place).iterdir()}
+    assert held >= {"config", files[0].partition("/")[0]}
+    assert files[-1].partition("/")[0] not in held
+
+
+def test_an_ordinary_folder_may_have_some_names_of_a_repository(folder):
+    names = ["objects/a.md", "refs/b.md", "src/HEAD", "src/refs/c.md"]
+    assert ran(writing("Document.Write", names)).status == "completed"
+    assert all((folder / name).read_text() == "x" for name in names)
 
 
 def test_patterns_and_lists_leave_out_what_is_hidden(folder):
@@ -285,6 +326,21 @@ def test_variables_need_permission_before_anything_starts(place, recorder):
         with pytest.raises(SetupError, match=f"--allow environment:{NAME}"):
             environment.start("w")
         assert (list(environment.store.ids()), recorder.received) == ([], [])
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before the agent", "after the agent"])
+def test_a_provider_of_a_definition_does_not_get_the_permissions_of_an_agent_of_python_code(recorder, is_first):
+    recorder.received.clear()
+    settings = {"Config": {"Providers": [{"Name": "openai", "RequestHeaders": {"X-Note": f"env://{NAME}"}}]}}
+    workflow = {"Workflows": [{"Name": "w", "Steps": [{"Name": "s", "Agent": "own", "Prompt": "go"}]}]}
+    texts = definitions_from({**settings, **workflow})
+    code = Definitions(agents=(AgentDefinition("own", goal="Help", provider="openai", model="gpt-5-mini"),))
+    definitions = [texts, code] if is_first else [code, texts]
+    with world(definitions[0], "addresses") as environment:
+        environment.define(definitions[1])
+        with pytest.raises(SetupError, match=NAME):
+            environment.start("w")
+    assert not recorder.received
 
 
 @pytest.mark.parametrize("allowed", ["environment", f"environment:{NAME}"])
