@@ -210,8 +210,8 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
         last = first
         if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("", "]"):
             last, at = _letter(pattern, at + 1)
-        if first <= last:
-            parts.append(f"{re.escape(first)}-{re.escape(last)}")
+        # The first letter belongs to the set, also where the range from it is empty: [b-a] is [b].
+        parts.append(f"{re.escape(first)}-{re.escape(max(first, last))}")
     if at >= len(pattern):
         return None
     letters = "".join(parts)

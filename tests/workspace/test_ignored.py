@@ -54,6 +54,7 @@ def ignored(rules, paths):
         ("[a-b].log\r\n", ["b.log", "build/b.log"]),
         ("[!a-b]*.log", ["keep.log", "src/keep.log"]),
         ("[b.log\nx[\\", []),
+        ("[b-a]/a\n[a-[]\n", ["a", "build/a", "src/a", "src/deep/build/a"]),
         ("src/deep\n", ["src/deep/a.py", "src/deep/build/a"]),
     ],
 )
