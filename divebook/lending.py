@@ -76,6 +76,7 @@ class Lending:
 
     def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
         """Return a workspace over a folder, which tells of each host that is asked for from there."""
+        self._outfit.require_permitted(definition)
         policy = self._outfit.policy_of(definition)
         if not folder.resolve().is_relative_to(self._base().resolve()):  # the log of a run may name any folder
             self._outfit.require_reachable(definition, folder)

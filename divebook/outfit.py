@@ -273,13 +273,17 @@ class Outfit:
         folder = Path.cwd() if workspace.name in self._trusted else self._reach.folder
         return self.policy_of(workspace).file(path, folder)
 
+    def require_permitted(self, workspace: WorkspaceDefinition) -> None:
+        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
+        policy = self.policy_of(workspace)
+        if workspace.shell:
+            policy.commands(f"workspace {workspace.name}")
+        require_allowed(workspace.secrets, policy)
+
     def check_workspace(self, name: str) -> None:
         """Raise unless there is a workspace, and what it does is allowed."""
         found = self.workspace(name)
-        policy = self.policy_of(found)
-        if found.shell:
-            policy.commands(f"workspace {found.name}")
-        require_allowed(found.secrets, policy)
+        self.require_permitted(found)
         if found.image is not None and found.shell:
             require_image(found.image)
 
@@ -316,6 +320,8 @@ class Outfit:
         require_allowed([own.api_key, headers], self.policy_for_agent(agent.name))
         for server in self.servers_for(own):
             server.check()
+        if own.workspace is not None:
+            self.check_workspace(own.workspace)
 
     def approvals_for(self, agent: str) -> Approvals:
         """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.

@@ -9,6 +9,7 @@ import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
+from divebook.lending import Lending
 from divebook.workflow import definitions_from
 from divebook.workflow.definition import AgentDefinition, Config, Definitions
 from divebook.workflow.servers import MCPServerDefinition
@@ -213,6 +214,79 @@ def test_a_definition_that_takes_the_name_of_python_code_has_less_permission(fol
     space = WorkspaceDefinition("app", folder=".", shell=False, in_place=True)
     run = ran(acting("Workspace.Write", Path=".env", Content="changed"), workspaces=[space])
     assert (run.status, (folder / ".env").read_text()) == ("failed", "as it was")
+
+
+# --- programs ------------------------------------------------------------------------------------------------------
+
+SPACE = {"Name": "app", "Folder": ".", "InPlace": True}
+RUNS = {
+    "Name": "runs",
+    "Model": "scripted",
+    "Workspace": "app",
+    "Script": [{"call": {"shell": {"command": "touch started"}}}, "done"],
+}
+GIVES = {
+    "Name": "gives",
+    "Model": "scripted",
+    "Tools": ["assign_work"],
+    "Script": [
+        {"call": {"assign_work": {"agent": "runs", "name": "n", "description": "d", "expected_output": "e"}}},
+        "done",
+    ],
+}
+SHELL = {"Action": "Workspace.Shell", "Parameters": {"Command": "touch started"}}
+
+
+def flow(*steps, **more):
+    return [{"Name": "w", "Steps": [{"Name": f"s{number}", **step} for number, step in enumerate(steps)], **more}]
+
+
+COMMANDS = {
+    "an agent": {"Workflows": flow({"Agent": "runs", "Prompt": "go"})},
+    "the only agent": {"Workflows": flow({"Prompt": "go"})},
+    "an agent for each item": {
+        "Workflows": flow({"Agent": "runs", "Prompt": "go", "Each": {"Items": [1, 2], "As": "i"}})
+    },
+    "an agent behind an error": {
+        "Workflows": flow({"Script": "1 / 0", "Catch": [{"Step": "s1"}]}, {"Agent": "runs", "Prompt": "go"})
+    },
+    "an agent of another": {"Agents": [GIVES, RUNS], "Workflows": flow({"Agent": "gives", "Prompt": "go"})},
+    "an action": {"Workflows": flow(SHELL, Workspace="app")},
+    "an action with a workspace of its own": {"Workflows": flow({**SHELL, "Workspace": "app"})},
+    "a rollback": {"Workflows": flow({"Script": "1", "Rollback": SHELL}, {"Script": "1 / 0"}, Workspace="app")},
+    "another workflow": {
+        "Workflows": [*flow({"Workflow": "other"}), {**flow(SHELL, Workspace="app")[0], "Name": "other"}]
+    },
+    "a stage": {"Pipelines": [{"Name": "w", "Stages": [{"Name": "draft", "Agent": "runs"}]}]},
+    "a stage beside others": {
+        "Pipelines": [{"Name": "w", "Mode": "parallel", "Stages": [{"Name": "draft", "Agent": "runs"}]}]
+    },
+    "an agent of a stage's agent": {
+        "Agents": [GIVES, RUNS],
+        "Pipelines": [{"Name": "w", "Stages": [{"Name": "draft", "Agent": "gives"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("way", COMMANDS)
+def test_no_way_to_a_workspace_starts_programs_without_permission(folder, way):
+    definition = {"Agents": [RUNS], "Workspaces": [SPACE], **COMMANDS[way]}
+    allowed = [ApprovalRule(tool="*", outcome="allow")]
+    try:
+        ended = ran(definition, approvals=allowed).error or ""
+    except SetupError as error:
+        ended = str(error)
+    assert "programs are not allowed" in ended
+    assert not (folder / "started").exists()
+    ran(definition, "programs", approvals=allowed)
+    assert (folder / "started").exists()
+
+
+def test_a_workspace_is_refused_where_it_is_opened_too(folder):
+    with world({"Workspaces": [SPACE]}) as environment:
+        space = environment.workspaces["app"]
+        with pytest.raises(SetupError, match="programs are not allowed"):
+            Lending(environment, environment.store).made(space, folder, lambda _: None)
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
