@@ -57,6 +57,11 @@ class Lending:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def is_of_another(self, folder: Path, execution_id: str) -> bool:
+        """Return whether a folder is one that another execution has for its files: a log may name any folder."""
+        real, base = folder.resolve(), self._base().resolve()
+        return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
+
     def _base(self) -> Path:
         path: Path | None = getattr(self._store, "path", None)
         if path is not None:

@@ -14,6 +14,7 @@ from divebook.workflow import definitions_from
 from divebook.workflow.definition import AgentDefinition, Config, Definitions
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workspace.files_only import FilesWorkspace
 from tests.tools.conftest import SERVERS
 from tests.trust.strange import SECRETS, Recorder, recording
 
@@ -287,6 +288,33 @@ def test_a_workspace_is_refused_where_it_is_opened_too(folder):
         space = environment.workspaces["app"]
         with pytest.raises(SetupError, match="programs are not allowed"):
             Lending(environment, environment.store).made(space, folder, lambda _: None)
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "without snapshots"])
+def test_a_log_that_names_the_folder_of_another_run_does_not_reach_its_files(folder, monkeypatch, has_snapshots):
+    space = {"Name": "app", "Folder": "docs", "Shell": False, "Snapshots": has_snapshots}
+    writes = {"Action": "Workspace.Write", "Parameters": {"Path": "notes.md", "Content": "of the first run"}}
+    changes = {"Action": "Workspace.Write", "Parameters": {"Path": "notes.md", "Content": "changed"}}
+    reads = {"Action": "Workspace.Read", "Parameters": {"Path": "notes.md"}}
+    first = {"Workspaces": [space], "Workflows": flow(writes, Workspace="app")}
+    steps = [{"Action": "Workspace.List"}, {"Ask": {"Question": "Go on?"}}, reads, changes]
+    second = {"Workspaces": [space], "Workflows": flow(*steps, Workspace="app")}
+    held = folder / "workspaces" / ran(first).id / "app"
+    (folder / "elsewhere").mkdir()
+    with Environment(store="elsewhere/runs.db", printer=lambda _: None) as environment:
+        environment.define(definitions_from(second))
+        with monkeypatch.context() as changed:
+            changed.setattr(FilesWorkspace, "reference", property(lambda _: {"folder": str(held)}))
+            asking = environment.start("w").wait(PATIENCE)
+        environment.export_log(asking.id, "moved.jsonl", move=True)
+    with world(second) as environment:
+        run = environment.import_log("moved.jsonl")
+        environment.answer(run.interrupts[0].id, "yes", run.id)
+        run.resume()
+        run.wait(PATIENCE)
+        assert run.status == "failed"
+        assert "of the first run" not in said_in(run)
+    assert (held / "notes.md").read_text() == "of the first run"
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
