@@ -259,8 +259,6 @@ class Holdings(Outfit):
             raise DefinitionError(problems, workflow.written.name or f"workflow {workflow.name!r}")
         for agent in asked_agents(steps, self._agent_for, self):
             self.check_agent(agent)
-            if agent.definition.workspace is not None:
-                self.check_workspace(agent.definition.workspace)
         for named in (workflow.workspace, *(step.workspace for step in steps)):
             if named is not None:
                 self.check_workspace(named)

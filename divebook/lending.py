@@ -57,6 +57,11 @@ class Lending:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def is_of_another(self, folder: Path, execution_id: str) -> bool:
+        """Return whether a folder is one that another execution has for its files: a log may name any folder."""
+        real, base = folder.resolve(), self._base().resolve()
+        return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
+
     def _base(self) -> Path:
         path: Path | None = getattr(self._store, "path", None)
         if path is not None:
@@ -76,6 +81,7 @@ class Lending:
 
     def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
         """Return a workspace over a folder, which tells of each host that is asked for from there."""
+        self._outfit.require_permitted(definition)
         policy = self._outfit.policy_of(definition)
         if not folder.resolve().is_relative_to(self._base().resolve()):  # the log of a run may name any folder
             self._outfit.require_reachable(definition, folder)

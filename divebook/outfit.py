@@ -37,6 +37,7 @@ from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.definition import AgentDefinition, Config, Definitions, ToolDefinition
 from divebook.workflow.merge import merge, merge_config, unknown
 from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.settings import provider_settings
 from divebook.workflow.tool_servers import SCHEME
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.workflow.workspaces import WorkspaceDefinition
@@ -84,10 +85,7 @@ class Outfit:
 
         Something that is defined again loses the trust that it had: a text may take the name of what code defined.
         """
-        agents = definitions.agents
-        if definitions.is_text and definitions.config.providers:  # its headers become those of agents that were there
-            agents = self._defined.agents
-        names = _origins(agents, definitions.workspaces, definitions.tools)
+        names = _origins(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
             self._of_text |= names
@@ -255,7 +253,16 @@ class Outfit:
         return self._policy_for(("agent", name))
 
     def _policy_for(self, *origins: _Origin) -> Policy:
-        return self.policy.of_code() if self._of_text.isdisjoint(origins) else self.policy
+        is_of_code = self._of_text.isdisjoint(origins) and not any(map(self._has_headers_of_text, origins))
+        return self.policy.of_code() if is_of_code else self.policy
+
+    def _has_headers_of_text(self, origin: _Origin) -> bool:
+        """Return whether a text made the settings of an agent's provider, whichever of the two came first."""
+        of_text, config = self._text_config.providers, self._defined.config
+        if origin[0] != "agent" or not of_text:
+            return False
+        entries = (provider_settings(agent, config) for agent in self._defined.agents if agent.name == origin[1])
+        return any(entry is other for entry in entries for other in of_text)
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
         """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
@@ -266,13 +273,17 @@ class Outfit:
         folder = Path.cwd() if workspace.name in self._trusted else self._reach.folder
         return self.policy_of(workspace).file(path, folder)
 
+    def require_permitted(self, workspace: WorkspaceDefinition) -> None:
+        """Raise `SetupError` unless the policy allows the commands and the secrets of a workspace."""
+        policy = self.policy_of(workspace)
+        if workspace.shell:
+            policy.commands(f"workspace {workspace.name}")
+        require_allowed(workspace.secrets, policy)
+
     def check_workspace(self, name: str) -> None:
         """Raise unless there is a workspace, and what it does is allowed."""
         found = self.workspace(name)
-        policy = self.policy_of(found)
-        if found.shell:
-            policy.commands(f"workspace {found.name}")
-        require_allowed(found.secrets, policy)
+        self.require_permitted(found)
         if found.image is not None and found.shell:
             require_image(found.image)
 
@@ -309,6 +320,8 @@ class Outfit:
         require_allowed([own.api_key, headers], self.policy_for_agent(agent.name))
         for server in self.servers_for(own):
             server.check()
+        if own.workspace is not None:
+            self.check_workspace(own.workspace)
 
     def approvals_for(self, agent: str) -> Approvals:
         """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.

@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
 """Folders of version control whose names do not begin with a dot, in the form of `canonical_name`."""
-BARE_REPOSITORY = ("HEAD", "objects", "refs")
+BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
 """Entries by which git recognizes a folder as a repository, whatever the folder's name is."""
+LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
+"""Entries by which git recognizes a folder as a part of another repository, which the file ``commondir`` names."""
+REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
 _SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
 """The second name that Windows gives to a file: ``GIT~1`` is ``.git``."""
 _IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
@@ -99,6 +102,8 @@ def why_protected(path: Path, base: Path) -> str:
     for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
         if why := why_protected_name(name):
             return why
+        if _completes_repository(place, name):
+            return f"with {name}, {place.name or place} would be a repository of git"
         place /= name
         if _is_bare_repository(place):
             return f"{name} is a repository of git"
@@ -131,9 +136,38 @@ def _why_protected_entry(path: Path, root: Path) -> str:
     return _why_protected_as_store(path, root)
 
 
-def _is_bare_repository(folder: Path) -> bool:
+def marks_named(name: str) -> set[str]:
+    """Return the entries of a repository of git that a name is, as the most lenient file system compares names."""
+    text = canonical_name(name)
+    return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
+
+
+def is_repository(marks: Collection[str]) -> bool:
+    """Return whether git recognizes a folder with these of the `REPOSITORY_MARKS` as a repository."""
+    return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
+
+
+def marks_in(folder: str | Path) -> set[str]:
+    """Return the entries of a repository of git that a folder on disk has."""
     # `Path.exists` raises for a name that is too long, and in a folder that this user may not search.
-    return all(os.path.exists(folder / name) for name in BARE_REPOSITORY)  # noqa: PTH110
+    return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
+
+
+def _is_bare_repository(folder: Path) -> bool:
+    # Most folders have no HEAD: one look is enough for them.
+    return os.path.lexists(folder / "HEAD") and is_repository(marks_in(folder))
+
+
+def _completes_repository(folder: Path, name: str) -> bool:
+    """Return whether a new entry makes a folder a repository of git.
+
+    Git runs programs that the file ``config`` of a repository names. A definition could write that file first.
+    """
+    mark = marks_named(name)
+    if not mark:
+        return False
+    marks = marks_in(folder)
+    return not is_repository(marks) and is_repository(marks | mark)
 
 
 def _why_protected_as_store(path: Path, base: Path) -> str:

@@ -35,6 +35,9 @@ class Lender(Protocol):
     def folder_for(self, execution_id: str, name: str) -> Path:
         """Return the folder that an execution has for the files of a workspace, which is made if it is not there."""
 
+    def is_of_another(self, folder: Path, execution_id: str) -> bool:
+        """Return whether a folder is one that another execution has for its files."""
+
     def source_of(self, definition: WorkspaceDefinition) -> Path | None:
         """Return the folder whose files a workspace begins with; None for an empty one."""
 

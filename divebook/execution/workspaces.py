@@ -234,7 +234,7 @@ class Workspaces:
         held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
         if held is None:
             return await self._begin_first(enter, lender, definition, place)
-        if held.is_own:
+        if held.is_own and not lender.is_of_another(Path(held.reference["folder"]), self._journal.execution_id):
             return await self._found_again(enter, definition, held)
         return await self._of_source(enter, lender, definition, held, place)
 

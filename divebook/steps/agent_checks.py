@@ -6,7 +6,7 @@ Workflow functions name their agents while they run, so that theirs are looked a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from divebook.agents import Agent
 from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider
@@ -20,6 +20,7 @@ from divebook.workflow.resources import ToolDefinition
 from divebook.workflow.step import Step
 from divebook.workflow.tools import ToolFunction
 
+N = TypeVar("N", str, str | None)
 _log = logger(__name__)
 OurTools: TypeAlias = Mapping[str, ToolFunction]
 """The tools that were given to an environment itself, by name."""
@@ -36,8 +37,13 @@ def asked_agents(
     steps: Iterable[Step], find: Callable[[str | None], Agent | None], equipment: Equipment
 ) -> list[Agent]:
     """Return the agents that prompt steps ask, and all that may do work for them, once each."""
-    asked = (find(name) for name in {step.agent for step in steps if step.type == "prompt"})
-    found, left = dict[str, Agent](), [agent for agent in asked if agent is not None]
+    return all_asked({step.agent for step in steps if step.type == "prompt"}, find, equipment)
+
+
+def all_asked(names: Iterable[N], find: Callable[[N], Agent | None], equipment: Equipment) -> list[Agent]:
+    """Return the agents of some names, and all that may do work for them, once each."""
+    found: dict[str, Agent] = {}
+    left = [agent for agent in map(find, names) if agent is not None]
     while left:
         one = left.pop()
         if one.name not in found:

@@ -36,9 +36,14 @@ def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
 
 def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:
     """Return the agent with the model settings in effect: its own, filled up from its provider's."""
-    provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
-    entry = next((entry for entry in config.providers if entry.name == provider), None)
+    entry = provider_settings(agent, config)
     return agent if entry is None else replace(agent, model_settings=combined_settings(entry, agent.model_settings))
+
+
+def provider_settings(agent: AgentDefinition, config: Config) -> ProviderSettings | None:
+    """Return what the settings say of the provider of an agent; None if they say nothing."""
+    provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
+    return next((entry for entry in config.providers if entry.name == provider), None)
 
 
 def combined_settings(provider: ProviderSettings, own: ModelSettings | None) -> ModelSettings:

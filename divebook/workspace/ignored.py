@@ -7,8 +7,10 @@ an ignored folder can be included again. `tests/workspace/test_ignored.py` compa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from divebook.text.wildcards import OPTIONAL_PAIR, Item, Repeated, WildcardMatcher
 
 GITIGNORE, EXCLUDE, OWN = ".gitignore", ".git/info/exclude", ".git"
 """Files with rules, and the folder of git itself, which is always ignored."""
@@ -27,8 +29,14 @@ _CLASSES = {
 }
 
 
+_SPECIAL = "*?[\\"
+_MOST_REPEATED = 2
+"""Wildcards for any number of characters in a pattern that `re` matches: the time grows with their number's power."""
+_Match: TypeAlias = Callable[[str], object]
+
+
 class _Rule(NamedTuple):
-    pattern: re.Pattern[str]
+    match: _Match
     is_negated: bool
     is_of_folders: bool
     is_of_names: bool
@@ -80,7 +88,7 @@ class IgnoreRules:
                 for rule in reversed(files.get(folder, ())):
                     if rule.is_of_folders and not is_folder:
                         continue
-                    if rule.pattern.fullmatch(name if rule.is_of_names else below):
+                    if rule.match(name if rule.is_of_names else below):
                         return not rule.is_negated
         return False
 
@@ -103,9 +111,9 @@ def _rules_in(text: str) -> Iterator[_Rule]:
         is_of_folders = line.endswith("/")
         line = line[:-1] if is_of_folders else line
         is_of_names = "/" not in line
-        expression = _expression(line.removeprefix("/"))
-        if line and expression is not None:
-            yield _Rule(re.compile(expression, re.DOTALL), is_negated, is_of_folders, is_of_names)
+        match = _match_of(line.removeprefix("/"))
+        if line and match is not None:
+            yield _Rule(match, is_negated, is_of_folders, is_of_names)
 
 
 def _without_trailing_spaces(line: str) -> str:
@@ -115,38 +123,74 @@ def _without_trailing_spaces(line: str) -> str:
     return line[: end + 1] if backslashes % 2 and end < len(line) else line[:end]
 
 
-def _expression(pattern: str) -> str | None:
-    """Return the regular expression of a pattern; None for one that git lets match nothing."""
-    parts, at = list[str](), 0
+def _match_of(pattern: str) -> _Match | None:
+    """Return what tells whether a pattern stands for a whole text; None for a pattern that git lets match nothing."""
+    parts = _parts(pattern)
+    if parts is None:
+        return None
+    if sum(kind != "text" for kind, _ in parts) <= _MOST_REPEATED:
+        return re.compile("".join(expression for _, expression in parts), re.DOTALL).fullmatch
+    items: list[Item] = []
+    for kind, expression in parts:
+        items += (
+            [OPTIONAL_PAIR, Repeated(_is_any), "/"] if kind == "folders" else [_ITEMS.get(kind) or _test(expression)]
+        )
+    return WildcardMatcher(items).matches
+
+
+def _test(expression: str) -> Callable[[str], bool]:
+    match = re.compile(expression, re.DOTALL).fullmatch
+    return lambda character: match(character) is not None
+
+
+def _is_any(_character: str) -> bool:
+    return True
+
+
+def _is_in_part(character: str) -> bool:
+    return character != "/"
+
+
+_ITEMS = {"all": Repeated(_is_any), "some": Repeated(_is_in_part)}
+_Part: TypeAlias = tuple[str, str]
+"""A kind (``text`` for one character, ``folders``, ``all`` or ``some``), and its expression."""
+
+
+def _parts(pattern: str) -> list[_Part] | None:
+    """Return the parts of a pattern; None for one that git lets match nothing."""
+    parts, at = list[_Part](), 0
+    special = next((at for at, letter in enumerate(pattern) if letter in _SPECIAL), None)
     while at < len(pattern):
-        letter, is_first = pattern[at], at == 0 or pattern[at - 1] == "/"
-        if is_first and pattern.startswith("**/", at):
-            parts.append("(?:.*/)?")
-            at += 3
-        elif is_first and at + 2 == len(pattern) and pattern.endswith("**"):
-            parts.append(".+")
-            at += 2
-        elif letter == "*":
-            parts.append("[^/]*")
-            at = len(pattern) - len(pattern[at:].lstrip("*"))
+        letter = pattern[at]
+        if letter == "*":
+            end = len(pattern) - len(pattern[at:].lstrip("*"))
+            # git compares the text before the first special letter by itself, so that two stars there begin a folder.
+            is_first = at in (0, special) or pattern[at - 1] == "/"
+            is_double = end - at > 1 and is_first and (end == len(pattern) or pattern.startswith(("/", "\\/"), end))
+            if is_double and pattern.startswith("/", end):
+                parts.append(("folders", "(?:.*/)?"))
+                end += 1
+            else:
+                parts.append(("all", ".*") if is_double else ("some", "[^/]*"))
+            at = end
         elif letter == "?":
-            parts.append("[^/]")
+            parts.append(("text", "[^/]"))
             at += 1
         elif letter == "[":
             letters = _letters(pattern, at + 1)
             if letters is None:
                 return None
-            parts.append(letters[0])
+            parts.append(("text", letters[0]))
             at = letters[1]
         elif letter == "\\":
             if at + 1 == len(pattern):
                 return None
-            parts.append(re.escape(pattern[at + 1]))
+            parts.append(("text", re.escape(pattern[at + 1])))
             at += 2
         else:
-            parts.append(re.escape(letter))
+            parts.append(("text", re.escape(letter)))
             at += 1
-    return "".join(parts)
+    return parts
 
 
 def _letters(pattern: str, at: int) -> tuple[str, int] | None:
@@ -166,8 +210,8 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
         last = first
         if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("", "]"):
             last, at = _letter(pattern, at + 1)
-        if first <= last:
-            parts.append(f"{re.escape(first)}-{re.escape(last)}")
+        # The first letter belongs to the set, also where the range from it is empty: [b-a] is [b].
+        parts.append(f"{re.escape(first)}-{re.escape(max(first, last))}")
     if at >= len(pattern):
         return None
     letters = "".join(parts)

@@ -164,6 +164,17 @@ def _server(choose: random.Random, address: str, **more: Any) -> dict[str, Any]:
     return {**_calls(choose, "far/go", {}), "MCPServers": [server]}
 
 
+def _repository(choose: random.Random, action: str) -> list[dict[str, Any]]:
+    """Return steps that write, in any order, all by which git takes a folder for a repository."""
+    folder = choose.choice(["", "docs/", "docs/new/", "docs/../new/"])
+    names = choose.choice([["HEAD", "objects/x", "refs/x"], ["HEAD", "commondir"], ["HEAD", "objects/x", "refs/a/b"]])
+    return [_action(action, Path=folder + name, Content="../x") for name in choose.sample(names, len(names))]
+
+
+def _lower(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in parameters.items()}
+
+
 Way = Callable[[random.Random, str, str, str], dict[str, Any]]
 """Takes the source of chance, a target, a reference to a secret, and the address of the recorder."""
 WAYS: dict[str, Way] = {
@@ -187,6 +198,17 @@ WAYS: dict[str, Way] = {
     "a rollback": lambda c, t, r, a: _steps(
         {"Script": "1", "Rollback": {"Action": "Document.Write", "Parameters": {"Path": t, "Content": "evil"}}},
         {"Script": "1 / 0"},
+    ),
+    "a new repository by documents": lambda c, t, r, a: _steps(*_repository(c, "Document.Write")),
+    "a new repository by a workspace": lambda c, t, r, a: _in_place(*_repository(c, "Workspace.Write")),
+    "a new repository by a tool": lambda c, t, r, a: _calls(
+        c,
+        "write_document",
+        {},
+        Script=[
+            *({"call": {"write_document": _lower(step["Parameters"])}} for step in _repository(c, "Document.Write")),
+            "done",
+        ],
     ),
     "Workspace.Write": lambda c, t, r, a: _in_place(_action("Workspace.Write", Path=t, Content="evil")),
     "Workspace.Read": lambda c, t, r, a: _in_place(_action("Workspace.Read", Path=t)),
@@ -376,6 +398,14 @@ def _protected(folder: Path, outside: Path) -> dict[str, str]:
     return found
 
 
+def _repositories(folder: Path) -> set[Path]:
+    """Return the folders that git takes for repositories, which may name programs that git starts."""
+    names = {path: {entry.name for entry in path.iterdir()} for path in (folder, *folder.rglob("*")) if path.is_dir()}
+    return {
+        path for path, held in names.items() if {"HEAD", "objects", "refs"} <= held or {"HEAD", "commondir"} <= held
+    }
+
+
 def _run(definition: dict[str, Any], policy: Policy) -> tuple[str, str]:
     """Return what happened to a definition, and the whole log of its run."""
     Path("strange.yaml").write_text(yaml.safe_dump(definition, sort_keys=False))
@@ -406,9 +436,10 @@ def faults_of(name: str, choose: random.Random, recorder: Recorder) -> tuple[str
             reference = choose.choice(REFERENCES).format(name=choose.choice([*SECRETS]))
             allowed = choose.choice([(), ("addresses",)])
             recorder.received.clear()
-            before, began = _protected(folder, outside), time.monotonic()
+            before, repositories, began = _protected(folder, outside), _repositories(folder), time.monotonic()
             ended, log = _run(WAYS[name](choose, target, reference, recorder.address), Policy(*allowed))
             took, after = time.monotonic() - began, _protected(folder, outside)
+            repositories = _repositories(folder) - repositories
             with Environment(store="runs.db") as environment:
                 is_kept = environment.execution(kept.id).status == "completed"
         finally:
@@ -416,6 +447,7 @@ def faults_of(name: str, choose: random.Random, recorder: Recorder) -> tuple[str
     sent = "\n".join(recorder.received)
     changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
     faults = [f"changed {path}" for path in sorted(changed)]
+    faults += [f"made the repository {path}" for path in sorted(repositories)]
     faults += [f"sent {variable}" for variable, value in SECRETS.items() if value in sent or value in log]
     faults += ["read a protected file"] if HELD in log else []
     faults += ["fetched from this machine"] if recorder.received and not allowed else []

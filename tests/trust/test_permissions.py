@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from divebook import Agent, Environment, Policy, ScriptedModel, Step, Workflow
+from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
+from divebook.lending import Lending
 from divebook.workflow import definitions_from
-from divebook.workflow.definition import Config, Definitions
+from divebook.workflow.definition import AgentDefinition, Config, Definitions
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workspace.files_only import FilesWorkspace
 from tests.tools.conftest import SERVERS
 from tests.trust.strange import SECRETS, Recorder, recording
 
@@ -120,6 +122,47 @@ def test_a_workspace_cannot_lie_in_a_protected_folder(place):
     assert "DIVEBOOK_ALLOW=" in run.error
 
 
+REPOSITORIES = [
+    [*order]
+    for marks in (["HEAD", "objects/x", "refs/heads/x"], ["HEAD", "commondir"])
+    for order in (marks, marks[::-1], [*marks[1:], marks[0]])
+]
+"""Files by which git takes a folder for a repository, in several orders."""
+
+
+def writing(way, files):
+    """Return a definition that writes files one after the other, in one of several ways."""
+    if way == "write_file":
+        script = [{"call": {"write_file": {"path": path, "content": "x"}}} for path in files]
+        agent = {"Name": "a", "Model": "scripted", "Tools": ["write_file"], "Script": [*script, "done"]}
+        return {"Agents": [agent], "Workflows": [{"Name": "w", "Steps": [{"Name": "s", "Agent": "a", "Prompt": "go"}]}]}
+    steps = [
+        {"Name": f"s{number}", "Action": way, "Parameters": {"Path": path, "Content": "x"}}
+        for number, path in enumerate(files)
+    ]
+    spaces = [{"Name": "app", "Folder": ".", "Shell": False, "InPlace": True}]
+    return {"Workspaces": spaces, "Workflows": [{"Name": "w", "Workspace": "app", "Steps": steps}]}
+
+
+@pytest.mark.parametrize("way", ["Document.Write", "Workspace.Write", "write_file"])
+@pytest.mark.parametrize("place", ["", "docs/", "new/er/"])
+@pytest.mark.parametrize("files", REPOSITORIES, ids=" ".join)
+def test_a_definition_cannot_make_a_repository_of_git(folder, way, place, files):
+    ran(
+        writing(way, [f"{place}config", *(place + name for name in files)]),
+        approvals=[ApprovalRule(tool="*", outcome="allow")],
+    )
+    held = {path.name for path in (folder / place).iterdir()}
+    assert held >= {"config", files[0].partition("/")[0]}
+    assert files[-1].partition("/")[0] not in held
+
+
+def test_an_ordinary_folder_may_have_some_names_of_a_repository(folder):
+    names = ["objects/a.md", "refs/b.md", "src/HEAD", "src/refs/c.md"]
+    assert ran(writing("Document.Write", names)).status == "completed"
+    assert all((folder / name).read_text() == "x" for name in names)
+
+
 def test_patterns_and_lists_leave_out_what_is_hidden(folder):
     found = ran(acting("Workspace.Glob", Pattern="**/*")).variables["said"]
     assert not [name for name in found if name.startswith((".", "CVS", "runs.db", "repo.git/"))]
@@ -172,6 +215,106 @@ def test_a_definition_that_takes_the_name_of_python_code_has_less_permission(fol
     space = WorkspaceDefinition("app", folder=".", shell=False, in_place=True)
     run = ran(acting("Workspace.Write", Path=".env", Content="changed"), workspaces=[space])
     assert (run.status, (folder / ".env").read_text()) == ("failed", "as it was")
+
+
+# --- programs ------------------------------------------------------------------------------------------------------
+
+SPACE = {"Name": "app", "Folder": ".", "InPlace": True}
+RUNS = {
+    "Name": "runs",
+    "Model": "scripted",
+    "Workspace": "app",
+    "Script": [{"call": {"shell": {"command": "touch started"}}}, "done"],
+}
+GIVES = {
+    "Name": "gives",
+    "Model": "scripted",
+    "Tools": ["assign_work"],
+    "Script": [
+        {"call": {"assign_work": {"agent": "runs", "name": "n", "description": "d", "expected_output": "e"}}},
+        "done",
+    ],
+}
+SHELL = {"Action": "Workspace.Shell", "Parameters": {"Command": "touch started"}}
+
+
+def flow(*steps, **more):
+    return [{"Name": "w", "Steps": [{"Name": f"s{number}", **step} for number, step in enumerate(steps)], **more}]
+
+
+COMMANDS = {
+    "an agent": {"Workflows": flow({"Agent": "runs", "Prompt": "go"})},
+    "the only agent": {"Workflows": flow({"Prompt": "go"})},
+    "an agent for each item": {
+        "Workflows": flow({"Agent": "runs", "Prompt": "go", "Each": {"Items": [1, 2], "As": "i"}})
+    },
+    "an agent behind an error": {
+        "Workflows": flow({"Script": "1 / 0", "Catch": [{"Step": "s1"}]}, {"Agent": "runs", "Prompt": "go"})
+    },
+    "an agent of another": {"Agents": [GIVES, RUNS], "Workflows": flow({"Agent": "gives", "Prompt": "go"})},
+    "an action": {"Workflows": flow(SHELL, Workspace="app")},
+    "an action with a workspace of its own": {"Workflows": flow({**SHELL, "Workspace": "app"})},
+    "a rollback": {"Workflows": flow({"Script": "1", "Rollback": SHELL}, {"Script": "1 / 0"}, Workspace="app")},
+    "another workflow": {
+        "Workflows": [*flow({"Workflow": "other"}), {**flow(SHELL, Workspace="app")[0], "Name": "other"}]
+    },
+    "a stage": {"Pipelines": [{"Name": "w", "Stages": [{"Name": "draft", "Agent": "runs"}]}]},
+    "a stage beside others": {
+        "Pipelines": [{"Name": "w", "Mode": "parallel", "Stages": [{"Name": "draft", "Agent": "runs"}]}]
+    },
+    "an agent of a stage's agent": {
+        "Agents": [GIVES, RUNS],
+        "Pipelines": [{"Name": "w", "Stages": [{"Name": "draft", "Agent": "gives"}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("way", COMMANDS)
+def test_no_way_to_a_workspace_starts_programs_without_permission(folder, way):
+    definition = {"Agents": [RUNS], "Workspaces": [SPACE], **COMMANDS[way]}
+    allowed = [ApprovalRule(tool="*", outcome="allow")]
+    try:
+        ended = ran(definition, approvals=allowed).error or ""
+    except SetupError as error:
+        ended = str(error)
+    assert "programs are not allowed" in ended
+    assert not (folder / "started").exists()
+    ran(definition, "programs", approvals=allowed)
+    assert (folder / "started").exists()
+
+
+def test_a_workspace_is_refused_where_it_is_opened_too(folder):
+    with world({"Workspaces": [SPACE]}) as environment:
+        space = environment.workspaces["app"]
+        with pytest.raises(SetupError, match="programs are not allowed"):
+            Lending(environment, environment.store).made(space, folder, lambda _: None)
+
+
+@pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "without snapshots"])
+def test_a_log_that_names_the_folder_of_another_run_does_not_reach_its_files(folder, monkeypatch, has_snapshots):
+    space = {"Name": "app", "Folder": "docs", "Shell": False, "Snapshots": has_snapshots}
+    writes = {"Action": "Workspace.Write", "Parameters": {"Path": "notes.md", "Content": "of the first run"}}
+    changes = {"Action": "Workspace.Write", "Parameters": {"Path": "notes.md", "Content": "changed"}}
+    reads = {"Action": "Workspace.Read", "Parameters": {"Path": "notes.md"}}
+    first = {"Workspaces": [space], "Workflows": flow(writes, Workspace="app")}
+    steps = [{"Action": "Workspace.List"}, {"Ask": {"Question": "Go on?"}}, reads, changes]
+    second = {"Workspaces": [space], "Workflows": flow(*steps, Workspace="app")}
+    held = folder / "workspaces" / ran(first).id / "app"
+    (folder / "elsewhere").mkdir()
+    with Environment(store="elsewhere/runs.db", printer=lambda _: None) as environment:
+        environment.define(definitions_from(second))
+        with monkeypatch.context() as changed:
+            changed.setattr(FilesWorkspace, "reference", property(lambda _: {"folder": str(held)}))
+            asking = environment.start("w").wait(PATIENCE)
+        environment.export_log(asking.id, "moved.jsonl", move=True)
+    with world(second) as environment:
+        run = environment.import_log("moved.jsonl")
+        environment.answer(run.interrupts[0].id, "yes", run.id)
+        run.resume()
+        run.wait(PATIENCE)
+        assert run.status == "failed"
+        assert "of the first run" not in said_in(run)
+    assert (held / "notes.md").read_text() == "of the first run"
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
@@ -285,6 +428,21 @@ def test_variables_need_permission_before_anything_starts(place, recorder):
         with pytest.raises(SetupError, match=f"--allow environment:{NAME}"):
             environment.start("w")
         assert (list(environment.store.ids()), recorder.received) == ([], [])
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before the agent", "after the agent"])
+def test_a_provider_of_a_definition_does_not_get_the_permissions_of_an_agent_of_python_code(recorder, is_first):
+    recorder.received.clear()
+    settings = {"Config": {"Providers": [{"Name": "openai", "RequestHeaders": {"X-Note": f"env://{NAME}"}}]}}
+    workflow = {"Workflows": [{"Name": "w", "Steps": [{"Name": "s", "Agent": "own", "Prompt": "go"}]}]}
+    texts = definitions_from({**settings, **workflow})
+    code = Definitions(agents=(AgentDefinition("own", goal="Help", provider="openai", model="gpt-5-mini"),))
+    definitions = [texts, code] if is_first else [code, texts]
+    with world(definitions[0], "addresses") as environment:
+        environment.define(definitions[1])
+        with pytest.raises(SetupError, match=NAME):
+            environment.start("w")
+    assert not recorder.received
 
 
 @pytest.mark.parametrize("allowed", ["environment", f"environment:{NAME}"])

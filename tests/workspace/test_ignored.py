@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -11,6 +12,8 @@ from divebook.workspace.ignored import IgnoreRules
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.tools import viewing
 
+LONGEST = 5
+"""Seconds that matching may take at most; expressions of `re` would take years."""
 FILES = [
     "a",
     "b.log",
@@ -51,6 +54,7 @@ def ignored(rules, paths):
         ("[a-b].log\r\n", ["b.log", "build/b.log"]),
         ("[!a-b]*.log", ["keep.log", "src/keep.log"]),
         ("[b.log\nx[\\", []),
+        ("[b-a]/a\n[a-[]\n", ["a", "build/a", "src/a", "src/deep/build/a"]),
         ("src/deep\n", ["src/deep/a.py", "src/deep/build/a"]),
     ],
 )
@@ -65,9 +69,18 @@ def test_a_nearer_file_overrides_one_further_up_and_every_file_the_excluded_ones
     assert "a" not in ignored({**rules, "": "!a\n"}, FILES)
 
 
+@pytest.mark.parametrize("piece", ["*a", "**/a", "*[ab]", "*?", "a**"])
+@pytest.mark.parametrize("count", [3, 30, 1000])
+def test_patterns_of_many_wildcards_are_matched_in_time(piece, count):
+    began = time.monotonic()
+    assert ignored({"": piece * count + "x"}, ["a" * 250, "a/" * 100 + "a"]) == []
+    assert time.monotonic() - began < LONGEST
+
+
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+@pytest.mark.parametrize("most", [1, 8], ids=["by expressions", "of many wildcards"])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_same_files_are_ignored_as_git_ignores(tmp_path, seed):
+def test_the_same_files_are_ignored_as_git_ignores(tmp_path, seed, most):
     """Rules and names of few letters, so that many match; in three files and the excluded ones."""
     chance = random.Random(seed)
     names = ["a", "b", "ab", "a.b", "!a", "#a", "a b", "[a]", "b-a"]
@@ -89,6 +102,7 @@ def test_the_same_files_are_ignored_as_git_ignores(tmp_path, seed):
         "\\*",
         ".",
     ]
+    pieces += ["*", "**/", "/**/"] * (most - 1)
     pieces += ["!", "#", " ", "\\ ", "-", "[a", "\\"]
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     paths = {"/".join(chance.choices(names, k=chance.randrange(1, 5))) for _ in range(40)}
@@ -102,7 +116,9 @@ def test_the_same_files_are_ignored_as_git_ignores(tmp_path, seed):
         places |= {folder: f"{folder}/.gitignore" for folder in chance.sample(folders, min(2, len(folders)))}
         rules = {}
         for folder, file in places.items():
-            lines = ["".join(chance.choices(pieces, k=chance.randrange(1, 6))) for _ in range(chance.randrange(4))]
+            lines = [
+                "".join(chance.choices(pieces, k=chance.randrange(1, 5 + most))) for _ in range(chance.randrange(4))
+            ]
             lines = [chance.choice(["", "", "!"]) + line + chance.choice(["", "/", " ", "\r"]) for line in lines]
             rules[folder] = "\n".join(lines)
             (tmp_path / file).write_bytes(rules[folder].encode())

@@ -75,13 +75,20 @@ class StageStep:
         self._functions[pipeline] = functions
 
     def check(self, workflow: Workflow) -> None:
-        """Raise `DefinitionError` unless the functions of a pipeline's stages are here."""
+        """Raise unless the functions of a pipeline's stages are here, and its agents may use what they name.
+
+        Raises
+        ------
+        DefinitionError, NotFoundError, SetupError
+            A function is missing, or an agent names something that is missing or not allowed.
+        """
         bound = self._functions.get(workflow.name, NO_FUNCTIONS)
         missing = sorted(set(workflow.start.parameters.get(FUNCTIONS, ())) - bound.stages)
         if missing:
             message = f"pipeline {workflow.name!r} needs functions for {', '.join(missing)}"
             hint = "make its Pipeline with this environment first"
             raise DefinitionError([Problem(message, hint=hint)], f"workflow {workflow.name!r}")
+        self._work.check(pipeline_of(workflow.start.script), bound)
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Do the part of the step."""

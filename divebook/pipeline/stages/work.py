@@ -23,6 +23,7 @@ from divebook.pipeline.stages.answers import object_in
 from divebook.pipeline.stages.functions import StageFunctions, StageResult
 from divebook.pipeline.stages.trial import WORK, Trial
 from divebook.steps.actions import Action
+from divebook.steps.agent_checks import all_asked
 from divebook.steps.asking_agents import ask_agent
 from divebook.steps.call import call
 from divebook.steps.evaluation import render_texts
@@ -50,6 +51,19 @@ class Work:
         self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: Offers
     ) -> None:
         self._find_agent, self._actions, self._offers = find_agent, actions, offers
+
+    def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
+        """Raise unless the agents that are asked may use what they name; an agent that is missing fails its stage."""
+        in_place = {*functions.mocks, *functions.services}
+        roles = {stage.model_role for stage in config.agents if stage.has_llm and stage.name not in in_place}
+        for agent in all_asked(roles, self._known_agent, self._offers):
+            self._offers.check_agent(agent)
+
+    def _known_agent(self, name: str) -> Agent | None:
+        try:
+            return self._find_agent(name)
+        except NotFoundError:
+            return None
 
     async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
         """Return the output of a stage; model calls are counted in the trial, also those that fail."""

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Collection, Iterable
 
-from divebook.documents.protected import BARE_REPOSITORY, canonical_name, why_protected_name
+from divebook.documents.protected import canonical_name, is_repository, marks_in, marks_named, why_protected_name
 from divebook.text.shown import plural
 from divebook.workspace.snapshots.trees import shown_path
 
@@ -77,19 +77,16 @@ def _real_below(base: str | None, around: str) -> str:
 
 def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
     """Return the folders that are bare git repositories once the paths are written; '' is the folder itself."""
-    # git takes a folder for a repository if it has HEAD, objects and refs, or HEAD and a file that names another one.
-    marks = {*BARE_REPOSITORY, "commondir"}
     by_folder: dict[str, set[str]] = {"": set()}
     for path in paths:
         names = path.split("/")
         for depth, name in enumerate(names):
             found = by_folder.setdefault("/".join(names[:depth]), set())
-            found |= {mark for mark in marks if canonical_name(name) == mark.casefold()}
+            found |= marks_named(name)
     repositories = set()
-    for place, found in by_folder.items():
-        if base is not None:
-            found |= {mark for mark in marks - found if os.path.lexists(os.path.join(base, place, mark))}
-        if found.issuperset(BARE_REPOSITORY) or found.issuperset(("HEAD", "commondir")):
+    for place, marks in by_folder.items():
+        on_disk = set() if base is None else marks_in(os.path.join(base, place))
+        if is_repository(marks | on_disk):
             repositories.add(place)
     return repositories
 
