@@ -309,7 +309,7 @@ class Mending(Forks, WhatIfs):
         source = mended.source
         if not source.state.is_over:
             source.cancel(f"goes on with another definition of {mended.workflow.name!r}").wait()
-        return self._begun(mended.prefix, mended.forked, mended.workflow, None)
+        return self._begun(mended.prefix, mended.forked, mended.workflow, {})
 
 
 def labels_edited(environment: Mending, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:
