@@ -142,3 +142,14 @@ def test_calls_that_are_made_again_after_a_kill_need_no_more_than_before(paralle
         done = later.resume(execution.id).wait(20)
         assert (done.status, done.usage.requests) == ("completed", 3 + following), (length, done.error)
         assert done.state.ledger.reserved_tokens == 0
+
+
+def test_a_fork_does_not_count_calls_that_were_under_way_in_its_source():
+    items = Step("ask", agent="a", prompt="${i}", each=Each(list(range(4)), as_="i", parallel=4))
+    workflow = Workflow("w", [Step("s", agent="a", prompt="s"), items, Step("e", agent="a", prompt="e")])
+    world = environment(workflow, agents=[Agent("a", model=Spender([]))])
+    done = world.start("w", bounds={"max_llm_calls": 6, "on_exhausted": "fail"}).wait(20)
+    for at in range(1, len(done.history())):
+        fork = world.fork(done.id, at).wait(20)
+        assert (fork.status, fork.state.ledger.llm_calls) == ("completed", 6), (at, fork.error)
+        assert sum(hop.llm_calls for hop in fork.state.ledger.history.values()) == 6
