@@ -16,7 +16,7 @@ from divebook.execution.definitions import require_definition
 from divebook.execution.execution import Execution
 from divebook.execution.forks import Prefix, fitting, fitting_inputs, prefix_of
 from divebook.executions import Executions
-from divebook.starting import StartOptions, forked_of, opening_of, started_before
+from divebook.starting import WARN, StartOptions, forked_of, opening_of, started_before
 from divebook.store.base import EventStore
 from divebook.store.durability import Durability
 from divebook.workflow.definition import Workflow
@@ -85,13 +85,15 @@ class Forks(Executions):
         told = replace(told, model=self._model_called(workflow, told.model or options.get("model"), self.store))
         opening = opening_of(workflow, prefix.state.inputs, self.code_of(workflow), options, origin=catalog.FORK)
         forked = forked_of(opening, prefix.state, prefix.opened, told, options)
-        return self._begun(prefix, forked, workflow, options.get("durability"))
+        return self._begun(prefix, forked, workflow, options)
 
     def _begun(
-        self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, durability: str | None
+        self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, options: StartOptions
     ) -> Execution:
         """Begin an execution that shares a prefix, or return the one that was begun with its key."""
         try:
-            return self._handle(self._control.fork(prefix.source, prefix.at, forked, self._kept(durability)))
+            kept = self._kept(options.get("durability"))
+            return self._handle(self._control.fork(prefix.source, prefix.at, forked, kept))
         except StartKeyTakenError as taken:
-            return self.execution(started_before(taken, workflow.name, self.store))
+            on_conflict, change = options.get("on_conflict", WARN), forked.change or {}
+            return self.execution(started_before(taken, workflow.name, self.store, None, on_conflict, change=change))

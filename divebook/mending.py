@@ -23,7 +23,7 @@ from divebook.execution.leases import HANDS
 from divebook.execution.refusals import refuse_final
 from divebook.forking import Forks
 from divebook.replay.going_on import Kept, ResumePlan, kept_by, planned_to_go_on
-from divebook.starting import StartOptions, as_bounds, forked_of, opening_of, said_of
+from divebook.starting import RETURN, StartOptions, as_bounds, forked_of, opening_of, said_of
 from divebook.steps.actions import Action
 from divebook.steps.code import changed_since
 from divebook.what_ifs import WhatIfs
@@ -309,7 +309,7 @@ class Mending(Forks, WhatIfs):
         source = mended.source
         if not source.state.is_over:
             source.cancel(f"goes on with another definition of {mended.workflow.name!r}").wait()
-        return self._begun(mended.prefix, mended.forked, mended.workflow, None)
+        return self._begun(mended.prefix, mended.forked, mended.workflow, {"on_conflict": RETURN})
 
 
 def labels_edited(environment: Mending, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:

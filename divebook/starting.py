@@ -163,6 +163,8 @@ def started_before(
     store: EventStore,
     inputs: Mapping[str, Any] | None = None,
     on_conflict: str = WARN,
+    *,
+    change: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the id of the execution that has a start key; raises the error unless it is one of the same workflow.
 
@@ -172,13 +174,17 @@ def started_before(
         Those that were to be started with; None where they do not matter.
     on_conflict
         What to do where that execution was started with others: see `StartOptions`.
+    change
+        What was to be otherwise in a fork, in place of inputs: that is compared with what the execution has otherwise.
     """
     known = store.record(taken.execution_id).workflow_name
     if known != workflow:
         raise StartKeyTakenError(taken.key, taken.execution_id, known, workflow) from taken
-    if inputs is None or on_conflict == RETURN:
+    wanted = inputs if change is None else change
+    if wanted is None or on_conflict == RETURN:
         return taken.execution_id
-    difference = _difference(recorded_opening(taken.execution_id, store).inputs, inputs)
+    begun = recorded_opening(taken.execution_id, store).inputs if change is None else _change_in(taken, store)
+    difference = _difference(begun, wanted)
     if difference and on_conflict == REFUSE:
         raise StartKeyTakenError(taken.key, taken.execution_id, difference=difference) from taken
     if difference:
@@ -190,6 +196,12 @@ def started_before(
             stacklevel=4,
         )
     return taken.execution_id
+
+
+def _change_in(taken: StartKeyTakenError, store: EventStore) -> Mapping[str, Any]:
+    """Return what is otherwise in the execution that has a start key than in its source; empty if it has none."""
+    (event,) = store.read(taken.execution_id, store.record(taken.execution_id).opened - 1, 1)
+    return (event.data.change if isinstance(event.data, catalog.ExecutionForked) else None) or {}
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -348,7 +348,7 @@ class AgentBatches:
         usage: Mapping[str, int] = {}
         try:
             response = self._model.batch_decode(result, self._request(result.custom_id, ""))
-            usage = usage_of(plain_response(response))
+            usage = usage_of(plain_response(response, self._model))
             if self._answering is not None:
                 answer = await self._answering.run("", model=AnsweringModel(self._model, response))
                 return BatchAnswer(plainly(answer.output), None, usage)

@@ -98,13 +98,16 @@ class BoundRequest(_Bound):
         if told.setting is not None:
             turn.definitions = tokens_of_definitions(params.model_request_parameters)
 
+        model = cast("Model[Any]", params.run_context.model)
+
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
             with keepable_errors(), readable_replies(named):
                 made = await in_time(self._answer(_with_values(params, turn.policy), told.key), turn.seconds)
                 require_whole(made, turn.record.agent)
-                return concise(with_said(plain_response(made), partial(turn.kept, what="an answer of its model")))
+                recorded = plain_response(made, model)
+                return concise(with_said(recorded, partial(turn.kept, what="an answer of its model")))
 
         sent = RequestToSend(told.number, named, params)
         payload = await _recalled(turn, told, sent, call)

@@ -85,7 +85,7 @@ class RecordedModel(WrapperModel):
             with keepable_errors(), readable_replies(self.wrapped.model_name):
                 response = await in_time(request, self._seconds)
                 require_whole(response, self._parameters["agent"])
-                return plain_response(response)
+                return plain_response(response, self.wrapped)
 
         written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
         recorded = await self._operation(

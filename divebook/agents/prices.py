@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -72,8 +73,19 @@ def _tokens_of_piece(piece: Any) -> int:
     return len(piece) // CHARACTERS_PER_TOKEN + 1 if isinstance(piece, str) else TOKENS_PER_FILE
 
 
-def cost_of(response: ModelResponse) -> int | None:
-    """Return what a response cost in nanodollars; None where no price is known."""
+def cost_of(response: ModelResponse, asked: Model | None = None) -> int | None:
+    """Return what a response cost in nanodollars; None where no price is known.
+
+    `asked` is the model that was asked: its price counts where a provider names a model that nobody knows, such as a
+    deployment of its own, so that a bounded cost holds there as well.
+    """
+    cost = _cost_of(response)
+    if cost is not None or asked is None:
+        return cost
+    return _cost_of(replace(response, model_name=asked.model_name, provider_name=asked.system))
+
+
+def _cost_of(response: ModelResponse) -> int | None:
     used = response.usage
     if (response.provider_details or {}).get("processing") == "batch":
         return _batch_price(response)

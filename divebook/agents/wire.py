@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 from pydantic import TypeAdapter
@@ -32,6 +32,9 @@ from divebook.text.logs import logger
 from divebook.text.redaction import shared
 from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.definition import ModelSettings as SettingsDefinition
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
 
 T = TypeVar("T")
 _log = logger(__name__)
@@ -92,8 +95,10 @@ def require_whole(response: ModelResponse, agent: str) -> None:
         _log.warning("agent %s: its model was cut off at the limit of tokens; raise MaxTokens", agent)
 
 
-def plain_response(response: ModelResponse) -> dict[str, Any]:
+def plain_response(response: ModelResponse, asked: Model | None = None) -> dict[str, Any]:
     """Return a response as plain data, without empty fields and without what no log may hold.
+
+    `asked` is the model that was asked: its price counts where that of the model which the response names is unknown.
 
     Its finish reason is the one that the provider sent, or none.
     """
@@ -103,7 +108,7 @@ def plain_response(response: ModelResponse) -> dict[str, Any]:
     data["parts"] = shared().without_named(data["parts"])
     data["usage"] = {name: value for name, value in data["usage"].items() if value}
     cost = (response.provider_details or {}).get(COST)
-    data[COST] = cost_of(response) if cost is None else cost
+    data[COST] = cost_of(response, asked) if cost is None else cost
     try:
         storable(data, "response")
     except UnstorableValueError:  # text that is no Unicode

@@ -16,6 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
+FIELDS = 5
+"""Minute, hour, day of month, month, day of week."""
+
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
     """Return the first due time after `now`, an aware time in the zone; None stands for the zone of the machine.
@@ -52,6 +55,7 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
     """
     from croniter import CroniterError, croniter
 
+    _require_times(cron)
     try:
         times = croniter(cron, wall.replace(tzinfo=UTC, fold=0))
         while True:
@@ -59,6 +63,19 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
             yield _due_moment(due.replace(tzinfo=None, fold=0), zone)  # get_prev gives times of UTC a fold
     except CroniterError as error:
         raise ValueError(str(error)) from error
+
+
+def _require_times(cron: str) -> None:
+    """Raise ValueError for what croniter takes, and a schedule cannot keep.
+
+    Due times have the precision of a minute, so that an expression has no field of seconds, nor one of years behind it.
+    A time that is drawn by chance would be another one whenever it is asked for, and so be due again and again.
+    """
+    fields = cron.split()
+    if len(fields) != FIELDS and not cron.strip().startswith("@"):
+        raise ValueError(f"it has {len(fields)} fields")
+    for drawn in (item for field in fields for item in field.split(",") if item[:1] in {"r", "R", "h", "H"}):
+        raise ValueError(f"{drawn!r} stands for a time that is drawn by chance")
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from divebook.bounds import ASK, FAIL, Bounds, edge_key
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
+from divebook.engine.paths import held_by_children
 from divebook.engine.records import Usage
 from divebook.engine.state import PENDING, ExecutionState, PathState
 from divebook.errors import BoundExceededError
@@ -165,9 +166,16 @@ class Consumption(NamedTuple):
         return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
 
 
-def call_bound(state: ExecutionState, reserved: Reserved) -> Exhausted | None:
-    """Return the first bound of an execution that forbids a model call which may consume `reserved`."""
-    return bound_met(state.bounds, _consumption(state), reserved)
+def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
+    """Return the first bound of an execution that forbids a model call which may consume `reserved`.
+
+    `is_alone`: no model call is under way. Calls that were cut off have no end in the log, and hold nothing then.
+    """
+    reached = bound_met(state.bounds, consumed := _consumption(state), reserved)
+    if reached is None or not (reached.may_pass and is_alone):
+        return reached
+    held = held_by_children(state)
+    return bound_met(state.bounds, consumed._replace(held_tokens=held.tokens, held_cost=held.cost), reserved)
 
 
 def _consumption(state: ExecutionState) -> Consumption:

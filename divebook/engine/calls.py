@@ -59,7 +59,7 @@ def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStar
     return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
 
 
-def _without_a_call(ledger: Ledger, path: PathState) -> Ledger:
+def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
     """Return the ledger once it is known that no model was called, though a call to one had begun."""
     ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
     if path.hop is None:
@@ -119,7 +119,7 @@ def _ended(
     if begun.reserved is not None:
         draft.ledger = draft.ledger.holding(begun.reserved, -1)
     if data.served is not None and begun.operation_type == AGENT_RESPONSE:
-        draft.ledger = _without_a_call(draft.ledger, path)
+        draft.ledger = without_a_call(draft.ledger, path)
     ended = begun.ended(draft.last_sequence, status, outcome)
     if data.held:
         draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))

@@ -27,6 +27,7 @@ from divebook.engine.ledger import NO_BOUNDS, Ledger
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING, VERDICT
 from divebook.engine.paths import (
+    let_calls_go,
     path_branched,
     path_cancelled,
     path_completed,
@@ -174,6 +175,7 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
         if path.status in (FAILED, CANCELLED) or path.phase != ENDED:
             draft.ledger = with_handed_on(path, draft.ledger)
             was_denied = data.previous_status in TERMINAL and _was_denied(draft, path)
+            let_calls_go(draft, draft.own(path.id))
             _reopen(draft.own(path.id))
             if was_denied:  # what a person wants undone after all is asked again, as another visit of its step
                 own = draft.own(path.id)

@@ -14,11 +14,13 @@ from immutables import Map
 
 from divebook.bounds import Bounds
 from divebook.engine.answers import follow_about_bounds
+from divebook.engine.calls import without_a_call
 from divebook.engine.change import Change
 from divebook.engine.changed_files import of_the_source
 from divebook.engine.changes import Draft, is_sleeping
+from divebook.engine.ledger import Ledger
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
-from divebook.engine.operations import CHILD_WORKFLOW, ENCLOSING
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
 from divebook.engine.places import placed
 from divebook.engine.records import EMPTY, OpenStep, OperationRecord
 from divebook.engine.state import (
@@ -67,7 +69,8 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
         if path.open is not None or path.asking:
             own = draft.own(path.id)
             own.asking = 0
-            own.open = None if own.open is None else _without_calls(own, own.open, change)
+            opened, own.open = own.open, None if own.open is None else _without_calls(own, own.open, change)
+            draft.ledger = _without_dropped(draft.ledger, own, opened)
     _skip_failed(draft, change)
     _set_variables(draft, change)
     _settle_questions(draft, change)
@@ -118,6 +121,16 @@ def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenSte
         if record.holds:
             kept[key] = record._replace(holds=tuple(held for held in record.holds if held in kept))
     return opened._replace(operations=Map(kept))
+
+
+def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
+    """Return the ledger without the model calls of a step that were dropped: they count in the source alone."""
+    if before is None or path.open is None:
+        return ledger
+    for key, record in before.operations.items():
+        if record.operation_type == AGENT_RESPONSE and key not in path.open.operations:
+            ledger = without_a_call(ledger, path)
+    return ledger
 
 
 def _is_the_sources(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:

@@ -236,7 +236,8 @@ class Reserved(NamedTuple):
         """Return both together."""
         if other is None:
             return self
-        return Reserved(self.tokens + other.tokens, self.cost + other.cost, calls=self.calls + other.calls)
+        is_priced = self.is_priced and other.is_priced
+        return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
         """Return what is not zero, as the log holds it."""

@@ -100,6 +100,29 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
     return ledger
 
 
+def let_calls_go(draft: Draft, path: PathState) -> None:
+    """Let the model calls of an open step hold nothing back any more: none of them is under way.
+
+    The process that made them has ended, or their step has, whose code had cancelled them: they have no end in the log
+    (test_a_call_that_was_cut_off_gives_its_reservation_back).
+    """
+    ledger = draft.ledger
+    if path.open is None or not (ledger.reserved_tokens or ledger.reserved_cost):
+        return
+    for record in filter(_lets_go, path.open.operations.values()):
+        ledger = ledger.holding(record.reserved, -1)
+    draft.ledger, path.open = ledger, _letting_go(path.open)
+
+
+def held_by_children(state: ExecutionState) -> Reserved:
+    """Return what the executions hold that an execution has started: all that is held while it calls no model."""
+    opened = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
+    held = Reserved()
+    for record in (record for step in opened for record in step.operations.values()):
+        held = held.plus(_handed_on(record))
+    return held
+
+
 def _letting_go(opened: OpenStep | None) -> OpenStep | None:
     """Return a step whose calls hold nothing of the bounds any more, but for children, which may go on with it."""
     if opened is None or not any(map(_lets_go, opened.operations.values())):

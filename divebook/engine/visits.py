@@ -11,6 +11,7 @@ from immutables import Map
 from divebook.bounds import edge_key
 from divebook.engine.changes import Draft, is_sleeping
 from divebook.engine.ledger import NO_BOUNDS, Hop, Ledger
+from divebook.engine.paths import let_calls_go
 from divebook.engine.places import placed
 from divebook.engine.records import OpenStep
 from divebook.engine.state import IN_STEP, READY, ROUTING, PathState
@@ -54,6 +55,7 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     if path.hop is not None:
         draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
         path.hop = None
+    let_calls_go(draft, path)
     path.phase, path.open, path.last_step = ROUTING, None, step
     path.variables, path.variables_at = draft.variables, draft.variables_at
     path.step_outputs = path.step_outputs.set(step, output)
@@ -92,6 +94,7 @@ def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
     """Let a path go on where the failure of its step is caught."""
     path = draft.path(data)
     draft.sleeping -= is_sleeping(path)
+    let_calls_go(draft, path)
     path.phase, path.current_step, path.open, path.error = READY, data.target, None, None
     path.variables, path.variables_at = draft.variables, draft.variables_at
 

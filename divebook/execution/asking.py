@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from divebook.engine.bounds import call_bound, facts_about, fails_at_bounds, question_about, require_price
+from divebook.engine.bounds import Exhausted, call_bound, facts_about, fails_at_bounds, question_about, require_price
 from divebook.engine.operations import Place, Reserved
 from divebook.errors import BoundExceededError, InterruptExpiredError
 from divebook.events import catalog
@@ -77,7 +77,10 @@ class Asking:
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
         """Whether the bounds of the execution allow a model call that may consume so much."""
-        return call_bound(self._once.journal.state, reserved) is None
+        return self._reached(reserved) is None
+
+    def _reached(self, reserved: Reserved) -> Exhausted | None:
+        return call_bound(self._once.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
         """Return when the bounds of the execution allow a model call that may consume so much.
@@ -89,7 +92,7 @@ class Asking:
         """
         journal = self._once.journal
         require_price(journal.state.bounds, reserved)
-        while (found := call_bound(journal.state, reserved)) is not None:
+        while (found := self._reached(reserved)) is not None:
             if found.may_pass and await self.model_call_ended():
                 continue
             if fails_at_bounds(journal.state):

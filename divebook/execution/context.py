@@ -81,6 +81,11 @@ class StepContext:
         """The execution the step belongs to."""
         return self._recorder.journal.execution_id
 
+    @property
+    def seed(self) -> str:
+        """Text that belongs to the execution, and to its forks and the copies of its log as well."""
+        return self._recorder.journal.present.seed
+
     def is_given_up(self) -> bool:
         """Whether the execution was cancelled: nobody waits for what is under way."""
         return self._recorder.is_given_up
@@ -322,7 +327,7 @@ class StepContext:
         It is the same in a copy of the log: a call that was under way when the log was copied is not made twice.
         """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
-        return f"{self._recorder.journal.present.seed}-{place.idempotency_key}"
+        return f"{self.seed}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass; a restart waits only for what is left."""

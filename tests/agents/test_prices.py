@@ -1,5 +1,6 @@
 """What requests cost."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,12 +8,23 @@ from genai_prices import Usage
 from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic_ai.messages import ImageUrl, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ImageUrl,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
 
+from divebook import Agent, Each, Step, Workflow
 from divebook.agents.prices import (
     TOKENS_PER_FILE,
     TOKENS_PER_MESSAGE,
@@ -24,6 +36,7 @@ from divebook.agents.prices import (
     tokens_of_definitions,
 )
 from divebook.engine.bounds import NANODOLLARS
+from tests.execution.worlds import environment
 
 TOKENS = st.integers(0, 3_000_000)
 SOLD = [(provider.id, model.id) for provider in get_snapshot().providers for model in provider.models]
@@ -94,3 +107,26 @@ def test_data_that_a_tool_takes_and_returns_count_by_their_length_and_files_as_f
 def test_more_read_from_the_cache_than_read_at_all_is_told():
     with pytest.raises(ValueError, match="cannot exceed"):
         _price("gpt-4o-mini", "openai", 1, 0, cache_read=2)
+
+
+@pytest.mark.parametrize("is_at_work", [False, True])
+def test_a_cost_is_bounded_where_the_provider_names_a_model_that_nobody_knows(is_at_work):
+    class Deployed(FunctionModel):
+        system = "openai"
+
+        async def request(self, *args):
+            made = await super().request(*args)
+            return replace(made, model_name="deployment-7", provider_name="openai")
+
+    def answer(_messages, _info):
+        used = RequestUsage(input_tokens=10_000, output_tokens=4000)
+        return ModelResponse(parts=[TextPart("done")], usage=used)
+
+    def look(name: str) -> str:
+        return name
+
+    agent = Agent("a", model=Deployed(answer, model_name="gpt-5-mini"), tools=[look] if is_at_work else [])
+    step = Step("ask", agent="a", prompt="${i}", each=Each(list(range(10)), as_="i"))
+    world = environment(Workflow("w", [step]), agents=[agent])
+    done = world.start("w", bounds={"max_cost": "0.02", "on_exhausted": "fail"}).wait(20)
+    assert (done.status, done.usage.requests, done.usage.cost) == ("failed", 2, 2 * 10_500_000)

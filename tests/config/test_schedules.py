@@ -1,5 +1,6 @@
 """When schedules are due, by the clock that is given."""
 
+import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -196,3 +197,29 @@ def test_schedules_that_are_declared_in_python():
         assert worker.wait_until_idle(20)
     [record] = environment.store.records()
     assert record.key.startswith("schedule//w/n/")
+
+
+@pytest.mark.parametrize(
+    ("cron", "why"),
+    [
+        ("R * * * *", "'R' stands for a time that is drawn by chance"),
+        ("0 R(1-5) * * *", "drawn by chance"),
+        ("0,r 3 * * *", "drawn by chance"),
+        ("H * * * *", "drawn by chance"),
+        ("* * * * * */10", "it has 6 fields"),
+        ("0 3 * * * 0 2030", "it has 7 fields"),
+        ("0 3 * *", "it has 4 fields"),
+        ("", "has no Cron"),
+    ],
+)
+def test_a_time_that_a_schedule_cannot_keep_is_refused(cron, why):
+    definitions = schedules(f"Name: n, Cron: '{cron}', Workflow: w")
+    for due in (latest, coming):
+        with pytest.raises(SetupError, match=re.escape(why)):
+            due(definitions, NOON)
+
+
+@pytest.mark.parametrize("cron", ["@hourly", "@daily", " 0  3 * * MON-FRI ", "0 0 L * *", "0 0 * MAR,APR THU"])
+def test_other_ways_to_write_a_time_stay(cron):
+    (due,) = latest(schedules(f"Name: n, Cron: '{cron}', Workflow: w"), NOON)
+    assert due.at <= NOON

@@ -8,9 +8,10 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from divebook import Agent, Each, Step, Workflow
+from divebook import Agent, Each, Environment, Step, Workflow
 from divebook.engine.operations import Reserved
 from divebook.workflow import workflow
+from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 
 RESERVED = 100
@@ -97,3 +98,58 @@ def test_a_call_that_fails_gives_its_reservation_back():
     world = environment(three, agents=[Agent("a", model=Failing([5] * 3))])
     run = world.start("three", bounds={"max_tokens": 150}).wait(20)
     assert (run.interrupts, run.outputs) == ([], {"result": ["StepError"] * 3})
+
+
+def test_a_call_that_was_cut_off_gives_its_reservation_back():
+    class Stuck(Spender):
+        async def request(self, *args):
+            if self.under_way or self.uses:
+                return await super().request(*args)
+            return await asyncio.Event().wait()
+
+    @workflow
+    async def cut_off(ctx):
+        async def breaking():
+            await ctx.sleep(0)
+            raise KeyError("broken")
+
+        try:
+            await ctx.gather(ctx.agent("stuck").run("first"), breaking())
+        except KeyError:
+            return await ctx.agent("a").run("second")
+
+    agents = [Agent("stuck", model=Stuck([])), Agent("a", model=Spender([5]))]
+    run = (
+        environment(cut_off, agents=agents)
+        .start("cut_off", bounds={"max_tokens": 150, "on_exhausted": "fail"})
+        .wait(20)
+    )
+    assert (run.status, run.usage.requests, run.state.ledger.reserved_tokens) == ("completed", 1, 0)
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize("following", [False, True])
+def test_calls_that_are_made_again_after_a_kill_need_no_more_than_before(parallel, following):
+    steps = [Step("ask", agent="a", prompt="${i}", each=Each(list(range(3)), as_="i", parallel=parallel), next=[])]
+    if following:
+        steps = [Step("first", script="1", next=["ask", "beside"]), *steps, Step("beside", agent="a", prompt="b")]
+    bounds = {"max_tokens": 150, "on_exhausted": "fail"}
+    world = environment(Workflow("w", steps), agents=[Agent("a", model=Spender([5] * 4))])
+    execution = world.start("w", bounds=bounds).wait(20)
+    assert execution.status == "completed"
+    for length in range(1, len(execution.history())):
+        later = Environment(store=cut(execution.store, execution, length), agents=[Agent("a", model=Spender([5] * 4))])
+        done = later.resume(execution.id).wait(20)
+        assert (done.status, done.usage.requests) == ("completed", 3 + following), (length, done.error)
+        assert done.state.ledger.reserved_tokens == 0
+
+
+def test_a_fork_does_not_count_calls_that_were_under_way_in_its_source():
+    items = Step("ask", agent="a", prompt="${i}", each=Each(list(range(4)), as_="i", parallel=4))
+    workflow = Workflow("w", [Step("s", agent="a", prompt="s"), items, Step("e", agent="a", prompt="e")])
+    world = environment(workflow, agents=[Agent("a", model=Spender([]))])
+    done = world.start("w", bounds={"max_llm_calls": 6, "on_exhausted": "fail"}).wait(20)
+    for at in range(1, len(done.history())):
+        fork = world.fork(done.id, at).wait(20)
+        assert (fork.status, fork.state.ledger.llm_calls) == ("completed", 6), (at, fork.error)
+        assert sum(hop.llm_calls for hop in fork.state.ledger.history.values()) == 6

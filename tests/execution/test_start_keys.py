@@ -200,3 +200,27 @@ def test_a_conflict_shows_no_secret():
     with pytest.raises(StartKeyTakenError) as refused:
         world.start("s", {"api_key": secret + "b"}, key="k", on_conflict="refuse")
     assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        ({"inputs": {"x": 9}}, {"inputs": {"x": 10}}),
+        ({"inputs": {"x": 9}}, None),
+        (None, {"inputs": {"x": 9}}),
+        ({"variables": {"v": 1}}, {"variables": {"v": 2}}),
+    ],
+)
+def test_a_fork_with_the_key_of_another_one_says_so(change, other):
+    workflow = Workflow("w", [Step("a", script="inputs.x", store="v"), Step("b", script="state.v")], inputs=["x"])
+    world = environment(workflow)
+    source = world.start("w", {"x": 1}).wait(20)
+    first = world.fork(source.id, 2, change, key="once").wait(20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert world.fork(source.id, 2, change, key="once") == first
+        assert world.fork(source.id, 2, other, key="once", on_conflict="return") == first
+    with pytest.warns(StartKeyWarning, match="was started with other inputs"):
+        assert world.fork(source.id, 2, other, key="once") == first
+    with pytest.raises(StartKeyTakenError, match="was started with other inputs"):
+        world.fork(source.id, 2, other, key="once", on_conflict="refuse")

@@ -367,3 +367,13 @@ def test_a_process_that_is_killed_submits_nothing_twice(tmp_path):
     told, kills, server = killed(tmp_path, 20, 1, Random(3), parts=4)
     assert (told, kills) == ({"rows": 20, "errors": 0, "asked": []}, 1)
     assert set(server.submitted.values()) == {1}
+
+
+def test_a_batch_of_a_model_without_a_price_cannot_have_its_cost_bounded(environment, server):
+    agent = Agent("critic", model="openai-responses:nobody-knows-this")
+    rows = mapped(
+        environment, FRAME, agent, prompt=PROMPT, parameters={"kind": "praise"}, batch=True, bounds={"max_cost": 1}
+    )
+    with pytest.raises(ExecutionError, match="no price is known"):
+        rows.wait()
+    assert not server.batches

@@ -135,11 +135,12 @@ class _Run:
 
     def _begun(self) -> Envelope:
         """Return the envelope of a request that was given as inputs, in front of the first stage."""
-        inputs, execution_id = self._context.inputs, self._context.execution_id
+        # A fork has the same ids: it is held against the events that it shares with its source.
+        inputs, seed = self._context.inputs, self._context.seed
         envelope = Envelope(
             slot_names=self._slots,
             clock=self.ticker,
-            new_id=lambda prefix: f"{prefix}_{execution_id.removeprefix('exec_')}",
+            new_id=lambda prefix: f"{prefix}_{seed.removeprefix('exec_')}",
             raw_input=str(inputs.get(REQUEST) or ""),
             user_id=str(inputs.get(USER) or "anonymous"),
             session_id=str(inputs.get(SESSION) or ""),
