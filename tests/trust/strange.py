@@ -398,11 +398,15 @@ def _protected(folder: Path, outside: Path) -> dict[str, str]:
     return found
 
 
-def _repositories(folder: Path) -> set[Path]:
-    """Return the folders that git takes for repositories, which may name programs that git starts."""
+def _repositories(folder: Path) -> dict[Path, tuple[bytes, ...]]:
+    """Return the folders that git takes for repositories, which may name programs, and the files that say which."""
     names = {path: {entry.name for entry in path.iterdir()} for path in (folder, *folder.rglob("*")) if path.is_dir()}
     return {
-        path for path, held in names.items() if {"HEAD", "objects", "refs"} <= held or {"HEAD", "commondir"} <= held
+        path: tuple(
+            (path / name).read_bytes() if (path / name).is_file() else b"" for name in ("HEAD", "config", "commondir")
+        )
+        for path, held in names.items()
+        if {"HEAD", "objects", "refs"} <= held or {"HEAD", "commondir"} <= held
     }
 
 
@@ -439,7 +443,8 @@ def faults_of(name: str, choose: random.Random, recorder: Recorder) -> tuple[str
             before, repositories, began = _protected(folder, outside), _repositories(folder), time.monotonic()
             ended, log = _run(WAYS[name](choose, target, reference, recorder.address), Policy(*allowed))
             took, after = time.monotonic() - began, _protected(folder, outside)
-            repositories = _repositories(folder) - repositories
+            copied = set(repositories.values())  # a workspace may be a copy of the folder
+            made = {path for path, held in _repositories(folder).items() if held not in copied}
             with Environment(store="runs.db") as environment:
                 is_kept = environment.execution(kept.id).status == "completed"
         finally:
@@ -447,7 +452,7 @@ def faults_of(name: str, choose: random.Random, recorder: Recorder) -> tuple[str
     sent = "\n".join(recorder.received)
     changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
     faults = [f"changed {path}" for path in sorted(changed)]
-    faults += [f"made the repository {path}" for path in sorted(repositories)]
+    faults += [f"made the repository {path}" for path in sorted(made)]
     faults += [f"sent {variable}" for variable, value in SECRETS.items() if value in sent or value in log]
     faults += ["read a protected file"] if HELD in log else []
     faults += ["fetched from this machine"] if recorder.received and not allowed else []
