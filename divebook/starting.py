@@ -175,16 +175,16 @@ def started_before(
     on_conflict
         What to do where that execution was started with others: see `StartOptions`.
     change
-        What was to be otherwise in a fork, in place of inputs: that is compared with what the execution has otherwise.
+        What a fork changes. For a fork this is compared, in place of the inputs, with what the existing fork changed.
     """
     known = store.record(taken.execution_id).workflow_name
     if known != workflow:
         raise StartKeyTakenError(taken.key, taken.execution_id, known, workflow) from taken
-    wanted = inputs if change is None else change
-    if wanted is None or on_conflict == RETURN:
+    requested = inputs if change is None else change
+    if requested is None or on_conflict == RETURN:
         return taken.execution_id
-    begun = recorded_opening(taken.execution_id, store).inputs if change is None else _change_in(taken, store)
-    difference = _difference(begun, wanted)
+    recorded = recorded_opening(taken.execution_id, store).inputs if change is None else _change_in(taken, store)
+    difference = _difference(recorded, requested)
     if difference and on_conflict == REFUSE:
         raise StartKeyTakenError(taken.key, taken.execution_id, difference=difference) from taken
     if difference:

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from divebook.errors import PatternError
-from divebook.text.wildcards import OPTIONAL_PAIR, Item, Repeated, Test, WildcardMatcher
+from divebook.text.wildcards import (
+    OPTIONAL_PAIR,
+    Item,
+    Repeated,
+    WildcardMatcher,
+    character_test,
+    is_any_character,
+    is_not_slash,
+)
 
 WILDCARDS = frozenset("*?[{")
 MAX_ALTERNATIVES = 1000
@@ -110,25 +118,12 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
     items: list[Item] = []
     for kind, expression in parts:
         if kind == "folders":
-            items += [OPTIONAL_PAIR, Repeated(_is_any), "/"]
+            items += [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
         elif kind == "text":
-            items.append(_test(expression))
+            items.append(character_test(expression))
         else:
-            items.append(Repeated(_is_any if kind == "all" else _is_in_part))
+            items.append(Repeated(is_any_character if kind == "all" else is_not_slash))
     return WildcardMatcher(items)
-
-
-def _test(expression: str) -> Test:
-    match = re.compile(expression, re.DOTALL).fullmatch
-    return lambda character: match(character) is not None
-
-
-def _is_any(_character: str) -> bool:
-    return True
-
-
-def _is_in_part(character: str) -> bool:
-    return character != "/"
 
 
 def _has_one_way(parts: list[_Part]) -> bool:

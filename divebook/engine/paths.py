@@ -101,7 +101,7 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def let_calls_go(draft: Draft, path: PathState) -> None:
-    """Let the model calls of an open step hold nothing back any more: none of them is under way.
+    """Release what the model calls of an open step have reserved, since none of them is under way.
 
     The process that made them has ended, or their step has, whose code had cancelled them: they have no end in the log
     (test_a_call_that_was_cut_off_gives_its_reservation_back).

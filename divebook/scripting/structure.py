@@ -39,7 +39,7 @@ class Parts(NamedTuple):
 
     evaluate: Evaluate
     is_plain: Callable[[str, Mapping[str, Any]], bool]
-    """Whether all that a part reads is plain data."""
+    """Return whether all data that a part reads is plain."""
 
 
 class Work:
@@ -408,8 +408,8 @@ class _Builder:
         is_computed = isinstance(structure, _Leaf) and reference_of(ast.Expression(item)) is None
         if None in loops or is_computed:
             return None
-        made = None if key is None else self.of(key)
-        return _Comprehension(self._text(node), made, structure, cast("tuple[_Loop, ...]", loops))
+        key_structure = None if key is None else self.of(key)
+        return _Comprehension(self._text(node), key_structure, structure, cast("tuple[_Loop, ...]", loops))
 
     def _loop(self, loop: ast.comprehension) -> _Loop | None:
         if not isinstance(loop.target, ast.Name):

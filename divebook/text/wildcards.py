@@ -8,6 +8,7 @@ another, and ``a**/a**/a**/b`` would take minutes on a path of some hundred char
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -24,6 +25,22 @@ class Repeated(NamedTuple):
 OPTIONAL_PAIR: Final = None
 """An item that takes nothing; the two items behind it may be left out together."""
 Item: TypeAlias = str | Test | Repeated | None
+
+
+def character_test(expression: str) -> Test:
+    """Return a function that tells whether one character matches a regular expression, such as ``[a-z]``."""
+    match = re.compile(expression, re.DOTALL).fullmatch
+    return lambda character: match(character) is not None
+
+
+def is_any_character(_character: str) -> bool:
+    """Return True: the test of a wildcard that crosses folders."""
+    return True
+
+
+def is_not_slash(character: str) -> bool:
+    """Return whether a wildcard that stays within one folder matches a character."""
+    return character != "/"
 
 
 class WildcardMatcher:

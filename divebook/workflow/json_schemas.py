@@ -113,7 +113,7 @@ class _Usable:
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
         self._validator, self._graph = validator, graph
         self.outside = graph.outside
-        """Why it cannot be used: it refers to another document, which nobody fetches."""
+        """The reason why it cannot be used, if it refers to another document; documents are never fetched."""
 
     def require_whole(self, key: str) -> None:
         """Raise DefinitionError if it refers to another document."""

@@ -10,7 +10,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from divebook.text.wildcards import OPTIONAL_PAIR, Item, Repeated, WildcardMatcher
+from divebook.text.wildcards import (
+    OPTIONAL_PAIR,
+    Item,
+    Repeated,
+    WildcardMatcher,
+    character_test,
+    is_any_character,
+    is_not_slash,
+)
 
 GITIGNORE, EXCLUDE, OWN = ".gitignore", ".git/info/exclude", ".git"
 """Files with rules, and the folder of git itself, which is always ignored."""
@@ -133,25 +141,14 @@ def _match_of(pattern: str) -> _Match | None:
     items: list[Item] = []
     for kind, expression in parts:
         items += (
-            [OPTIONAL_PAIR, Repeated(_is_any), "/"] if kind == "folders" else [_ITEMS.get(kind) or _test(expression)]
+            [OPTIONAL_PAIR, Repeated(is_any_character), "/"]
+            if kind == "folders"
+            else [_ITEMS.get(kind) or character_test(expression)]
         )
     return WildcardMatcher(items).matches
 
 
-def _test(expression: str) -> Callable[[str], bool]:
-    match = re.compile(expression, re.DOTALL).fullmatch
-    return lambda character: match(character) is not None
-
-
-def _is_any(_character: str) -> bool:
-    return True
-
-
-def _is_in_part(character: str) -> bool:
-    return character != "/"
-
-
-_ITEMS = {"all": Repeated(_is_any), "some": Repeated(_is_in_part)}
+_ITEMS = {"all": Repeated(is_any_character), "some": Repeated(is_not_slash)}
 _Part: TypeAlias = tuple[str, str]
 """A kind (``text`` for one character, ``folders``, ``all`` or ``some``), and its expression."""
 
