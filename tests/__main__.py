@@ -68,7 +68,7 @@ PROCESSES = (
     "tests/workspace/test_backends.py",
     "tests/workspace/test_kills.py",
 )
-TEXTS = ("tests/test_architecture.py", "tests/test_site.py")
+TEXTS = ("tests/frozen", "tests/test_architecture.py", "tests/test_site.py")
 CAMPAIGNS = (*ATTACKS, *PROCESSES)
 """Attacks on the store, its processes and its borders that take minutes, and tests that wait for kernels, containers
 and other processes."""

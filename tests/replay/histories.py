@@ -195,11 +195,17 @@ def _asking_outside(made: Environment) -> Execution:
         return made.start("files", {"n": 3}).wait(PATIENCE)
 
 
+class _RunningWorker:
+    """A worker as a driver knows it."""
+
+    is_running = True
+
+
 def _enqueued(made: Environment) -> Execution:
     execution = made.enqueue("script", {"n": 3}, queue="labels", priority=2)
     fingerprint = made.workflow("script").fingerprint
     (lease,) = made.store.claim(["labels"], {"script": fingerprint}, Owner.current(), 1)
-    made._control.take_up(lease)
+    made._control.take_up(lease, _RunningWorker())
     return execution.wait(PATIENCE)
 
 
