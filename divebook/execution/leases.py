@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -29,7 +30,10 @@ class Hands:
     """
 
     def __init__(self) -> None:
-        self._driven: set[tuple[str, int]] = set()
+        self._driven: Counter[tuple[str, int]] = Counter()
+        """How often a lease, by execution and token, is driven. A store and its copy that are both open in this process
+        have leases with the same execution and token (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source).
+        """
         self._taking: dict[str, int] = {}
         """Execution to the thread that is about to drive it."""
         self._claims = threading.Lock()
@@ -41,16 +45,19 @@ class Hands:
 
     def drives(self, execution_id: str) -> bool:
         """Return whether the engine drives an execution; any thread."""
-        return any(driven == execution_id for driven, _ in self._driven.copy())
+        return any(driven == execution_id for driven, _ in list(self._driven))
 
     def drive(self, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
-        self._driven.add((lease.execution_id, lease.token))
+        self._driven[lease.execution_id, lease.token] += 1
         self._taking.pop(lease.execution_id, None)
 
     def rest(self, lease: Lease) -> None:
         """Note that nothing drives it under that lease any more."""
-        self._driven.discard((lease.execution_id, lease.token))
+        key = (lease.execution_id, lease.token)
+        self._driven[key] -= 1
+        if self._driven[key] <= 0:
+            del self._driven[key]
 
     def clear(self) -> None:
         """Forget all: the loop that drove them is gone."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from divebook.errors import StoreError
+from divebook.errors import FencedError, StoreError
 from divebook.execution.runner import Runner
 from divebook.execution.store_calls import StoreCalls
 
@@ -58,7 +58,12 @@ class Mailroom:
     async def deliver(self, execution_id: str) -> bool:
         """Hand over what waits for one execution; return False if no runner of this process takes it."""
         runner = self._runners.get(execution_id)
-        return runner is not None and await runner.take()
+        if runner is None:
+            return False
+        try:
+            return await runner.take()
+        except FencedError:  # another process drives it now and reads its inbox; the driver of this process raises this
+            return False
 
     def _listen(self) -> None:
         self._alarm = None

@@ -129,7 +129,7 @@ def _names(code: CodeType) -> tuple[str, ...]:
 def _digest(thing: Any) -> str:
     own = inspect.unwrap(thing)
     constants = {
-        name: repr(value)
+        name: _constant_text(value)
         for function in _functions(own)
         for name, value in _read(function)
         if isinstance(value, CONSTANTS) or (isinstance(value, tuple | frozenset) and _is_plain(value))
@@ -150,7 +150,28 @@ def _class_text(cls: type) -> str:
     methods = {function.__qualname__: _normal(source_of(function)) for function in _functions(cls)}
     bases = [base.__qualname__ for base in cls.__mro__[1:]]
     annotations = {name: str(kind) for name, kind in vars(cls).get("__annotations__", {}).items()}
-    return f"{bases}{sorted(methods.items())}{sorted(annotations.items())}{sorted(members.items(), key=lambda m: m[0])}"
+    return f"{bases}{sorted(methods.items())}{sorted(annotations.items())}{_members_text(members)}"
+
+
+def _members_text(members: dict[str, Any]) -> str:
+    """Return what ``repr`` of the sorted items would be."""
+    return f"[{', '.join(f'({name!r}, {_constant_text(members[name])})' for name in sorted(members))}]"
+
+
+def _constant_text(value: Any) -> str:
+    """Return the ``repr`` of a constant.
+
+    Python refuses to write an integer of more than 4,300 digits in decimal, because that takes quadratic time. Such
+    integers are written in hexadecimal.
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        if isinstance(value, tuple):
+            return f"({', '.join(map(_constant_text, value))})"
+        if isinstance(value, int):
+            return hex(value)
+        raise
 
 
 def _is_plain(value: Any) -> bool:

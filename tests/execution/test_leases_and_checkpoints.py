@@ -7,6 +7,7 @@ from divebook.engine.evolve import fold
 from divebook.errors import FencedError, LeaseHeldError
 from divebook.execution.journal import CHECKPOINT_EVENTS
 from divebook.store import Owner
+from divebook.store.batches import Batch, records_of
 from tests.execution.test_resuming import WHOLE, cut
 from tests.execution.worlds import Calls, Gate, environment
 
@@ -33,6 +34,24 @@ def test_what_another_process_drives_is_not_driven_here():
         world.resume(WHOLE.id)
     store.release(lease)
     assert world.resume(WHOLE.id).wait(20).status == "completed"
+
+
+def test_a_copy_of_a_store_does_not_free_the_leases_of_its_source():
+    flow, gates = Workflow("w", [Step("a", action="gate")]), (Gate(), Gate())
+    source, copy = (environment(actions=[gate.action()]) for gate in gates)
+    execution = source.start(flow)
+    assert gates[0].reached.wait(20)
+    copy.store.append_all([Batch(execution.id, 0, records_of(source.store.read(execution.id)[:1]))])
+    copied = copy.resume(execution.id)
+    assert gates[1].reached.wait(20)
+    (first,), (second,) = source.store.live_leases(), copy.store.live_leases()
+    assert first.token == second.token
+    gates[0].opened.set()
+    execution.wait(20)
+    with pytest.raises(LeaseHeldError):
+        Environment(store=copy.store, actions=[gates[1].action()]).resume(execution.id)
+    gates[1].opened.set()
+    assert copied.wait(20).status == "completed"
 
 
 def test_who_lost_its_lease_cannot_write_any_more():

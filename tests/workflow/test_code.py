@@ -102,6 +102,26 @@ def test_comments_layout_and_what_is_not_used_do_not_count(old, new):
 
 
 @pytest.mark.parametrize(
+    ("constant", "label"),
+    [
+        ("LIMIT = 3", "function clean"),
+        ("LIMIT = (1, 3)", "function clean"),
+        ("class Order:\n    RATE = 3", "class Order"),
+    ],
+)
+def test_integers_of_more_digits_than_python_writes_are_compared(constant, label):
+    def cell(number):
+        text = CELL.replace("[:LIMIT]", "[:LIMIT and 3]")
+        return text.replace(constant.splitlines()[0].replace("(1, 3)", "3"), constant.replace("3", number))
+
+    world, execution = started(cell("10**5000"))
+    assert execution.status == "completed"
+    assert changed_functions(execution.state, world) == []
+    run_cell(cell("10**5000 + 1"), 1)
+    assert [found.label for found in changed_functions(execution.state, world)] == [label]
+
+
+@pytest.mark.parametrize(
     ("old", "new", "label", "reaches"),
     [
         ("return clean(text)", "return clean(text) + '!'", "step parse", ("step parse", "workflow job")),
