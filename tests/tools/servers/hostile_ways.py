@@ -22,7 +22,8 @@ init-instructions init-no-tools init-garbage
 list-surrogates list-nan list-huge-int
 call-surrogates call-surrogate-keys call-nan call-huge-int call-odd-error call-asks-after call-samples-after
 call-samples-surrogates call-asks-nan call-asks-surrogates call-next-id call-raw-numbers call-raw-float
-call-doubled-keys call-deepest call-nul call-odd-codes call-half call-half-dies call-100-mb call-endless-line call-endless-errors call-endless-error-lines
+call-doubled-keys call-deepest call-nul call-odd-codes call-half call-half-dies call-100-mb call-endless-line
+call-endless-errors call-endless-error-lines
 call-closes-output call-closes-input call-stays call-leaves-child call-notifies-forever call-notifies-slowly
 call-changes-forever call-pings-forever call-roots-forever call-answers-forever call-others-forever
 init-asks init-twice init-surrogates init-nan
