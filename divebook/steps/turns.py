@@ -17,7 +17,7 @@ from divebook.agents.turn import OperationOptions
 from divebook.agents.unasked import unasked
 from divebook.documents.file_arguments import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
-from divebook.engine.operations import TOOL_CALL, Setting, Slot, consumption_of
+from divebook.engine.operations import TOOL_CALL, Setting, Slot
 from divebook.engine.state import FAILED
 from divebook.events.event import to_datetime
 from divebook.execution.compute import Compute, LimitedSlot, Slots
@@ -112,7 +112,7 @@ class StepTurn:
         """Return what the failed attempts at an operation consumed all the same, as the log has it."""
         consumed, attempt = Counter[str](), 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
-            consumed.update(consumption_of((record.raised or {}).get("fields") or {}) or {})
+            consumed.update(record.consumed)
             attempt += 1
         return consumed
 
