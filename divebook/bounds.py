@@ -29,7 +29,8 @@ class Bounds:
     """What may be spent; ``Bounds()`` bounds nothing.
 
     Before a model call begins, the most that it can cost is reserved: the tokens of its messages and `MaxTokens` of its
-    agent (4,096 by default), at the price of its model. When it ends, only what it used counts. A call that does not
+    agent (4,096 by default), at the price of its model. When it ends, only what it used counts. Usage that the provider
+    has reported of a call that fails, such as a stream that is cut off, counts too. A call that does not
     fit because calls under way hold reservations waits for one of them to end. If it does not fit even then, a person
     is asked whether to raise the bound, or the execution fails; the text states what is spent, reserved and needed.
 

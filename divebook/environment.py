@@ -380,6 +380,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
             raise SetupError(f"workflow is required, not {workflow!r}; {known}")
         check_options(options)
         self._check(found := self.workflow(workflow) if isinstance(workflow, str) else workflow)
+        if isinstance(workflow, Workflow):
+            self._code_workflows.add(workflow.fingerprint)
         options["model"] = self._model_called(found, options.get("model"), self.store) or self._stand_in_for(found)
         self._check_models(found, options["model"], self.store)
         bound = storable(bind_inputs(found, inputs or {}, coerce_text=options.get("coerce_text", False)), "inputs")

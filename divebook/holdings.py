@@ -153,6 +153,7 @@ class Holdings(Outfit):
         if workflow.name in self._workflows and not replace:
             raise AlreadyRegisteredError("workflow", workflow.name)
         self._workflows[workflow.name] = workflow
+        self._code_workflows.add(workflow.fingerprint)
 
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
         """Let steps of a type be carried out by a handler; one that was there before goes.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from divebook.documents import Policy
-from divebook.documents.policy import APPROVALS, HIDDEN
+from divebook.documents.policy import HIDDEN
 from divebook.documents.references import resolved
 from divebook.errors import SetupError
 from divebook.execution.open_workspaces import TellEgress
@@ -47,9 +47,9 @@ class Lending:
         """Return what is said of a workspace; raises `NotFoundError`."""
         return self._outfit.workspace(name)
 
-    def may_go_unasked(self, name: str) -> bool:
-        """Return whether a definition may have changes of a workspace applied without a question."""
-        return APPROVALS in self._outfit.policy_of(self.definition(name)).allowed
+    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
+        """Return whether a workflow may have changes of a workspace applied without a question."""
+        return self._outfit.may_apply_unasked(self.definition(name), fingerprint)
 
     def folder_for(self, execution_id: str, name: str) -> Path:
         """Return the folder that an execution has for the files of a workspace."""

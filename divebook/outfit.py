@@ -70,6 +70,9 @@ class Outfit:
         """Workspaces that code gave it, which may run programs and lie anywhere."""
         self._of_text: set[_Origin] = set()
         """What was read from a text; a person vouches for everything else, since Python code defines it."""
+        self._code_workflows: set[str] = set()
+        self._text_workflows: set[str] = set()
+        """Fingerprints of the workflows that Python code gave it, and of those that were read from a text."""
         self._text_config, self._code_config = Config(), Config()
         """Settings that were read from texts, and those that Python code made."""
         self.servers = Servers(_on_engine, sealing)
@@ -88,6 +91,7 @@ class Outfit:
         names = _origins(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
+            self._text_workflows |= {workflow.fingerprint for workflow in definitions.workflows}
             self._of_text |= names
             self._text_config = merge_config(self._text_config, definitions.config)
         else:
@@ -113,6 +117,8 @@ class Outfit:
                 self.documents.register(document.name, document.path)
         names = _origins(other._agents.values(), other._defined.workspaces, other._defined.tools)
         self._of_text = (self._of_text - names) | other._of_text
+        self._code_workflows |= other._code_workflows
+        self._text_workflows |= other._text_workflows
         self._text_config = merge_config(self._text_config, other._text_config)
         self._code_config = merge_config(self._code_config, other._code_config)
         self._agents |= other._agents
@@ -247,6 +253,15 @@ class Outfit:
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
         """Return what a workspace may reach: all, if code gave it, and else what is allowed."""
         return Policy(*KINDS) if workspace.name in self._trusted else self._policy_for(("workspace", workspace.name))
+
+    def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
+        """Return whether a workflow may have changes of a workspace applied without a question.
+
+        Python code allows this with a workspace of its own to its own workflows only. A workflow of a text, or of a
+        log that came from elsewhere, may name that workspace too, but nobody has vouched for what it writes.
+        """
+        is_of_code = fingerprint in self._code_workflows - self._text_workflows
+        return APPROVALS in (self.policy_of(workspace) if is_of_code else self.policy).allowed
 
     def policy_for_agent(self, name: str) -> Policy:
         """Return the permissions of an agent: one that Python code defines has more than one of a text."""

@@ -31,6 +31,7 @@ from pydantic_ai.settings import ModelSettings
 from divebook.agents.dependencies import watched
 from divebook.agents.failures import errors_as_raised, keepable_errors, readable_replies
 from divebook.agents.limits import TURNSTILES
+from divebook.agents.paid_replies import note_reply, paid_replies
 from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPlace, present
 from divebook.agents.prices import estimate, tokens_of_definitions
 from divebook.agents.recall import RequestToSend
@@ -103,8 +104,9 @@ class BoundRequest(_Bound):
         async def call() -> dict[str, Any]:
             nonlocal executed
             executed = True
-            with keepable_errors(), readable_replies(named):
+            with paid_replies(model), keepable_errors(), readable_replies(named):
                 made = await in_time(self._answer(_with_values(params, turn.policy), told.key), turn.seconds)
+                note_reply(made)
                 require_whole(made, turn.record.agent)
                 recorded = plain_response(made, model)
                 return concise(with_said(recorded, partial(turn.kept, what="an answer of its model")))

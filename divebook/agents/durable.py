@@ -29,6 +29,7 @@ from divebook.agents.clients import CLIENTS
 from divebook.agents.failures import keepable_errors, readable_replies
 from divebook.agents.limits import TURNSTILES
 from divebook.agents.models import RECORDED
+from divebook.agents.paid_replies import note_reply, paid_replies
 from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
 from divebook.agents.scripted import ScriptedModel
 from divebook.agents.scripted_model import ScriptedFunction
@@ -82,8 +83,9 @@ class RecordedModel(WrapperModel):
             return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
 
         async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
-            with keepable_errors(), readable_replies(self.wrapped.model_name):
+            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
                 response = await in_time(request, self._seconds)
+                note_reply(response)
                 require_whole(response, self._parameters["agent"])
                 return plain_response(response, self.wrapped)
 

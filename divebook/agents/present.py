@@ -171,7 +171,10 @@ class AgentTurn:
             if self.context.recorded_type(key) is None:
                 await self.budget.admit(self.context, reserved)
             with self.budget.holding(reserved):
-                yield
+                try:
+                    yield
+                finally:
+                    self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
         """Return the name of an operation, which is numbered where it is met more than once."""

@@ -12,6 +12,7 @@ from pydantic_ai.messages import BinaryContent, FileUrl, ToolReturn, UploadedFil
 
 from divebook.events.codec import storable
 from divebook.events.readable import json_form
+from divebook.text.shown import as_unicode
 
 _ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
 _DEEPEST = 50
@@ -89,19 +90,14 @@ def _converted(value: Any) -> Any:
 
 
 def _plain_key(key: Any) -> str:
-    return _valid(key) if isinstance(key, str) else _described(key)
+    return as_unicode(key) if isinstance(key, str) else _described(key)
 
 
 def _described(value: object) -> str:
     if isinstance(value, str):
-        return _valid(value)
+        return as_unicode(value)
     kind = type(value).__name__
     try:
-        return _valid(f"{kind}: {value}")
+        return as_unicode(f"{kind}: {value}")
     except Exception as error:  # noqa: BLE001 - see above
         return f"{kind}, whose text cannot be had: {type(error).__name__}"
-
-
-def _valid(text: str) -> str:
-    """Return a text that is valid Unicode."""
-    return text.encode("utf-8", "backslashreplace").decode()

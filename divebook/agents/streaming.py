@@ -25,6 +25,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from divebook.agents.paid_replies import note_reply
 from divebook.agents.scripted_model import ScriptedFunction, written_arguments
 from divebook.agents.wire import CUT_OFF, states_its_end
 from divebook.engine.operations import TEXT, THINKING, Write, arguments_part
@@ -65,13 +66,18 @@ async def stream_response(
         if stream is None:
             return await model.request(messages, settings, parameters)
         pieces = _Pieces()
-        async for event in stream:
-            text, part = pieces.of(event)
-            if text:
-                write(text, part)
+        try:
+            async for event in stream:
+                text, part = pieces.of(event)
+                if text:
+                    write(text, part)
+        except BaseException:  # also where it takes too long
+            note_reply(stream.get())
+            raise
         response = stream.get()
     if response.state == "incomplete" or not states_its_end(response):
         _CUT_OFF[id(model)] = model
+        note_reply(response)
         raise ModelConnectionError(model.model_name, CUT_OFF)
     return response
 

@@ -126,6 +126,9 @@ class TurnContext(Protocol):
     def recorded_type(self, key: str) -> str | None:
         """Return the type of the operation that the log has under a key, if it has one."""
 
+    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
+        """Return what the failed attempts at an operation consumed all the same."""
+
     async def operation(
         self,
         kind: str,

@@ -56,6 +56,9 @@ STAGE_ATTEMPT = "stage_attempt"
 ENCLOSING = frozenset({AGENT_TURN})
 """Operations that hold others: begun once, entered again after a restart, and never under way by themselves."""
 
+CONSUMED = "consumed_usage"
+"""Attribute of an error: what its call consumed all the same, in the form of `OperationFailed.usage`."""
+
 NAMED_BY = {
     ACTION_EXECUTION: "action_name",
     AGENT_RESPONSE: "agent",
@@ -85,6 +88,18 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
     key = NAMED_BY.get(operation_type)
     name = None if key is None or parameters is None else parameters.get(key)
     return name if isinstance(name, str) and name else None
+
+
+def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return what a failed call consumed, by the attributes of its error; None where they do not say it.
+
+    >>> consumption_of({"consumed_usage": {"input_tokens": 5}})
+    {'input_tokens': 5}
+    """
+    usage = fields.get(CONSUMED)
+    if not isinstance(usage, Mapping) or not all(type(amount) is int for amount in usage.values()):
+        return None
+    return dict(usage)
 
 
 def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from immutables import Map
 
-from divebook.engine.operations import Reserved
+from divebook.engine.operations import Reserved, consumption_of
 from divebook.events.catalog import RUNNING
 
 EMPTY: Map[str, Any] = Map()
@@ -100,6 +100,11 @@ class OperationRecord(NamedTuple):
     """Whether it is an execution that has failed and cannot go on."""
     lost: Mapping[str, str] | None = None
     """The description of its result, where it returned and the log cannot hold that."""
+
+    @property
+    def consumed(self) -> Mapping[str, int]:
+        """What it consumed although it failed, in the form of `OperationFailed.usage`."""
+        return consumption_of((self.raised or {}).get("fields") or {}) or {}
 
     @classmethod
     def begun(cls, *known: Any) -> OperationRecord:

@@ -26,6 +26,7 @@ from divebook.errors import (
     UnstorableValueError,
     UnusableEngineError,
 )
+from divebook.text.shown import as_unicode
 from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.step import Step
 
@@ -149,7 +150,7 @@ def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
         said = error.args[0] if error.args else ""
         head = f"{names_of(error)[0]}: "
         text = said if isinstance(said, str) and said.startswith(head) else f"{head}{text}"  # the former from a log
-    text = clean(text.encode("utf-8", "backslashreplace").decode())
+    text = clean(as_unicode(text))
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
 
 

@@ -219,9 +219,9 @@ class StepContext:
             Wanted.of(self.place(key), operation_type, parameters, self.known), body, setting, within
         )
 
-    def record_of(self, key: str | int) -> OperationRecord | None:
-        """Return what the log has of the operation named `key`, if anything."""
-        return self._recorder.once.known_at(self.place(key))
+    def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
+        """Return what the log has of the operation named `key`, or of an attempt at it, if anything."""
+        return self._recorder.once.known_at(self.place(key, attempt))
 
     async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return parameters and setting of the operation named `key`, which the log has."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from divebook.errors import DivebookError
 from divebook.text.redaction import shared
+from divebook.text.shown import as_unicode
 
 LOST = "__divebook_lost__"
 """Attribute of an error that was raised after the call had returned, also in another process: its result, described."""
@@ -31,15 +32,10 @@ def described(result: object) -> dict[str, str]:
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
     except Exception as error:  # noqa: BLE001 - a person's class may raise anything when its repr is made
         text = f"<{kind.__name__}, whose repr raised {type(error).__name__}>"
-    text = shared().text(_valid(text))
+    text = shared().text(as_unicode(text))
     digest = sha256(text.encode()).hexdigest()
     shown = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}... ({len(text) - MOST_TEXT:,} more characters)"
-    return {"type": _valid(f"{kind.__module__}.{kind.__qualname__}"), "text": shown, "digest": digest}
-
-
-def _valid(text: str) -> str:
-    """Return text as UTF-8 can hold it."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    return {"type": as_unicode(f"{kind.__module__}.{kind.__qualname__}"), "text": shown, "digest": digest}
 
 
 def mark_lost(error: BaseException, result: object) -> None:

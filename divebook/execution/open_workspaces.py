@@ -29,8 +29,8 @@ class Lender(Protocol):
     def definition(self, name: str) -> WorkspaceDefinition:
         """Return what is said of a workspace; raises `NotFoundError`."""
 
-    def may_go_unasked(self, name: str) -> bool:
-        """Return whether a definition may have changes of a workspace applied without a question."""
+    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
+        """Return whether a workflow may have changes of a workspace applied without a question."""
 
     def folder_for(self, execution_id: str, name: str) -> Path:
         """Return the folder that an execution has for the files of a workspace, which is made if it is not there."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from divebook.engine.operations import Reserved, Setting, Slot, StreamedCall
+from divebook.engine.operations import CONSUMED, Reserved, Setting, Slot, StreamedCall, consumption_of
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
 from divebook.events import catalog
@@ -228,7 +228,13 @@ class Recorder:
                 lost = None  # it is made again anyway
             if lost is not None:
                 add_advice(error)
-            told = clean_text(error), names_of(error)
+            used = None
+            if call.usage is not None:
+                # A reply that was cut off, or that the log cannot hold, was paid.
+                used = call.usage(result) if has_returned else consumption_of(vars(error))
+                if used:
+                    setattr(error, CONSUMED, dict(used))
+            told = clean_text(error), names_of(error), used
             failed = self.once.fail(wanted.place, record, *told, since=started_at, raised=error, lost=lost)
             self.workspaces.note(wanted.place, changed)
             raise failed from error

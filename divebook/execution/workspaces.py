@@ -174,8 +174,8 @@ class Workspaces:
         return None if source is None else (source, None)
 
     def may_go_unasked(self, name: str) -> bool:
-        """Return whether a definition may have changes of a workspace applied without a question."""
-        return self._lender is not None and self._lender.may_go_unasked(name)
+        """Return whether the workflow may have changes of a workspace applied without a question."""
+        return self._lender is not None and self._lender.may_go_unasked(name, self._journal.state.fingerprint)
 
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
         """Return how the files of a workspace differ from those that it began with; raises as `enter` does.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -17,6 +18,7 @@ from divebook.agents.unasked import unasked
 from divebook.documents.file_arguments import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
+from divebook.engine.state import FAILED
 from divebook.events.event import to_datetime
 from divebook.execution.compute import Compute, LimitedSlot, Slots
 from divebook.execution.context import StepContext
@@ -105,6 +107,14 @@ class StepTurn:
         """Return the type of the operation that the log has under a key, if it has one."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
+
+    def consumed_by_failures(self, key: str) -> Mapping[str, int]:
+        """Return what the failed attempts at an operation consumed all the same, as the log has it."""
+        consumed, attempt = Counter[str](), 0
+        while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
+            consumed.update(record.consumed)
+            attempt += 1
+        return consumed
 
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way."""

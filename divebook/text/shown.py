@@ -29,6 +29,15 @@ def _spelled(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
+def as_unicode(text: str) -> str:
+    r"""Return the text as UTF-8 can hold it: half of a surrogate pair is spelled out.
+
+    >>> as_unicode("a\ud800")
+    'a\\ud800'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def size(count: int) -> str:
     """Return a number of bytes in the unit that suits it.
 

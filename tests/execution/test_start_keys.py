@@ -10,6 +10,7 @@ from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
 from divebook.store import jsonl
+from tests.execution import starters
 from tests.execution.worlds import Calls, environment
 
 NOTING = Workflow("w", [Step("a", action="note", parameters={"value": 1})])
@@ -69,6 +70,14 @@ def test_starts_at_once_from_two_processes_are_one(tmp_path):
         if execution.was_driven:
             execution.wait(20)
     assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("way", "killed_after"), [(starters.INPUTS, None), (starters.WORKFLOW, None), (starters.CHANGE, 0.01)]
+)
+def test_processes_that_start_a_key_at_once_have_one_execution(tmp_path, way, killed_after):
+    """All ways, with more kills: `python -m tests.execution.starters`."""
+    assert starters.faults_of(tmp_path, way, 3, killed_after) == []
 
 
 def test_a_copy_leaves_the_key_to_its_original(tmp_path):

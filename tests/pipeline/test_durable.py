@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, Environment, Pipeline, ScriptedModel, SqliteStore
+from tests.agents.payable import OK, REFUSED, Payable
 from tests.execution.test_resuming import FixedChance, StoppedClock, cut
 from tests.execution.worlds import Gate
 from tests.pipeline.worlds import Script, Stumbling, asks, chain, envelope, flat, pipeline, went, world
@@ -90,6 +91,24 @@ def test_requests_that_were_tried_again_are_counted_after_a_kill_as_well():
         )
         done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
         assert (done.llm_call_count, done.outputs) == (3, {"a": {"ok": 1}}), length
+
+
+@pytest.mark.parametrize("retries", [{}, {"max_retries": 3}], ids=["of the request", "of the stage"])
+def test_what_requests_that_failed_have_consumed_is_counted_after_a_kill_as_well(retries):
+    config = flat(a={"has_llm": True, "model_role": "writer", "default_next": "b", **retries}, b={})
+
+    def writer(failed):
+        return [Agent("writer", model=Payable([(REFUSED, 60)] * (2 - failed) + [(OK, 5)], '{"ok": 1}'))]
+
+    environment = world(agents=writer(0))
+    execution = Pipeline(config, environment=environment).start(envelope()).wait(20)
+    assert execution.usage.input_tokens == 125
+    for length in range(2, execution.state.last_sequence):
+        shorter = cut(environment.store, execution, length)
+        failed = sum(event.event_type == "operation_failed" for event in shorter.read(execution.id))
+        later = Environment(store=shorter, clock=StoppedClock(), chance=FixedChance(2), agents=writer(failed))
+        done = Pipeline(config, environment=later).envelope(later.resume(execution.id).wait(20))
+        assert (done.llm_call_count, done.token_count, done.terminal_reason) == (3, 125, "completed"), length
 
 
 def responses(events):

@@ -1,13 +1,14 @@
 """Schedules whose workflows a worker puts into its queue: each due time once, and none holds up another."""
 
+import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from divebook import Environment, Worker
-from divebook.config.schedules import AGAIN, Schedules, latest
+from divebook.config.schedules import AGAIN, Due, Schedules, latest
 from divebook.errors import DefinitionError
-from divebook.store import MemoryStore
+from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow.reader import read_definitions
 from tests.execution.worlds import becomes
 from tests.queues.test_enqueued import PATIENCE
@@ -93,6 +94,51 @@ def test_a_schedule_that_cannot_be_enqueued_holds_up_no_other(made, caplog):
         schedules.enqueue_due(NOON, monotonic=lambda: now[0])
     assert keys(made) == ["schedule/nightly/sum/often/2026-05-04T12:00Z"]
     assert [message.partition(":")[0] for message in caplog.messages] == ["schedule bad", "schedule bad"]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"], ids=["summer time begins", "summer time ends"])
+@pytest.mark.parametrize("seed", range(10))
+def test_workers_that_are_killed_or_all_away_enqueue_each_due_time_once(tmp_path, monkeypatch, day, seed):
+    """Several processes look at chance moments; some are killed after the start and before it is noted."""
+    chance, see_to = random.Random(f"{day}/{seed}"), Due.see_to
+    crons = {"half": "*/30 * * * *", "night": "30 2 * * *", "hour": "0 * * * *"}
+    text = "\n".join(
+        f"  - {{Name: {name}, Cron: '{cron}', Zone: Europe/Berlin, Workflow: sum}}" for name, cron in crons.items()
+    )
+    workflows = "Workflows: [{Name: sum, Steps: [{Name: add, Script: '1', Store: n}]}]"
+    definitions = read_definitions(f"Name: nightly\n{workflows}\nSchedules:\n{text}\n", source_name="nightly.yaml")
+
+    def see_to_or_die(due, store):
+        if chance.random() < 0.2:
+            raise Killed
+        see_to(due, store)
+
+    monkeypatch.setattr(Due, "see_to", see_to_or_die)
+
+    def process():
+        made = Environment(store=SqliteStore(tmp_path / "runs.db"))
+        return made, scheduled(made, definitions)
+
+    processes, now = [process() for _ in range(3)], datetime.fromisoformat(f"{day}T00:00+02:00").astimezone(UTC)
+    first, expected, end = now, set(), now + timedelta(hours=5)
+    while now < end:
+        expected |= {due.key for due in latest(definitions, now) if due.at >= first}
+        for number in chance.sample(range(3), 3):
+            try:
+                processes[number][1].enqueue_due(now)
+            except Killed:
+                processes[number][0].close()
+                processes[number] = process()
+        now += timedelta(seconds=chance.randint(20, 1500) if chance.random() < 0.9 else chance.randint(3600, 9000))
+    found = keys(processes[0][0])
+    for made, _ in processes:
+        made.close()
+    assert len(found) == len(set(found))
+    assert set(found) == expected
 
 
 @pytest.mark.parametrize(

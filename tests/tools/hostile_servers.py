@@ -9,13 +9,15 @@ A new way is a case in ``servers/hostile.py`` and an entry in `WAYS`. What schem
 take for ever to be checked, are entered where the check of schemas fetches nothing and has a time limit.
 """
 
+import gzip
+import itertools
 import json
 import os
 import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest import mock
@@ -69,6 +71,14 @@ class Redirecting(Trap):
         elif way == "http-unauthorized":
             self.send_response(401)
             self.send_header("www-authenticate", f'Bearer resource_metadata="{trap}"')
+        elif way in ("http-silent", "http-closes"):
+            if way == "http-silent":
+                self.server.ends.wait(LONGEST)
+            self.close_connection = True
+            return
+        elif way in BODIES:
+            self._send_body(way)
+            return
         else:
             self.send_response(200)
             self.send_header("content-type", "text/event-stream" if way == "http-events" else "text/html")
@@ -78,6 +88,19 @@ class Redirecting(Trap):
         self.send_header("content-length", "0")
         self.end_headers()
 
+    def _send_body(self, way):
+        pieces, headers = BODIES[way]
+        self.send_response(200)
+        for name, value in ({"content-type": "application/json"} | headers).items():
+            self.send_header(name, value)
+        self.close_connection = True
+        with suppress(OSError):  # the client need not read it to its end
+            self.end_headers()
+            for piece in pieces():
+                if self.server.ends.is_set():
+                    return
+                self.wfile.write(piece)
+
     def do_GET(self):
         self.do_POST()
 
@@ -85,14 +108,35 @@ class Redirecting(Trap):
         self.do_POST()
 
 
+def dripping():
+    while True:
+        yield b" "
+        time.sleep(0.05)
+
+
+BOMB = gzip.compress(bytes(100_000_000))
+BODIES = {
+    "http-drip": (dripping, {}),
+    "http-endless": (lambda: itertools.repeat(b" " * 100_000), {}),
+    "http-bomb": (lambda: [BOMB], {"content-encoding": "gzip", "content-length": str(len(BOMB))}),
+    "http-truncated": (lambda: [b'{"jsonrpc":'], {"content-length": "1000"}),
+    "http-empty": (list, {"content-length": "0"}),
+    "http-nan": (lambda: [b'{"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": NaN}}'], {}),
+    "http-deep": (lambda: [b"[" * 1_000_000], {}),
+    "http-headers": (list, {f"x-{number}": "x" * 60_000 for number in range(90)}),
+}
+"""By way, the pieces of the body that an HTTP server answers with, and its headers."""
+
+
 @contextmanager
 def listening(handler, **given):
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    vars(server).update(visits=[], **given)
+    vars(server).update(visits=[], ends=threading.Event(), **given)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server, f"http://127.0.0.1:{server.server_port}/trap"
     finally:
+        server.ends.set()
         server.shutdown()
         server.server_close()
 
@@ -156,6 +200,8 @@ def _run(expected, hostile, own, home):
             yield f"the run is {execution.status}: {execution.error}"
         if expected == FAILS and execution.status == "completed":
             yield "the run completed"
+        elif expected == FAILS and "server h" not in str(execution.error):
+            yield f"the error does not name the server: {execution.error}"
         if expected == WORKS and not {"plain", "useful"} <= used:
             yield f"of the sound tools only {sorted(used)} could be used"
         if settled(here.start("other"), until).status != "completed":

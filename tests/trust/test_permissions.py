@@ -483,6 +483,52 @@ def test_a_workspace_without_shell_starts_no_program(folder, more):
     assert ran(acting("Workspace.Read", more, Path="docs/a.md")).variables["said"] == "as it was"
 
 
+def test_a_definition_may_use_a_workspace_of_python_code(folder):
+    """Its steps run there, as they may call registered actions; what its agents run is asked about."""
+    space, asked = WorkspaceDefinition("app", folder=".", in_place=True), {"Agents": [RUNS]}
+    run = ran({"Workflows": flow(SHELL, Workspace="app")}, workspaces=[space])
+    assert (run.status, (folder / "started").exists()) == ("completed", True)
+    (folder / "started").unlink()
+    run = ran({**asked, "Workflows": flow({"Agent": "runs", "Prompt": "go"})}, workspaces=[space])
+    assert ([question.kind for question in run.interrupts], (folder / "started").exists()) == (["confirmation"], False)
+    with pytest.raises(SetupError, match="programs are not allowed"):  # it takes the name of the workspace
+        ran({"Workspaces": [SPACE], "Workflows": flow(SHELL, Workspace="app")}, workspaces=[space])
+
+
+APPLY = [
+    {"Action": "Workspace.Write", "Parameters": {"Path": "notes.md", "Content": "changed"}},
+    {"Action": "Workspace.Apply", "Parameters": {"Ask": False}},
+]
+
+
+@pytest.mark.parametrize("origin", ["a text", "a text that is added again", "a log", "code", "code without a name"])
+def test_only_workflows_of_python_code_apply_changes_of_its_workspaces_unasked(folder, origin):
+    (folder / "notes.md").write_text("as it was")
+    definition = definitions_from({"Workflows": flow(*APPLY, Workspace="app")})
+    space = WorkspaceDefinition("app", folder=".")
+    (workflow,) = definition.workflows
+    with Environment(store="runs.db", policy=Policy(), workspaces=[space], printer=lambda _: None) as environment:
+        match origin:
+            case "a text" | "a text that is added again":
+                environment.define(definition)
+            case "code":
+                environment.add_workflow(workflow)
+        if origin == "a text that is added again":
+            environment.add_workflow(environment.workflow("w"), replace=True)
+            run = environment.start(environment.workflow("w")).wait(PATIENCE)
+        elif origin == "a log":
+            with Environment(store="memory:", workspaces=[space], workflows=[workflow]) as other:
+                log = other.store.read(other.start("w").wait(PATIENCE).id)
+            (folder / "notes.md").write_text("as it was")
+            environment.store.append(log[0].execution_id, log[:1], 0)
+            run = environment.resume(log[0].execution_id).wait(PATIENCE)
+        else:
+            run = environment.start(workflow if origin == "code without a name" else "w").wait(PATIENCE)
+    is_of_code = origin.startswith("code")
+    assert len(run.interrupts) == (not is_of_code)
+    assert (folder / "notes.md").read_text() == ("changed" if is_of_code else "as it was")
+
+
 def test_a_definition_cannot_name_the_address_of_an_executor():
     definition = acting("Time.Now")
     definition["Workflows"][0]["Steps"][0]["Executor"] = "tcp://127.0.0.1:8786"

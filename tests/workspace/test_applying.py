@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from divebook.errors import NotFoundError, SnapshotError
+from divebook.errors import NotFoundError, PathNotAllowedError, SnapshotError
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots import writing
 from divebook.workspace.snapshots.applying import applied, chosen, restored
 from divebook.workspace.snapshots.protected import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
 from divebook.workspace.snapshots.snapshots import Snapshots
 from divebook.workspace.snapshots.trees import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
+from tests.workspace import write_faults
 from tests.workspace.write_kills import Case
 
 ROOT = Path(__file__).parents[2]
@@ -249,6 +250,29 @@ def test_every_file_is_old_or_new_whenever_a_write_is_killed():
         [sys.executable, "-m", "tests.workspace.write_kills"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_write_whose_file_operations_fail_changes_nothing_or_is_undone_by_the_next_call():
+    """All operations: `python -m tests.workspace.write_faults`."""
+    counts, faults = write_faults.main(every=9)
+    assert faults == []
+    assert sum(counts.values()) > 100
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"identity": [1, 2]}', "[" * 100_000, "\udcff"])
+def test_a_damaged_journal_is_named(tmp_path, text):
+    (tmp_path / JOURNAL_FOLDER).mkdir()
+    (tmp_path / JOURNAL_FOLDER / "journal").write_text(text, errors="surrogateescape")
+    with pytest.raises(SnapshotError, match=rf"{JOURNAL_FOLDER}(/journal)? (is damaged|was written for another)"):
+        take_over(tmp_path, added("a"))
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_pipe_under_the_name_of_the_journal_holds_nothing_up(tmp_path):
+    (tmp_path / JOURNAL_FOLDER).mkdir()
+    os.mkfifo(tmp_path / JOURNAL_FOLDER / "journal")
+    with pytest.raises(PathNotAllowedError, match="not a regular file"):
+        take_over(tmp_path, added("a"))
 
 
 def interrupted(tmp_path, at):

@@ -14,7 +14,7 @@ import anyio
 
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, StreamedCall
-from divebook.errors import BoundExceededError, StageTimeoutError, StepError
+from divebook.errors import BoundExceededError, OperationError, StageTimeoutError, StepError
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.functions import EnvelopeFunction, StageFunction, StageResult
@@ -56,6 +56,8 @@ class Trial(StepContext):
         self.said_calls = 0
         """Model calls that a function says it made."""
         self._requests: Counter[str | int] = Counter()
+        self._counted: Counter[str | int] = Counter()
+        """Failed attempts at a call whose consumption is counted, by the key of the call."""
         self._number, self._seconds, self._began = number, seconds, anyio.current_time()
         self._numbered = itertools.count(1)
 
@@ -86,6 +88,7 @@ class Trial(StepContext):
         is_tool = operation_type == ACTION_EXECUTION
         if operation_type == AGENT_RESPONSE:
             self._requests[key] = failures + 1  # also those of a process that has died
+        self._count_failures(key, failures)
         try:
             result = await super().operation(
                 operation_type,
@@ -100,6 +103,9 @@ class Trial(StepContext):
         except BoundExceededError:
             if operation_type == AGENT_RESPONSE:
                 self._requests[key] = failures  # it was not made
+            raise
+        except OperationError:
+            self._count_failures(key, failures + 1)
             raise
         if usage is not None:
             self._count(usage(result))
@@ -116,6 +122,13 @@ class Trial(StepContext):
             return await call(*arguments)
         cause = TimeoutError("a tool may have taken effect") if is_tool else None
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
+
+    def _count_failures(self, key: str | int, attempts: int) -> None:
+        """Count what the first attempts at a call consumed although they failed, also those of another process."""
+        for attempt in range(self._counted[key], attempts):
+            record = self.record_of(key, self._number + attempt)
+            self._count({} if record is None else record.consumed)
+        self._counted[key] = max(self._counted[key], attempts)
 
     def _count(self, used: Mapping[str, int]) -> None:
         self.envelope.token_count += used.get("input_tokens", 0) + used.get("output_tokens", 0)

@@ -11,6 +11,7 @@ from mcp import Client
 from divebook.errors import DefinitionError, UnstorableValueError
 from divebook.events.codec import storable
 from divebook.text.logs import logger
+from divebook.text.shown import as_unicode
 from divebook.tools.mcp.connection import RefusedError
 from divebook.workflow.json_schemas import require_schema
 from divebook.workflow.tool_servers import Discovered, OfferedTool
@@ -35,7 +36,7 @@ async def discovered(client: Client, definition: MCPServerDefinition) -> Discove
     tools = [tool async for tool in listed(client.list_tools, "tools") if definition.allows(tool.name)]
     made = (_offered(tool, definition) for tool in tools)
     by_name = {tool.name: tool for tool in made if tool is not None}  # it may say a name twice
-    return Discovered(tuple(by_name.values()), (client.instructions or "").strip()[:LARGEST])
+    return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
 
 
 async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:

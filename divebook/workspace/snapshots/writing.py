@@ -10,7 +10,6 @@ the steps first. A file that a person has changed after the kill stays as that p
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -35,6 +34,8 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW_FILE_MODE, _NEW_FOLDER_MODE, _PARENT_MODE, _OWNER_ALL = 0o666, 0o777, 0o755, 0o700
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+"""Why a folder is not removed that holds other files, or at which a file system is mounted."""
 _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -87,6 +88,8 @@ class FolderWriter:
                     journal.carry_out(number, step, states[number])
             if is_exact:
                 _set_folder_modes(self._root, {step.path: step.after or step.before for step in steps})
+            # From here on the write counts. If the journal stays, the next call undoes the write: so do it now.
+            _unlink_journal(self._root)
         except BaseException as error:
             journal.undo(steps)
             if isinstance(error, OSError):
@@ -96,7 +99,8 @@ class FolderWriter:
             raise
         finally:
             journal.close()
-        _remove_journal(self._root)
+        with suppress(OSError):  # a folder without a journal undoes nothing, and the next write removes it
+            shutil.rmtree(JOURNAL_FOLDER, dir_fd=self._root.fd)
 
 
 @contextmanager
@@ -106,15 +110,16 @@ def folder_writer(root: Root) -> Iterator[FolderWriter]:
     Raises
     ------
     SnapshotError
-        Another process writes into the folder, or what a killed write left cannot be undone.
+        Another process writes into the folder, it cannot be read, or what a killed write left cannot be undone.
     """
-    folder = root.open(".", _OPEN_FOLDER)
-    try:
-        _lock(folder, root.path)
-        _recover(root)
-        yield FolderWriter(root)
-    finally:
-        os.close(folder)  # releases the lock
+    with _named(root, "."):  # also for what the caller reads before it writes
+        folder = root.open(".", _OPEN_FOLDER)
+        try:
+            _lock(folder, root.path)
+            _recover(root)
+            yield FolderWriter(root)
+        finally:
+            os.close(folder)  # releases the lock
 
 
 def _lock(folder: int, path: str) -> None:
@@ -279,8 +284,7 @@ class _Journal:
                 raise SnapshotError(f"{shown_path(step.path)} was made meanwhile; nothing was written")
             if before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER):
                 # A folder that is only to go may hold files that no tree knows; one that makes way must be empty.
-                with suppress(OSError) if after is None else contextlib.nullcontext():
-                    os.rmdir(name, dir_fd=folder)
+                _remove_folder(name, folder, may_stay=after is None)
             if after is None:
                 if before is not None and before.kind != FOLDER:
                     os.unlink(name, dir_fd=folder)
@@ -313,17 +317,19 @@ class _Journal:
         SnapshotError
             A step cannot be undone; the journal stays, so that the next call tries again.
         """
-        if _has(self._folder, _JOURNAL):
-            _unlock_folders(self._root, steps)
-            for number, step in reversed([*enumerate(steps)]):
-                try:
+        path = "it"
+        try:
+            if _has(self._folder, _JOURNAL):
+                _unlock_folders(self._root, steps)
+                for number, step in reversed([*enumerate(steps)]):
+                    path = shown_path(step.path)
                     self._undo_step(number, step)
-                except OSError as error:
-                    raise SnapshotError(
-                        f"{self._root.path}: {shown_path(step.path)} cannot be put back: {error.strerror or error}. "
-                        f"The old files are in {JOURNAL_FOLDER} there. Make the path writable, and call again"
-                    ) from error
-            _set_folder_modes(self._root, {step.path: step.before for step in steps})
+                _set_folder_modes(self._root, {step.path: step.before for step in steps})
+        except OSError as error:
+            raise SnapshotError(
+                f"{self._root.path}: {path} cannot be put back: {error.strerror or error}. "
+                f"The old files are in {JOURNAL_FOLDER} there. Make the path writable, and call again"
+            ) from error
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
@@ -386,6 +392,14 @@ def _is_folder(name: str, folder: int) -> bool:
         return False
 
 
+def _remove_folder(name: str, folder: int, *, may_stay: bool) -> None:
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if not (may_stay and error.errno in _STAYS):
+            raise
+
+
 def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result) -> None:
     if stat.S_ISLNK(state.st_mode):
         os.symlink(os.readlink(name, dir_fd=folder), copy, dir_fd=target)
@@ -427,11 +441,12 @@ def _named(root: Root, path: str) -> Iterator[None]:
     """Raise an error of the system as one that names the path."""
     try:
         yield
+    except PathNotAllowedError:  # an error of the system by its class only, which names the path already
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SnapshotError(
-            f"{root.path}: {shown_path(path)} cannot be written: {reason}; nothing was changed"
-        ) from error
+        place = root.path if path == "." else f"{root.path}: {shown_path(path)}"
+        raise SnapshotError(f"{place} cannot be written: {reason}; nothing was changed") from error
 
 
 def _recover(root: Root) -> None:
@@ -445,18 +460,27 @@ def _recover(root: Root) -> None:
     journal = _Journal(root, folder)
     try:
         try:
-            opened = os.open(_JOURNAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            opened = root.open_regular(f"{JOURNAL_FOLDER}/{_JOURNAL}", os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:  # it was killed before the first step, or after the last one
             _remove_journal(root)
             return
         with open(opened, "rb") as file:
-            record = json.loads(file.read())
-        if record["identity"] != journal.identity():
+            text = file.read()
+        try:
+            record = json.loads(text)
+            is_ours = record["identity"] == journal.identity()
+            steps = [_step(row) for row in record["steps"]] if is_ours else []
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise SnapshotError(
+                f"{root.path}/{JOURNAL_FOLDER}/{_JOURNAL} is damaged, or was not written by divebook: "
+                f"{error}. Compare the old files in {JOURNAL_FOLDER} with the folder, and remove it"
+            ) from error
+        if not is_ours:
             raise SnapshotError(
                 f"{root.path}/{JOURNAL_FOLDER} was written for another folder, so its files are not put back: "
                 "look into it, and remove it"
             )
-        journal.undo([_step(row) for row in record["steps"]])
+        journal.undo(steps)
     finally:
         journal.close()
 
@@ -467,8 +491,19 @@ def _step(row: Sequence[Sequence[object] | str | None]) -> _Step:
     return _Step(str(path), before, after)
 
 
-def _remove_journal(root: Root) -> None:
-    # The journal goes first: a folder without one says that there is nothing to undo.
+def _unlink_journal(root: Root) -> None:
     with suppress(FileNotFoundError):
         os.unlink(f"{JOURNAL_FOLDER}/{_JOURNAL}", dir_fd=root.fd)
-    shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
+
+
+def _remove_journal(root: Root) -> None:
+    """Remove the folder of the journal, when no step is left to undo."""
+    try:
+        # The journal goes first: a folder without one says that there is nothing to undo.
+        _unlink_journal(root)
+        shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
+    except OSError as error:
+        raise SnapshotError(
+            f"{root.path}/{JOURNAL_FOLDER} cannot be removed: {error.strerror or error}. The files of the folder are "
+            "as they were. Make the folder writable, and call again"
+        ) from error

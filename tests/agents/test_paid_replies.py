@@ -1,0 +1,109 @@
+"""Replies that were paid and are not used: cut off, refused or broken off streams count in the budgets, once."""
+
+import random
+
+import pytest
+
+from divebook import Agent, Bounds, Each, Environment, Step, Workflow
+from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.policies import Retry
+from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
+from tests.execution.test_resuming import cut
+from tests.execution.worlds import environment
+
+
+def run(model, bounds=None, *, is_heard=True, is_turn=False, count=1, parallel=1, **agent):
+    """Return the ended run of so many questions to one agent, with a listener or without one."""
+    again = Retry(4, seconds=0)
+    each = Each(list(range(count)), as_="i", parallel=parallel)
+    step = Step("ask", prompt="Write ${i}", agent="a", retry=again, each=each)
+    definition = AgentDefinition("a", **agent)
+    tools = [look] if is_turn else []
+    world = environment(Workflow("w", [step]), agents=[Agent(definition, model=model, tools=tools)])
+    execution = world.create("w", bounds=bounds or {})
+    if is_heard:
+        execution.subscribe_text(lambda _: None)
+    return execution.start().wait(20)
+
+
+def look(place: str) -> str:
+    """Look at a place."""
+    return place
+
+
+@pytest.mark.parametrize("is_turn", [False, True])
+@pytest.mark.parametrize("kind", STREAMED)
+def test_a_stream_that_fails_counts_with_what_it_has_stated(kind, is_turn):
+    model = Payable([(kind, 90), (OK, 5)])
+    done = run(model, is_turn=is_turn)
+    assert (done.status, model.made, model.paid) == ("completed", 2, 95)
+    assert (done.usage.input_tokens, done.usage.cost, done.usage.requests) == (95, 95, 1)
+    assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
+
+
+def test_a_whole_reply_that_is_refused_counts():
+    model = Payable([(REFUSED, 90), (OK, 5)])
+    done = run(model, is_heard=False)
+    assert (done.status, done.usage.input_tokens, done.usage.cost) == ("completed", 95, 95)
+
+
+def test_a_stream_that_takes_too_long_counts_with_what_it_has_stated():
+    model = Payable([(STUCK, 90), (OK, 5)])
+    done = run(model, response_timeout=0.05)
+    assert (done.status, done.usage.input_tokens) == ("completed", 95)
+
+
+def test_a_stream_that_has_stated_nothing_counts_as_nothing():
+    done = run(Payable([(SILENT, 0), (OK, 5)]))
+    assert (done.status, done.usage.input_tokens, done.usage.requests) == ("completed", 5, 1)
+
+
+@pytest.mark.parametrize("bounds", [{"max_tokens": 250}, {"max_cost": 250e-9}])
+def test_attempts_that_are_paid_end_at_the_bound(bounds):
+    model = Payable([(BROKEN, 80)] * 9)
+    done = run(model, {**bounds, "on_exhausted": "fail"})
+    assert (done.status, model.made, model.paid) == ("failed", 2, 160)
+    assert "160 of 250" in done.error or "$0.00000016 of $0.00000025" in done.error
+
+
+def test_the_bounds_of_an_agent_count_them_too_and_alike_after_a_kill():
+    """An agent asks twice: its first request breaks off once, and what that has cost leaves too little for a third."""
+    bounds, again = Bounds(max_tokens=230), Retry(3, seconds=0)
+    workflow = Workflow("w", [Step("ask", prompt="Write", agent="a", retry=again, store="p")])
+
+    def agents(model):
+        return [Agent("a", model=model, bounds=bounds, tools=[look])]
+
+    model = Payable([(BROKEN, 80), (CALLS, 60), (OK, 60)])
+    execution = environment(workflow, agents=agents(model)).create("w")
+    execution.subscribe_text(lambda _: None)
+    asked = execution.start().wait(20)
+    (question,) = asked.interrupts
+    assert (model.made, asked.usage.input_tokens) == (2, 140)
+    assert "140 of 230 tokens used" in question.question
+    for length in range(1, len(asked.history()) + 1):
+        store = cut(asked.store, asked, length)
+        before = Environment(store=store).execution(asked.id).usage.input_tokens
+        later = Payable([(CALLS, 60)] * 2 if before < 140 else [(OK, 60)])
+        again = Environment(store=store, agents=agents(later)).resume(asked.id).wait(20)
+        (asks,) = again.interrupts or (None,)
+        if before in (80, 140) and asks.kind != "outcome_unknown":  # which is asked of a call that was under way
+            assert asks.question == question.question, length
+        assert again.usage.input_tokens == before + later.paid
+        assert again.state.ledger.reserved_tokens == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_streams_at_once_spend_no_more_than_their_bound_and_each_counts_once(seed):
+    chance = random.Random(seed)
+    count, parallel = chance.randint(1, 6), chance.randint(1, 5)
+    plan = [(chance.choice((OK, OK, *STREAMED)), chance.randint(1, MOST)) for _ in range(chance.randint(0, 2 * count))]
+    model, limit = Payable(plan), chance.randint(MOST, MOST * count)
+    name = chance.choice(("max_tokens", "max_cost"))
+    done = run(model, {name: limit if name == "max_tokens" else limit * 1e-9}, count=count, parallel=parallel)
+    while done.interrupts and done.interrupts[0].kind == "resource_exhausted":
+        assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
+        limit += MOST * 4
+        done = done.answer(done.interrupts[0].id, limit if name == "max_tokens" else limit * 1e-9).wait(20)
+    assert done.usage.input_tokens == done.usage.cost == model.paid <= limit
+    assert done.state.ledger.reserved_tokens == done.state.ledger.reserved_cost == 0
