@@ -736,12 +736,18 @@ class ItemFailedError(StepError):
         What the items came to, in their order; None for those that have no result.
     key
         That of the item, where the items are those of a mapping.
+
+    Attributes
+    ----------
+    beside
+        The errors of the items that ran side by side with this one and failed after it.
     """
 
     def __init__(
         self, message: str, index: int, item: object, results: Sequence[object], key: str | None = None
     ) -> None:
         self.index, self.item, self.results, self.key = index, item, list(results), key
+        self.beside: list[Exception] = []
         super().__init__(f"item {index}: {message}")
 
 

@@ -60,6 +60,11 @@ class Trial(StepContext):
         self._numbered = itertools.count(1)
 
     @property
+    def prefix(self) -> str:
+        """Prefix of the keys of an agent's turn: each attempt has a turn of its own."""
+        return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
+
+    @property
     def has_asked(self) -> bool:
         """Whether it raised a question."""
         return self.envelope.has_pending_interrupt()
@@ -79,11 +84,13 @@ class Trial(StepContext):
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         attempt: int | None = None,
         streamed: StreamedCall | None = None,
+        within: str | None = None,
         **options: Any,
     ) -> Any:
         """Make a call within the time of the attempt, and count what it consumes."""
         key, failures = self._next_key() if key is None else key, attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
+        number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
         if operation_type == AGENT_RESPONSE:
             self._requests[key] = failures + 1  # also those of a process that has died
         try:
@@ -93,8 +100,9 @@ class Trial(StepContext):
                 functools.partial(self._in_time, call, is_tool=is_tool),
                 key=key,
                 usage=usage,
-                attempt=self._number + failures,
+                attempt=number + failures,
                 streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
+                within=within,
                 **options,
             )
         except BoundExceededError:
