@@ -286,14 +286,6 @@ class StepContext:
         again = f"@{self.attempt}" if self.attempt else ""
         return f"{item}{name}{again}"
 
-    def leave_to_resumption(self, key: str, attempt: int, error: str) -> None:
-        """Record that an attempt, counted from 1, has failed, and that only a resumption makes the next one.
-
-        `key` and the attempts are those of `retried`. The next attempt makes its calls anew.
-        """
-        retried_at = catalog.StepRetried(attempt, error, 0.0, None, self._attempts_of(key))
-        self._recorder.journal.record(retried_at, self.path, self.step.name)
-
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
         """Record changes of variables, if there are any."""
         if mutations:

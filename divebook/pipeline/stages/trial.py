@@ -15,6 +15,7 @@ import anyio
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, StreamedCall
 from divebook.errors import BoundExceededError, StageTimeoutError, StepError
+from divebook.events.catalog import StepRetried
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.functions import EnvelopeFunction, StageFunction, StageResult
@@ -73,6 +74,13 @@ class Trial(StepContext):
     def llm_calls(self) -> int:
         """How many model calls it made."""
         return self.said_calls + self._requests.total()
+
+    def leave_to_resumption(self, key: str, error: str) -> None:
+        """Record that the attempt has failed, and that only a resumption makes the next one, with calls of its own.
+
+        `key` is that of `retried`, under which the attempts are counted.
+        """
+        self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
 
     async def operation(
         self,

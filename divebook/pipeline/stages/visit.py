@@ -150,7 +150,7 @@ class Visit:
                 if self._ends_step and fault.reason is None and not is_of_call(error):
                     # Its calls have results, which a resumption would take from the log: only another attempt calls.
                     await self._spent(failures, trial)
-                    self._context.leave_to_resumption(self._attempts, failures + 1, fault.message)
+                    trial.leave_to_resumption(self._attempts, fault.message)
                 self._llm_calls += trial.llm_calls
                 return Failed(trial, error, self._is_at_work and self._stage.has_llm)
             await self._spent(failures, trial)
