@@ -451,7 +451,8 @@ class StartKeyTakenError(StoreError):
     workflow
         The workflow of that execution, where it is another one than `wanted`, which was to be started.
     difference
-        How the inputs of that execution differ from those that were to be started with, where that was asked.
+        How that execution was begun otherwise: its inputs, or the change of a fork, each with the value that was
+        requested now; empty where they were not compared.
     """
 
     def __init__(
@@ -461,7 +462,7 @@ class StartKeyTakenError(StoreError):
         self.difference = difference
         owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
         what = f", and workflow {wanted!r} was to be started" if wanted else ""
-        what += f", which was started with other inputs ({difference})" if difference else ""
+        what += f", which {difference}" if difference else ""
         way_on = "start with another key" if workflow else "use that execution, or start with another key"
         super().__init__(f"start key {key!r} belongs to {owner} already{what}. Nothing was started; {way_on}")
 
@@ -736,12 +737,18 @@ class ItemFailedError(StepError):
         What the items came to, in their order; None for those that have no result.
     key
         That of the item, where the items are those of a mapping.
+
+    Attributes
+    ----------
+    beside
+        The errors of the items that ran side by side with this one and failed after it.
     """
 
     def __init__(
         self, message: str, index: int, item: object, results: Sequence[object], key: str | None = None
     ) -> None:
         self.index, self.item, self.results, self.key = index, item, list(results), key
+        self.beside: list[Exception] = []
         super().__init__(f"item {index}: {message}")
 
 

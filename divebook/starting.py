@@ -180,33 +180,39 @@ def started_before(
     known = store.record(taken.execution_id).workflow_name
     if known != workflow:
         raise StartKeyTakenError(taken.key, taken.execution_id, known, workflow) from taken
-    requested = inputs if change is None else change
-    if requested is None or on_conflict == RETURN:
+    if on_conflict == RETURN:
         return taken.execution_id
-    recorded = recorded_opening(taken.execution_id, store).inputs if change is None else _change_in(taken, store)
-    difference = _difference(recorded, requested)
+    difference = _otherwise_begun(taken.execution_id, store, inputs, change)
     if difference and on_conflict == REFUSE:
         raise StartKeyTakenError(taken.key, taken.execution_id, difference=difference) from taken
     if difference:
         warnings.warn(
-            f"start key {taken.key!r} belongs to execution {taken.execution_id}, which was started with other inputs "
-            f"({difference}); that execution is returned, and nothing was started. Use another key, or say what you "
-            "want: on_conflict='refuse' or 'return'",
+            f"start key {taken.key!r} belongs to execution {taken.execution_id}, which {difference}; that execution is "
+            "returned, and nothing was started. Use another key, or say what you want: on_conflict='refuse' or "
+            "'return'",
             StartKeyWarning,
             stacklevel=4,
         )
     return taken.execution_id
 
 
-def _change_in(taken: StartKeyTakenError, store: EventStore) -> Mapping[str, Any]:
-    """Return what is otherwise in the execution that has a start key than in its source; empty if it has none."""
-    (event,) = store.read(taken.execution_id, store.record(taken.execution_id).opened - 1, 1)
-    return (event.data.change if isinstance(event.data, catalog.ExecutionForked) else None) or {}
+def _otherwise_begun(
+    execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
+) -> str:
+    """Return how an execution was begun otherwise than with some inputs, or than a fork with a change; empty if not."""
+    if change is None:
+        different = "" if inputs is None else _difference(recorded_opening(execution_id, store).inputs, inputs)
+        return different and f"was started with other inputs ({different})"
+    (event,) = store.read(execution_id, store.record(execution_id).opened - 1, 1)
+    is_fork = isinstance(event.data, catalog.ExecutionForked)
+    different = _difference((event.data.change if is_fork else None) or {}, change)
+    return different and f"{'was forked with another change' if is_fork else 'is not a fork'} ({different})"
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the inputs that differ, each as it was and as it is now, without secrets; empty if none does."""
     shared().learn(before)
+    shared().learn(now)
     names = [
         name
         for name in dict.fromkeys((*before, *now))

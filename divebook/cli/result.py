@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -24,6 +25,7 @@ from divebook.store.durability import RELAXED
 from divebook.text.durations import between
 from divebook.text.shown import branch_name, price, visible
 from divebook.text.times import json_time, local_clock, local_time, local_zone
+from divebook.workflow.pipeline_steps import hidden_in
 
 EXIT_CODES = {catalog.COMPLETED: 0, catalog.FAILED: 1, catalog.WAITING: 3, catalog.CANCELLED: 130}
 _CELL = 120
@@ -63,7 +65,7 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
     say(Text("branches", "bold"))
     columns(
         ("branch", "status", "step", "took"),
-        [_path_cells(path) for path in execution.paths.values()],
+        [_path_cells(path, hidden_in(execution.workflow)) for path in execution.paths.values()],
     )
     section("questions", _questions(execution))
     section("waits for", _signals(execution))
@@ -78,9 +80,9 @@ def _usage(usage: Usage) -> list[tuple[str, str]]:
     return [*(told | ({"cost": price(usage.cost / NANODOLLARS)} if usage.cost else {})).items()]
 
 
-def _path_cells(path: PathState) -> tuple[Text | str, ...]:
-    took = between(path.started_at, path.ended_at)
-    return branch_name(path.id) or path.id, status_text(path.status), one_line(path.current_step), took
+def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ...]:
+    took, step = between(path.started_at, path.ended_at), "" if path.current_step in hidden else path.current_step
+    return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
 
 
 def facts(execution: Execution) -> dict[str, Any]:

@@ -69,6 +69,7 @@ from divebook.events import catalog
 from divebook.events.catalog import Payload
 from divebook.events.event import Event
 from divebook.events.record import Record
+from divebook.workflow.step import STAGE
 
 FUNCTION = "function"
 
@@ -239,10 +240,15 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
 
 
 def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
-    """Return the failures that ended a step: all of them, but a function, or an agent, may have gone on after some."""
+    """Return the failures that ended a step.
+
+    These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
+    """
     records = opened.operations.values()
     failed = [record for record in records if record.status == FAILED]
-    if opened.step_type != FUNCTION and not any(record.operation_type in ENCLOSING for record in records):
+    if opened.step_type == STAGE and opened.ended_by is None:  # a log of before stages named them
+        return failed
+    if opened.step_type not in {FUNCTION, STAGE} and not any(record.operation_type in ENCLOSING for record in records):
         return failed
     if opened.ended_by is not None:
         return [record for record in failed if record.operation_id in opened.ended_by]

@@ -28,7 +28,7 @@ from divebook.errors import (
 )
 from divebook.text.shown import as_unicode
 from divebook.workflow.policies import Catch, Retry
-from divebook.workflow.step import Step
+from divebook.workflow.step import STAGE, Step
 
 MOST_TEXT = 20_000
 """Characters of an error's message that are kept."""
@@ -126,7 +126,12 @@ class Fault:
         return found if self.item is None else {**found, "iteration": self.item.index, "item": self.item.item}
 
     def shown(self, step: Step) -> str:
-        """Return class and message, and what failed: the step or the call, the item, and the line."""
+        """Return class and message, and what failed: the step or the call, the item, and the line.
+
+        A step of a pipeline is not named: its message names the stage, and people do not know the other steps.
+        """
+        if step.type == STAGE:
+            return self.head
         item = (
             ""
             if self.item is None or step.each is None

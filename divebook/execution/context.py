@@ -277,10 +277,14 @@ class StepContext:
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
+        known, of = self._attempts_of(name), functools.partial(self.place, key)
+        return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
+
+    def _attempts_of(self, name: str) -> str:
+        """Return the name under which the log counts the attempts at a call."""
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
-        known, of = f"{item}{name}{again}", functools.partial(self.place, key)
-        return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
+        return f"{item}{name}{again}"
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
         """Record changes of variables, if there are any."""

@@ -129,7 +129,7 @@ class Iterations:
                     tasks.start(work(strand))
                     await after_start(number)
         if failed and not (suspended and self._unknown_items()):
-            raise failed[0]
+            raise _joined(failed)
         if suspended:
             raise suspended[0]
 
@@ -204,6 +204,14 @@ class Iterations:
 
     def _record(self, data: catalog.Payload) -> None:
         self._journal.record(data, self._path, self._step.name)
+
+
+def _joined(failed: Sequence[Exception]) -> Exception:
+    """Return the first error of items, with the others beside it: a resumption makes the calls of all of them again."""
+    first, *others = failed
+    if isinstance(first, ItemFailedError):
+        first.beside += others
+    return first
 
 
 def _packed(outcome: Outcome) -> dict[str, Any]:

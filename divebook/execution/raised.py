@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import Fault, names_of, telling
-from divebook.errors import DivebookError, OperationError, UnopenableValueError, UnstorableValueError
+from divebook.errors import DivebookError, ItemFailedError, OperationError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, storable
 from divebook.events.recorded import opened
 from divebook.execution.error_texts import clean_failure, clean_text
@@ -180,7 +180,10 @@ def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, messa
 
 
 def links_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was raised from, or while it was handled, and the members of groups."""
+    """Yield an error and all that it was raised from, or while it was handled, and the members of groups.
+
+    Of items that failed side by side, each yields its own.
+    """
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     while left:
@@ -189,3 +192,4 @@ def links_of(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(link))
             yield link
             left += [link.__cause__, link.__context__, *getattr(link, "exceptions", ())]
+            left += link.beside if isinstance(link, ItemFailedError) else ()

@@ -17,7 +17,7 @@ class Formatter:
 
     ``Environment(formatter=...)`` calls it for every execution that its process records, in the order of their logs,
     as soon as what it hears is in the store: on the engine's thread, so that it must be quick. What it raises is
-    logged and stops nothing. A step with `Each` is one step.
+    logged and stops nothing. A step with `Each` is one step. Of a pipeline only the stages are steps.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Steps:
         """Take in an event; return the step that has just begun or ended."""
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
-        spans = self._spans.setdefault(event.execution_id, Spans())
+        spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
         spans.take(event)
         changed, spans.changed = spans.changed.values(), {}
         return next((span for span in changed if span.kind == "step" and self._has_moved(event, span)), None)

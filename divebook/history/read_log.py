@@ -11,6 +11,7 @@ from divebook.history.course import Course, course_of
 from divebook.history.span import Span
 from divebook.history.spans import spans_of
 from divebook.history.spread import Spreads
+from divebook.workflow.pipeline_steps import hidden_steps
 
 
 class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off it
@@ -29,6 +30,12 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
     def spans(self) -> tuple[Span, ...]:
         """Its stretches of time, for reading only."""
         return tuple(spans_of(self))
+
+    @cached_property
+    def shown_spans(self) -> tuple[Span, ...]:
+        """Its stretches of time without the steps that people do not see, for reading only."""
+        has_hidden = any(hidden_steps(event.data) for event in self if not event.step)
+        return tuple(spans_of(self, for_people=True)) if has_hidden else self.spans
 
     @cached_property
     def course(self) -> Course:

@@ -18,6 +18,7 @@ from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE, ENCLOSIN
 from divebook.events import Event, catalog
 from divebook.history.span import Span
 from divebook.questions.kinds import OUTCOME_UNKNOWN
+from divebook.workflow.pipeline_steps import hidden_steps
 
 __all__ = ["Span", "Spans", "spans_of"]
 
@@ -25,9 +26,9 @@ COST = "cost_nanodollars"
 """In the recorded response of a model: its price."""
 
 
-def spans_of(events: Iterable[Event]) -> list[Span]:
-    """Return the spans of one execution's log, in the order in which they began."""
-    spans = Spans()
+def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
+    """Return the spans of one execution's log, in the order in which they began; `for_people` as of `Spans`."""
+    spans = Spans(for_people=for_people)
     for event in events:
         spans.take(event)
     return list(spans.changed.values())
@@ -53,6 +54,12 @@ class Spans:
 
     A reader that follows a log takes what it needs out of `changed` and empties it.
 
+    Parameters
+    ----------
+    for_people
+        Whether to leave out the steps that people do not see, such as the router of a pipeline
+        (`divebook.workflow.pipeline_steps.hidden_steps`), unless they fail. Their calls are left out as well.
+
     Examples
     --------
     >>> from divebook.events import Event, catalog
@@ -62,7 +69,10 @@ class Spans:
     [('add', 'running')]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, for_people: bool = False) -> None:
+        self._for_people, self._hidden = for_people, frozenset[str]()
+        self._entered: dict[str, Event] = {}
+        """By path: the beginning of the hidden step that it is in."""
         self.changed: dict[int, Span] = {}
         """Those that began, ended or were begun again since a reader emptied it, by index."""
         self._count = 0
@@ -86,10 +96,27 @@ class Spans:
 
     def take(self, event: Event) -> None:
         """Let one event have its effect."""
+        if not self._for_people or not self._is_hidden(event):
+            self._change(event)
+        self._last_us = event.recorded_at
+
+    def _change(self, event: Event) -> None:
         change = self._CHANGES.get(type(event.data))
         if change is not None:
             change(self, event, event.data)
-        self._last_us = event.recorded_at
+
+    def _is_hidden(self, event: Event) -> bool:
+        """Return whether an event belongs to a hidden step; one that fails is shown from its beginning on."""
+        if not event.step:
+            self._hidden |= hidden_steps(event.data)
+        if event.step not in self._hidden:
+            return False
+        if isinstance(event.data, catalog.StepStarted):
+            self._entered[event.path] = event
+            return True
+        if event.path in self._entered and isinstance(event.data, catalog.StepFailed):
+            self._change(self._entered.pop(event.path))
+        return event.path in self._entered
 
     def running_operation(self, operation_id: str) -> Span | None:
         """Return the span of an operation that has begun and not ended."""

@@ -97,7 +97,7 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
     redactor.learn({**execution.state.inputs, **execution.state.variables})
     shared().learn({**execution.state.inputs, **execution.state.variables})
     read = ReadLog.of(log)
-    spans = tuple(clean_span(span, redactor) for span in read.spans)
+    spans = tuple(clean_span(span, redactor) for span in read.shown_spans)
     status = execution.state.shown_status
     steps = [_resting(span, status) if execution.status == WAITING else span for span in spans if span.kind == "step"]
     values_title, values = _values(execution, redactor)

@@ -20,6 +20,7 @@ from divebook.text.redaction import shared
 from divebook.text.shown import plural
 from divebook.text.times import local_time
 from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.pipeline_steps import is_pipeline, visible_steps
 
 WIDTH = 96
 
@@ -120,8 +121,9 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 def _workflow_line(workflow: Workflow) -> str:
     inputs = ", ".join(map(_input_text, workflow.inputs))
+    steps = plural(len(visible_steps(workflow)), "stage" if is_pipeline(workflow) else "step")
     about = f"  {one_line(workflow.description, 60)}" if workflow.description else ""
-    return f"{one_line(workflow.name, 40)}({inputs})  {plural(len(workflow.steps), 'step')}{about}"
+    return f"{one_line(workflow.name, 40)}({inputs})  {steps}{about}"
 
 
 def _input_text(definition: InputDefinition) -> str:

@@ -150,7 +150,7 @@ class SavedRun(FramedLog):
         from divebook.notebook.display import Report
         from divebook.notebook.rows import rows_of, turn_rows
 
-        spans = spans_of(self._log())
+        spans = spans_of(self._log(), for_people=True)
         values = self.outputs or self.variables
         return Report(
             name=self.workflow,

@@ -28,7 +28,7 @@ FREE: Mapping[str, frozenset[str]] = {
     "operation_failed": _SPENT | {"final"},
     "interrupt_raised": frozenset({"expires_at"}),
     "step_retried": frozenset({"delay"}),
-    "step_failed": frozenset({"trace", "place"}),
+    "step_failed": frozenset({"operations", "trace", "place"}),
     "iteration_failed": frozenset({"trace", "place"}),
     "iteration_started": frozenset({"total"}),
     "rollback_added": frozenset({"function"}),
@@ -36,6 +36,7 @@ FREE: Mapping[str, frozenset[str]] = {
 }
 """Fields that come from a clock, a price list or chance outside any operation, or say where code stands and who began.
 
+The failed operations of a step decide what a resumption makes again, and older logs name the first of several only.
 They are taken as they are recorded (`tests/replay/test_verify.py`)."""
 _HASHES = ("parameters_hash", "setting_hash")
 """Fields that differ where others do, and say nothing to people."""

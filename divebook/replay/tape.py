@@ -276,10 +276,12 @@ class Tape:
         """Compare a fact with what the log has in its place; raise `Diverged` where that is something else."""
         self.require_agreement(path)
         sequence = self._find(data, path)
-        if sequence is None:
-            if not self._stands_already(data, path):
-                raise self.want(path, step, data)
+        # The first change of another variable, or of this one by a later item, is not that of an item that stands.
+        is_other = sequence is None or (isinstance(data, _SHARED) and not is_same(self.event(sequence).data, data))
+        if is_other and self._stands_already(data, path):
             return
+        if sequence is None:
+            raise self.want(path, step, data)
         following = self.next_of_path(path)
         if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
             sequence = min(sequence, following)
@@ -375,10 +377,10 @@ class Tape:
 
     def _stands_already(self, data: Payload, path: str) -> bool:
         """Whether code that stood still has gone on with an item, which replayed begins anew (execution/resting.py)."""
-        items = [(event, change) for (where, _), (event, change) in self._items.items() if where == path]
+        begun = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
         if isinstance(data, catalog.IterationStarted):
-            return any(event.sequence < self.low and is_same(event.data, data) for event, _ in items)
-        return any(change is not None and is_same(change, data) for _, change in items)
+            return any(is_same(event.data, data) for event, _ in begun)
+        return any(change is not None and is_same(change, data) for _, change in begun)
 
     # --- differences -------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Feed:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._inbox: deque[Event] = deque()
-        self._reader = Spans()
+        self._reader = Spans(for_people=True)
         self._told: list[tuple[Span, Labels]] = []
         """All spans with their labels, by index."""
         self._streams = Streams(self._reader)

@@ -48,6 +48,7 @@ from divebook.widgets.sample import members, sample_of
 from divebook.widgets.source import graph_of, header_of, question_of, shown
 from divebook.widgets.spending import Spending
 from divebook.widgets.variables import Setters, VariableReader, shorter
+from divebook.workflow.pipeline_steps import hidden_in
 
 MAX_EVENTS, SAMPLED = 5000, 2500
 """Runs of more events than the first are saved as a sample of the second: more makes opening a notebook slow."""
@@ -92,7 +93,7 @@ class CleanRun:
         self._redactor, self._origin = redactor, log[0].recorded_at if log else 0
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
         read = ReadLog.of(log)
-        self._sample = sample_of(log, read.spans)
+        self._sample = sample_of(log, read.shown_spans)
         self._kept = self._sample.cut(len(log) if len(log) <= whole else sampled)
         self._rows = {sequence: row for row, sequence in enumerate(self._kept)}
         self._events = [log[sequence - 1] for sequence in self._kept]
@@ -100,15 +101,15 @@ class CleanRun:
         self._texts = [redactor.text(summary_of(event)) for event in self._events]
         names = ItemNames.of_workflow(execution.workflow)
         self._place_of = names.place_of
-        kept_spans = [replace(span) for span in read.spans if span.sequences[0] in self._rows]
+        kept_spans = [replace(span) for span in read.shown_spans if span.sequences[0] in self._rows]
         self._conversations = [
             redactor.value(said)
             for said in newest_conversations(kept_spans, MAX_CONVERSATIONS, execution.state.question_id)
         ]
-        self._total = len(read.spans)
+        self._total = len(read.shown_spans)
         self._spans = [self._labelled(span) for span in kept_spans]
         clean = {span.index: span for span in kept_spans}
-        spans = [clean.get(span.index, span) for span in read.spans]
+        spans = [clean.get(span.index, span) for span in read.shown_spans]
         base, *self._changes = self._changes_of(_states(execution.id, log, self._rows))
         self._base = applied({}, [base])
         spending, failing = Spending(), Failing(names)
@@ -123,8 +124,8 @@ class CleanRun:
         error, progress = redactor.text(header["error"]), redactor.value(header["progress"])
         self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}
         self._header |= {"error": error, "progress": progress}
-        asked = execution.state.interrupts.values()
-        self._questions = [redactor.value(shown(question_of(question))) for question in asked]
+        asked, hidden = execution.state.interrupts.values(), hidden_in(execution.workflow)
+        self._questions = [redactor.value(shown(question_of(question, hidden))) for question in asked]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))
         self._workspaces = FilesReader(execution, redactor).of()
         self._graph = redactor.value(graph_of(execution.workflow))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
@@ -41,7 +41,7 @@ from divebook.widgets.protocol.variables import VariableView
 from divebook.widgets.variables import Setters, VariableReader
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import load
-from divebook.workflow.pipeline_steps import visible_steps
+from divebook.workflow.pipeline_steps import hidden_in, visible_steps
 
 MAX_ERROR = 2000
 MAX_ANSWER = 400
@@ -91,14 +91,14 @@ def source_of(execution: Execution) -> Source:
         except ExecutionNotFoundError:  # its first event is still to come
             return []
 
-    variables = VariableReader(execution.workflow, shared())
+    variables, hidden = VariableReader(execution.workflow, shared()), hidden_in(execution.workflow)
 
     def question_id(*about: object) -> str:
         return execution.state.question_id(*about)
 
     return Source(
         header=lambda: header_of(execution if execution.is_live else execution.refresh()),
-        questions=lambda: [question_of(asked) for asked in execution.asked.values()],
+        questions=lambda: [question_of(asked, hidden) for asked in execution.asked.values()],
         graph=graph_of(execution.workflow),
         read=read,
         total=lambda: len(execution.history()),
@@ -200,8 +200,8 @@ def load_soon() -> None:
     threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
-def question_of(asked: Question) -> QuestionView:
-    """Return a question of the engine as views know it."""
+def question_of(asked: Question, hidden: Container[str] = ()) -> QuestionView:
+    """Return a question of the engine as views know it; of a step that is `hidden` without its name."""
     if asked.is_open and asked.schema is not None:
         load_soon()  # somebody is about to answer (test_what_checks_answers_is_loaded_while_a_person_reads)
     return QuestionView(
@@ -210,7 +210,7 @@ def question_of(asked: Question) -> QuestionView:
         question=encodable(asked.question or NO_QUESTION),
         message=encodable(asked.message or ""),
         path=asked.path,
-        step=asked.step,
+        step="" if asked.step in hidden else asked.step,
         data=shown(asked.data or {}),
         schema=None if asked.schema is None else shown(asked.schema),
         raised_us=asked.raised_us,

@@ -21,6 +21,7 @@ from divebook.text.cuts import cut, one_line
 from divebook.text.redaction import Redactor
 from divebook.widgets.protocol.variables import VariableView
 from divebook.workflow.definition import Workflow
+from divebook.workflow.pipeline_steps import hidden_steps, visible_steps
 
 MOST_VARIABLES = 200
 HEAD = 5
@@ -46,16 +47,19 @@ class _Named(NamedTuple):
 
 
 class Setters:
-    """Which step set each variable last, as the log says."""
+    """Which step set each variable last, as the log says; of the steps that people see."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.steps: dict[str, str] = {}
+        self._hidden = frozenset[str]()
         for event in events:
             self.take(event)
 
     def take(self, event: Event) -> None:
         """Take over the next event."""
-        if isinstance(event.data, StateMutated) and event.step:
+        if not event.step:
+            self._hidden |= hidden_steps(event.data)
+        elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
             self.steps.update((mutation.key, event.step) for mutation in event.data.mutations)
 
 
@@ -63,7 +67,7 @@ class VariableReader:
     """Makes views of the variables of one execution, each value once."""
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
-        self._steps = {step.store: step.name for step in reversed(workflow.steps) if step.store}
+        self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
         self._redactor = redactor
         self._known: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 

@@ -13,9 +13,13 @@ one: an envelope that waits is complete and may be kept anywhere (``tests/pipeli
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from divebook.errors import UNFIT
+from divebook.events import catalog
+from divebook.events.catalog import Payload
 from divebook.workflow.definition import InputDefinition, OutputDefinition, Workflow
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.policies import Catch
@@ -109,6 +113,28 @@ def visible_steps(workflow: Workflow) -> list[Step]:
         return [batch, replace(merge, edges=(Edge(batch.name),))]
     steps = {step.name: step for step in workflow.steps}
     return [replace(steps[stage.name], edges=_ways(stage, config), catch=_caught(stage)) for stage in config.agents]
+
+
+def hidden_steps(data: Payload) -> frozenset[str]:
+    """Return the names of the steps that people do not see, of the definition that an event of a log holds, if any.
+
+    Views, progress and tables leave these out. A log and its frames have all steps.
+    """
+    is_opening = isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked)
+    definition: Mapping[str, Any] = (data.definition if is_opening else None) or {}
+    steps = definition.get("steps")
+    first = steps[0] if isinstance(steps, Sequence) and steps else None
+    if not isinstance(first, Mapping) or first.get("type") != STAGE:
+        return frozenset()  # most workflows, of which nothing more need be read
+    try:
+        return hidden_in(Workflow.from_dict(definition))
+    except UNFIT:
+        return frozenset()
+
+
+def hidden_in(workflow: Workflow) -> frozenset[str]:
+    """Return the names of the steps of a workflow that people do not see."""
+    return frozenset(step.name for step in workflow.steps) - {step.name for step in visible_steps(workflow)}
 
 
 def _ways(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:

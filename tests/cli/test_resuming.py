@@ -81,3 +81,27 @@ def test_in_a_terminal_nothing_begins_before_somebody_agrees(failed, monkeypatch
     assert (len(open_store().records()), ended.exit_code) == (begun, 0 if begun == 2 else 1)
     if begun == 1:
         assert CliRunner().invoke(app, [*command, "--yes"]).exit_code == 0
+
+
+REVIEW = """
+Agents:
+- {Name: writer, Script: ['{"text": "first"}']}
+- {Name: critic, Script: %s}
+Pipelines:
+- Name: review
+  Stages: [{Name: draft, Agent: writer, Next: check}, {Name: check, Agent: critic}]
+"""
+
+
+@pytest.mark.parametrize("failing", ["[{error: overloaded, status: 400}]", "[Certainly!]"])
+def test_the_failed_stage_of_a_pipeline_is_asked_again(divebook, folder, failing):
+    file = write(folder / "review.yaml", REVIEW % failing)
+    failed = divebook("run", file, "--quiet")
+    assert (failed.exit_code, "stage 'check' failed: " in failed.stderr) == (1, True)
+    write(file, REVIEW % """['{"verdict": "proceed"}']""")
+    (record,) = open_store().records()
+    resumed = divebook("resume", record.execution_id, file, "--quiet")
+    assert (resumed.exit_code, resumed.stderr) == (0, "")
+    assert '"check": {"verdict": "proceed"}' in resumed.stdout
+    begun = [event.data for event in open_store().read(record.execution_id) if event.step == "draft"]
+    assert sum(getattr(data, "operation_type", "") == "agent_response" for data in begun) == 2  # began and ended once

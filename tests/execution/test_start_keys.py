@@ -229,7 +229,44 @@ def test_a_fork_with_the_key_of_another_one_says_so(change, other):
         warnings.simplefilter("error")
         assert world.fork(source.id, 2, change, key="once") == first
         assert world.fork(source.id, 2, other, key="once", on_conflict="return") == first
-    with pytest.warns(StartKeyWarning, match="was started with other inputs"):
+    (name,) = {*(change or {}), *(other or {})}
+    shown = [str((each or {}).get(name, "none")) for each in (change, other)]
+    told = re.escape(f"which was forked with another change ({name}: {shown[0]}, now {shown[1]})")
+    with pytest.warns(StartKeyWarning, match=told):
         assert world.fork(source.id, 2, other, key="once") == first
-    with pytest.raises(StartKeyTakenError, match="was started with other inputs"):
+    with pytest.raises(StartKeyTakenError, match=told) as refused:
         world.fork(source.id, 2, other, key="once", on_conflict="refuse")
+    assert "was started" not in str(refused.value).replace("nothing was started", "").replace("Nothing was started", "")
+
+
+def test_a_fork_with_the_key_of_an_execution_that_is_not_a_fork_says_so():
+    workflow = Workflow("w", [Step("a", script="inputs.x", store="v")], inputs=["x"])
+    world = environment(workflow)
+    first = world.start("w", {"x": 1}, key="once").wait(20)
+    told = re.escape("which is not a fork (inputs: none, now {'x': 9})")
+    with pytest.warns(StartKeyWarning, match=told):
+        assert world.fork(first.id, 2, {"inputs": {"x": 9}}, key="once") == first
+    with pytest.raises(StartKeyTakenError, match=told):
+        world.fork(first.id, 2, {"inputs": {"x": 9}}, key="once", on_conflict="refuse")
+
+
+def test_a_start_with_the_key_of_a_fork_compares_the_inputs():
+    workflow = Workflow("w", [Step("a", script="inputs.x", store="v")], inputs=["x"])
+    world = environment(workflow)
+    source = world.start("w", {"x": 1}).wait(20)
+    first = world.fork(source.id, 2, {"inputs": {"x": 9}}, key="once").wait(20)
+    assert world.start("w", {"x": 9}, key="once") == first
+    with pytest.raises(StartKeyTakenError, match=re.escape("which was started with other inputs (x: 9, now 1)")):
+        world.start("w", {"x": 1}, key="once", on_conflict="refuse")
+
+
+def test_a_conflict_of_forks_shows_no_secret():
+    secrets = [f"sk-ant-REDACTED{end}" for end in "ab"]
+    workflow = Workflow("s", [Step("a", script="1")], inputs=["api_key"])
+    world = environment(workflow)
+    source = world.start("s", {"api_key": "none"}).wait(20)
+    before, now = ({"inputs": {"api_key": secret}} for secret in secrets)
+    world.fork(source.id, 2, before, key="k").wait(20)
+    with pytest.raises(StartKeyTakenError) as refused:
+        world.fork(source.id, 2, now, key="k", on_conflict="refuse")
+    assert not any(secret in str(refused.value) for secret in secrets)

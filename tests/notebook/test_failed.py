@@ -111,3 +111,23 @@ def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execut
     bundle = Run(execution, current_session().environment).static_bundle()
     assert "KeyError" in bundle["text/html"]
     assert sorted(counts) == ["course_of", "read", "spans_of"]
+
+
+REVIEW = """%%dive
+Agents:
+- {{Name: writer, Script: ['{{"text": "first"}}']}}
+- {{Name: critic, Script: {script}}}
+Pipelines:
+- Name: review
+  Stages: [{{Name: draft, Agent: writer, Next: check}}, {{Name: check, Agent: critic}}]
+"""
+
+
+def test_the_failed_stage_of_a_pipeline_is_asked_again(cell, session):
+    cell(REVIEW.format(script="[Certainly!]"))
+    run = session.start("review").wait(20)
+    assert run.status == "failed"
+    cell(REVIEW.format(script="""['{"verdict": "proceed"}']"""))
+    resumed, _ = cell(f"%dive resume {run.id}")
+    assert resumed.wait(20).outputs == {"outputs": {"draft": {"text": "first"}, "check": {"verdict": "proceed"}}}
+    assert len(resumed.execution.requests) == 3

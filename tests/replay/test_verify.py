@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
+from divebook import Agent, ApprovalRule, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import ExecutionError
 from divebook.execution.engine_thread import ENGINE
 from divebook.steps.actions import Action
@@ -295,3 +295,25 @@ def test_which_rule_allowed_a_call_is_no_difference():
 def _wipe(x: int) -> int:
     """Wipe."""
     return x
+
+
+@pytest.mark.parametrize("waits_at", [0, 1, 2])
+def test_items_whose_agent_waited_in_the_middle_are_equal(waits_at):
+    calls = []
+
+    async def buy(word: str) -> str:
+        calls.append(word)
+        if len(calls) == waits_at + 1:
+            raise TimeoutError("no answer came")
+        return word
+
+    model = ScriptedModel([{"call": {"buy": {"word": "owl"}}}, "done"])
+    bought = Step("s", prompt="hi", agent="a", store="r", each=Each([1, 2, 3], as_="i"))
+    agents = [Agent("a", model=model, tools=[buy])]
+    with Environment(store=MemoryStore(), agents=agents, workflows=[Workflow("w", [bought])]) as environment:
+        waiting = environment.start("w").wait(20)
+        assert (waiting.status, len(calls)) == ("waiting", waits_at + 1)
+        assert waiting.verify().equal
+        done = waiting.answer(waiting.interrupts[0].id, "retry").wait(20)
+        verified = done.verify()
+        assert (done.status, verified.equal) == ("completed", True), str(verified)

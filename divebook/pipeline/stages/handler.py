@@ -14,7 +14,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.pipeline.envelope import Envelope, FlowInterrupt, InterruptKind, TerminalReason, merge_branches
 from divebook.pipeline.envelope.interrupt import as_question, parts_of
-from divebook.pipeline.reflection import slots_from
+from divebook.pipeline.reflection import failure_of, slots_from
 from divebook.pipeline.stages import progress
 from divebook.pipeline.stages.functions import NO_FUNCTIONS, StageFunction, StageFunctions
 from divebook.pipeline.stages.visit import Ended, Ticker, Visit
@@ -166,8 +166,7 @@ class _Run:
             return _outcome(envelope)
         chosen = progress.choose(self._config, envelope)
         if self._is_declared and envelope.terminal_reason in _FAILURES:
-            # Whoever runs a pipeline from Python gets its envelope, which holds the failure. The outputs do not.
-            raise StepError(f"stage {envelope.current_stage!r} failed: {envelope.termination_reason}")
+            raise StepError(f"{failure_of(envelope.current_stage)}{envelope.termination_reason}")
         stopped = not chosen and not envelope.terminated and envelope.current_stage != END
         if stopped and self._config.on_exhausted == "ask" and progress.ask_about_bound(envelope):
             return _outcome(envelope, again=True)
@@ -247,6 +246,15 @@ class _Run:
         return stage
 
     async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, Ended]:
+        """Return the envelope after a stage, and how that ended.
+
+        Raises
+        ------
+        StepError
+            It failed, and the failure ends the execution. Callers of a pipeline in Python get its envelope, which
+            holds the failure; the outputs of a declared pipeline do not. The step of the stage fails, and no later one:
+            so a resumption makes the failed call again.
+        """
         visit = Visit(
             self._context,
             self._config,
@@ -255,8 +263,13 @@ class _Run:
             ticker=self.ticker,
             functions=self._functions,
             work=self._work,
+            ends_step=self._is_declared and not stage.error_next,
         )
         ended = await visit.run()
+        if ended.failure is not None:
+            error = StepError(f"{failure_of(stage.name)}{ended.error}")
+            error.__context__ = ended.failure  # names the failed call, which `__cause__` would name in the message too
+            raise error
         return visit.envelope, ended
 
     # --- a batch ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import anyio
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, StreamedCall
 from divebook.errors import BoundExceededError, OperationError, StageTimeoutError, StepError
+from divebook.events.catalog import StepRetried
 from divebook.execution.context import StepContext
 from divebook.pipeline.envelope import Envelope
 from divebook.pipeline.stages.functions import EnvelopeFunction, StageFunction, StageResult
@@ -62,6 +63,11 @@ class Trial(StepContext):
         self._numbered = itertools.count(1)
 
     @property
+    def prefix(self) -> str:
+        """Prefix of the keys of an agent's turn: each attempt has a turn of its own."""
+        return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
+
+    @property
     def has_asked(self) -> bool:
         """Whether it raised a question."""
         return self.envelope.has_pending_interrupt()
@@ -70,6 +76,13 @@ class Trial(StepContext):
     def llm_calls(self) -> int:
         """How many model calls it made."""
         return self.said_calls + self._requests.total()
+
+    def leave_to_resumption(self, key: str, error: str) -> None:
+        """Record that the attempt has failed, and that only a resumption makes the next one, with calls of its own.
+
+        `key` is that of `retried`, under which the attempts are counted.
+        """
+        self.note(StepRetried(self._number + 1, error, 0.0, None, self._attempts_of(key)))
 
     async def operation(
         self,
@@ -81,11 +94,13 @@ class Trial(StepContext):
         usage: Callable[[Any], Mapping[str, int]] | None = None,
         attempt: int | None = None,
         streamed: StreamedCall | None = None,
+        within: str | None = None,
         **options: Any,
     ) -> Any:
         """Make a call within the time of the attempt, and count what it consumes."""
         key, failures = self._next_key() if key is None else key, attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
+        number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
         if operation_type == AGENT_RESPONSE:
             self._requests[key] = failures + 1  # also those of a process that has died
         self._count_failures(key, failures)
@@ -96,8 +111,9 @@ class Trial(StepContext):
                 functools.partial(self._in_time, call, is_tool=is_tool),
                 key=key,
                 usage=usage,
-                attempt=self._number + failures,
+                attempt=number + failures,
                 streamed=streamed and functools.partial(self._in_time, streamed, is_tool=is_tool),
+                within=within,
                 **options,
             )
         except BoundExceededError:

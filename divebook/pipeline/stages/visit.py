@@ -8,20 +8,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from divebook.engine.operations import STAGE_ATTEMPT
+from divebook.engine.operations import ENCLOSING, STAGE_ATTEMPT
 from divebook.engine.retries import Fault, retry_delay
-from divebook.errors import DivergenceError, StepError, StoreError
+from divebook.errors import DivergenceError, OperationError, StepError, StoreError
 from divebook.execution.context import StepContext
 from divebook.execution.error_texts import clean_text
+from divebook.execution.raised import links_of
 from divebook.pipeline.envelope import Envelope, ProcessingStatus, TerminalReason
-from divebook.pipeline.envelope.plain import to_text
+from divebook.pipeline.reflection import stage_error
 from divebook.pipeline.stages.functions import StageFunctions
 from divebook.pipeline.stages.progress import question_id
 from divebook.pipeline.stages.trial import AFTER, BEFORE, Trial, policy_of
 from divebook.pipeline.stages.work import Work
 from divebook.workflow.pipelines import AgentStage, PipelineConfig
-
-PROCESSING_ERROR = "ProcessingError"
 
 
 @dataclass(slots=True)
@@ -46,6 +45,8 @@ class Ended:
     """The typed reason, for a request that ends with the error."""
     exhausted: str | None = None
     """The typed reason for which a bound of the execution did not let it be carried out."""
+    failure: Exception | None = None
+    """The error of which `error` is the text, where it ends the step as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,14 @@ class Failed:
 
 
 class Visit:
-    """One visit of a stage; made for one `run`."""
+    """One visit of a stage; made for one `run`.
+
+    Parameters
+    ----------
+    ends_step
+        Whether its failure ends the step, so that a resumption makes another attempt: nothing is noted of it in the
+        envelope then. By default the envelope notes it, and the step completes.
+    """
 
     def __init__(
         self,
@@ -71,8 +79,10 @@ class Visit:
         ticker: Ticker,
         functions: StageFunctions,
         work: Work,
+        ends_step: bool = False,
     ) -> None:
         self._context, self._config, self._stage = context, config, stage
+        self._ends_step = ends_step
         self.envelope, self._ticker = envelope, ticker
         self._functions, self._work, self._policy = functions, work, policy_of(stage)
         self._llm_calls, self._counted, self._is_at_work = 0, 0, False
@@ -82,7 +92,7 @@ class Visit:
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
-        outcome = await self._context.retried(f"{stage.name}-attempts", self._policy, self._try)
+        outcome = await self._context.retried(self._attempts, self._policy, self._try)
         if isinstance(outcome, Trial):
             self._take(outcome)
             await self._complete(ProcessingStatus.SUCCESS)
@@ -92,6 +102,10 @@ class Visit:
             return await self._failed(outcome)
         self._undo(before, outcome.trial)
         return Ended(exhausted=exhausted)
+
+    @property
+    def _attempts(self) -> str:
+        return f"{self._stage.name}-attempts"
 
     def _take(self, trial: Trial) -> None:
         """Keep what an attempt did to the envelope."""
@@ -111,17 +125,12 @@ class Visit:
         self.envelope.record_agent_complete(self._stage.name, status, error, self._llm_calls)
 
     async def _failed(self, failed: Failed) -> Ended:
-        self._take(failed.trial)
         error = clean_text(failed.error)
+        if self._ends_step:
+            return Ended(error=error, failure=failed.error)
+        self._take(failed.trial)
         await self._complete(ProcessingStatus.ERROR, error)
-        self.envelope.errors.append(
-            {
-                "agent": self._stage.name,
-                "error": error,
-                "error_type": PROCESSING_ERROR,
-                "timestamp": to_text(self._ticker.time),
-            }
-        )
+        self.envelope.errors.append(stage_error(self._stage.name, error, self._ticker.time))
         reason = TerminalReason.LLM_FAILED_FATALLY if failed.is_model else TerminalReason.TOOL_FAILED_FATALLY
         return Ended(error=error, reason=reason)
 
@@ -136,8 +145,12 @@ class Visit:
         except (StoreError, DivergenceError):
             raise
         except Exception as error:
-            is_last = retry_delay(self._policy, failures + 1, Fault.of(error, clean_text(error)), 0.0) is None
-            if is_last or trial.has_asked:
+            fault = Fault.of(error, clean_text(error))
+            if retry_delay(self._policy, failures + 1, fault, 0.0) is None or trial.has_asked:
+                if self._ends_step and fault.reason is None and not is_of_call(error):
+                    # Its calls have results, which a resumption would take from the log: only another attempt calls.
+                    await self._spent(failures, trial)
+                    trial.leave_to_resumption(self._attempts, fault.message)
                 self._llm_calls += trial.llm_calls
                 return Failed(trial, error, self._is_at_work and self._stage.has_llm)
             await self._spent(failures, trial)
@@ -186,3 +199,12 @@ class Visit:
         trial.envelope.set_output(stage.output_key, output)
         if stage.name in functions.after:
             await trial.run(functions.after[stage.name], AFTER, repeatable=repeatable, output=output)
+
+
+def is_of_call(error: BaseException) -> bool:
+    """Return whether an error comes from a failed call, which a resumption makes again.
+
+    A failed turn of an agent is not one: without a failed call in it, a resumption finds the same answers in the log.
+    """
+    calls = (link for link in links_of(error) if isinstance(link, OperationError) and link.operation_id)
+    return any(link.operation_type not in ENCLOSING for link in calls)

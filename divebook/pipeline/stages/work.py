@@ -102,7 +102,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, Assignment(prompt, prefix=f"{stage.name}/"), self._offers)
+        answer = await ask_agent(trial, agent, Assignment(prompt, prefix=trial.prefix), self._offers)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------
