@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, shown_number
 from divebook.text.names import normal_name
-from divebook.workflow.numbers import is_amount
+from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow.policies import Retry
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -47,8 +47,8 @@ class UserFunction:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", normal_name(self.name))
-        if self.timeout is not None and not is_amount(self.timeout, above_zero=True):
-            message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
+        if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
+            message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
         if self.executor is not None:
             self._require_fit()
