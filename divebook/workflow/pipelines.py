@@ -11,7 +11,7 @@ from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.kinds import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
 from divebook.text import ranges
 from divebook.workflow import kinds
-from divebook.workflow.stored_form import Definition, as_definition, json_value
+from divebook.workflow.stored_form import Definition, as_definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, Many, number_problems
 
 START = "start"
@@ -302,6 +302,7 @@ class PipelineConfig(Definition):
     def __post_init__(self) -> None:
         stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
         self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
+        require_whole_characters(self)
         problems = _problems_of(self)
         if problems:
             raise DefinitionError(problems, f"pipeline {self.name!r}")

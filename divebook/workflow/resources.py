@@ -14,7 +14,7 @@ from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
 from divebook.workflow.policies import Retry
-from divebook.workflow.stored_form import Definition, json_value
+from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
@@ -62,6 +62,7 @@ class ModelSettings(Definition):
 
     def __post_init__(self) -> None:
         require_numbers(self)
+        require_whole_characters(self)
         choice = self.tool_choice
         if choice is None:
             return
@@ -274,6 +275,7 @@ class AgentDefinition(Definition):
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
         require_numbers(self)
+        require_whole_characters(self)
         self._put(output=declared_answer(self.output))
 
 
@@ -322,6 +324,7 @@ class ToolDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         require_numbers(self)
+        require_whole_characters(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +341,10 @@ class DocumentDefinition(Definition):
     ] = None
     content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
 
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Definition):
@@ -348,6 +355,10 @@ class TriggerDefinition(Definition):
     config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
         default_factory=dict
     )
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,3 +399,4 @@ class ScheduleDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         self._put(inputs=json_value(self.inputs, "inputs"))
+        require_whole_characters(self)

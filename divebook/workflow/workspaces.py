@@ -10,7 +10,7 @@ from typing import Annotated
 from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.text import ranges
 from divebook.workflow import kinds
-from divebook.workflow.stored_form import Definition
+from divebook.workflow.stored_form import Definition, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
 
 LOCAL, FENCED, VIRTUALENV, DOCKER = WORKSPACE_KINDS = ("local", "fenced", "virtualenv", "docker")
@@ -132,6 +132,7 @@ class WorkspaceDefinition(Definition):
         if self.in_place and self.folder is None:
             raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
         require_numbers(self)
+        require_whole_characters(self)
         self._require_amounts()
 
     def _require_amounts(self) -> None:
