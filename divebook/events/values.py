@@ -92,7 +92,9 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
         raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
     except DivebookError:
         raise
-    except Exception as error:  # a class may raise anything when its attributes or items are read
+    # A class may raise anything when its attributes or items are read, SystemExit and KeyboardInterrupt too. Nothing
+    # is awaited here, so a CancelledError is of its class, too (`tests/odd_results.py`).
+    except BaseException as error:
         name = type(error).__name__
         raise UnstorableValueError(
             path, f"its class, or that of a value in it, raised {name} when it was read; use plain data"

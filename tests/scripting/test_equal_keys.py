@@ -46,8 +46,7 @@ def test_displays_comprehensions_and_calls_keep_the_keys_that_python_keeps(seed)
     chance = random.Random(seed)
     sources = [literal(chance) for _ in range(25)]
     assert run("[" + ", ".join(f"repr({source})" for source in sources) + "]") == [
-        repr(eval(source, {"n": 1, "t": True}))
-        for source in sources
+        repr(eval(source, {"n": 1, "t": True})) for source in sources
     ]
 
 
