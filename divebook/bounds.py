@@ -7,13 +7,13 @@ wrote and is strict about it; the constructor trusts its caller.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from divebook.errors import BoundsError, nearest
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
 
 ARROW = "->"
 ASK, FAIL = "ask", "fail"
@@ -22,6 +22,9 @@ OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
 DEFAULT_MAX_DEPTH: Final = 100
 DEFAULT_MAX_DESCENDANTS: Final = 10_000
 """The bounds of executions that start others, where none are set."""
+MOST_DOLLARS: Final = 10**15
+"""Costs up to which `decimal` multiplies nanodollars exactly."""
+LEAST_DOLLARS: Final = Decimal("0.000000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,30 +156,32 @@ def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
 
 
 def _read_count(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BoundsError(key, value, "give a whole number of at least 0, or null for no bound")
-    return value
+    if not COUNT_OR_ZERO.fits(value):
+        raise BoundsError(key, value, f"give {COUNT_OR_ZERO}, or null for no bound")
+    return int(value)
 
 
 def _read_positive(key: str, value: Any) -> int:
-    if _read_count(key, value) == 0:
-        raise BoundsError(key, value, "give a whole number of at least 1, or null for no bound")
+    if not COUNT.fits(value):
+        raise BoundsError(key, value, f"give {COUNT}, or null for no bound")
     return int(value)
 
 
 def _read_seconds(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise BoundsError(key, value, "give seconds as a number of at least 0, or null for no bound")
+    if not SECONDS.fits(value):
+        raise BoundsError(key, value, f"give {SECONDS}, or null for no bound")
     return float(value)
 
 
 def _read_cost(key: str, value: Any) -> Decimal:
     try:
-        cost = None if isinstance(value, bool) else Decimal(str(value))
+        cost = Decimal(value) if isinstance(value, int) else Decimal(str(value))
     except InvalidOperation:
-        cost = None
-    if cost is None or not cost.is_finite() or cost < 0:
-        raise BoundsError(key, value, "give US dollars as a number such as 2.50, or null for no bound")
+        cost = Decimal("NaN")
+    # A cost is counted in whole nanodollars: a smaller one that is not 0 would become 0, which permits no call.
+    if isinstance(value, bool) or not cost.is_finite() or not 0 <= cost <= MOST_DOLLARS or 0 < cost < LEAST_DOLLARS:
+        advice = f"give US dollars such as 2.50: a number from 0 to {MOST_DOLLARS:,}, in steps of {LEAST_DOLLARS:f}"
+        raise BoundsError(key, value, f"{advice}, or null for no bound")
     return cost
 
 

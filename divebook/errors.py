@@ -289,7 +289,7 @@ class BoundsError(EnvelopeError):
 
     def __init__(self, key: str, value: object, advice: str) -> None:
         self.key, self.value = key, value
-        shown = f"bound {key}" if value is None else f"bound {key}: {value!r}"
+        shown = f"bound {key}" if value is None else f"bound {key}: {shown_number(value)}"
         super().__init__(f"{shown}: {advice}")
 
 
@@ -991,3 +991,12 @@ class EnvironmentDeniedError(DevEnvError):
     """The environment, or what it asks for, is not the caller's to use."""
 
     exit_code = 8
+
+
+def shown_number(value: Any) -> str:
+    """Return a value for an error, also an integer with more digits than Python writes out."""
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than sys.get_int_max_str_digits()
+        return f"an integer of {value.bit_length()} bits"
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Unpack
 
-from divebook.errors import InputError, SetupError, StartKeyTakenError
+from divebook.errors import InputError, SetupError, StartKeyTakenError, shown_number
 from divebook.events import catalog
 from divebook.events.event import to_microseconds
 from divebook.execution.execution import Execution
@@ -103,7 +103,9 @@ def _place(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
         raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
     if type(priority) is not int or abs(priority) > MOST_PRIORITY:
         most = f"{MOST_PRIORITY:,}"
-        raise SetupError(f"a priority is a whole number from -{most} to {most}, not {priority!r}; write priority=0")
+        raise SetupError(
+            f"a priority is a whole number from -{most} to {most}, not {shown_number(priority)}; write priority=0"
+        )
     if at is not None and not isinstance(at, datetime):
         raise SetupError(f"at is a datetime, not {at!r}; write at=datetime.now() + timedelta(hours=1)")
     return catalog.ExecutionEnqueued(queue, priority, None if at is None else _moment(at))

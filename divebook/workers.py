@@ -28,6 +28,7 @@ from divebook.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreError,
+    shown_number,
 )
 from divebook.execution.driver import Driver
 from divebook.queueing import DEFAULT_QUEUE
@@ -35,6 +36,7 @@ from divebook.store.owner import Owner
 from divebook.store.queues import WORKER_SECONDS, WorkerRecord
 from divebook.text.arguments import describe
 from divebook.text.logs import logger
+from divebook.text.ranges import COUNT, SECONDS
 from divebook.workflow.definition import Definitions, ScheduleDefinition
 
 AT_ONCE = 8
@@ -100,8 +102,8 @@ class Worker:
         named: Any = queues
         if isinstance(named, str) or not named or not all(isinstance(one, str) and one.strip() for one in named):
             raise SetupError(f"queues is a list of names, not {queues!r}; write queues=['labels']")
-        if type(parallel) is not int or parallel < 1:
-            raise SetupError(f"parallel is a whole number from 1 on, not {parallel!r}; write parallel={AT_ONCE}")
+        if not COUNT.fits(parallel):
+            raise SetupError(f"parallel is {COUNT}, not {shown_number(parallel)}; write parallel={AT_ONCE}")
         called: Any = name
         if called is not None and not (isinstance(called, str) and called.strip()):
             raise SetupError(f"the name of a worker is a text, not {name!r}; leave it out, or write name='gpu-1'")
@@ -313,6 +315,6 @@ class Worker:
 
 def patience_of(patience: Any) -> float:
     """Return how many seconds draining is to wait; raises `SetupError`."""
-    if isinstance(patience, bool) or not isinstance(patience, int | float) or not patience >= 0:
-        raise SetupError(f"patience is a number of seconds from 0 on, not {patience!r}; write patience={PATIENCE:g}")
+    if not SECONDS.fits(patience):
+        raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
     return float(patience)

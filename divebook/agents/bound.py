@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -27,6 +28,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from divebook.agents.dependencies import watched
 from divebook.agents.failures import errors_as_raised, keepable_errors, readable_replies
@@ -36,7 +38,7 @@ from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, CallPl
 from divebook.agents.prices import estimate, tokens_of_definitions
 from divebook.agents.recall import RequestToSend
 from divebook.agents.requests import Described
-from divebook.agents.results import plain_result
+from divebook.agents.results import is_readable, plain_result
 from divebook.agents.served_tools import InputRequired, answered
 from divebook.agents.streaming import stream_response
 from divebook.agents.tool_names import ToolNames
@@ -238,7 +240,7 @@ class BoundCall(_Bound):
 
     async def _carried_out(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
         try:
-            returned = await self._made(params, f"tool {params.name}")
+            returned = await self._made(_with_readable_result(params), f"tool {params.name}")
             if hasattr(returned, "result"):  # else it says something to the model
                 returned.result = plain_result(returned.result)
             made, own = self._operation.result_codec.dump(returned), {}
@@ -246,6 +248,23 @@ class BoundCall(_Bound):
             made, own = asked_back.payload, asked_back.state
         told: Mapping[str, Any] = {**turn.kept(made, f"what tool {params.name} returned"), **own}
         return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
+
+
+def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
+    """Return the call of a function with a result at which pydantic-ai can look without an error of the result's class.
+
+    The function has been called by then, so that such an error would make the call fail that took effect.
+    """
+    tool = getattr(params, "tool", None)  # a toolset that is made on the way finds its tool when it is called
+    if not isinstance(tool, FunctionToolsetTool):
+        return params
+    function = tool.call_func
+
+    async def call(arguments: dict[str, Any], ctx: Any) -> Any:
+        result = await function(arguments, ctx)
+        return result if is_readable(result) else plain_result(result)
+
+    return replace(params, tool=replace(tool, call_func=call))
 
 
 async def _recorded(

@@ -31,10 +31,20 @@ def plain_result(result: Any) -> Any:
     >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff", "kind": object})
     {'when': [0, 1, 2], 'rate': None, 'raw': '/w==', 'kind': "type: <class 'object'>"}
     """
-    if isinstance(result, ToolReturn):
+    # `isinstance` asks a value that is no instance for its `__class__`, and a dead `weakref.proxy` raises then.
+    if issubclass(type(result), ToolReturn):
         result.return_value, result.metadata = plain_result(result.return_value), plain_data(result.metadata)
         return result
     return result if _is_content(result) else plain_data(result)
+
+
+def is_readable(result: Any) -> bool:
+    """Return whether a result can be asked for its class; a dead `weakref.proxy` raises, and a class may as well."""
+    try:
+        isinstance(result, dict)
+    except BaseException:  # noqa: BLE001 - see above
+        return False
+    return True
 
 
 def _is_content(result: Any) -> bool:
@@ -42,7 +52,7 @@ def _is_content(result: Any) -> bool:
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
-    except Exception:  # noqa: BLE001 - a person's class raises what it likes when it is looked at
+    except BaseException:  # noqa: BLE001 - a person's class raises what it likes when it is looked at
         return False
 
 
@@ -52,7 +62,7 @@ def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
         made = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(made, allow_nan=False)  # raises for a number that is not finite
         storable([{"parts": [{"content": made}]}], "result")  # so deep it lies in the messages of a thread
-    except Exception:  # noqa: BLE001 - a person's class raises what it likes while it is written down
+    except BaseException:  # noqa: BLE001 - a person's class raises what it likes while it is written down
         return _in_parts(value, above)
     return made
 
@@ -62,7 +72,7 @@ def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
         return _described(value)
     try:
         return _each_part(value, above)
-    except Exception:  # noqa: BLE001 - see above
+    except BaseException:  # noqa: BLE001 - see above
         return _described(value)
 
 
@@ -84,7 +94,7 @@ def _converted(value: Any) -> Any:
     try:
         made = json_form(value)
         storable(made, "result")
-    except Exception:  # noqa: BLE001 - see above
+    except BaseException:  # noqa: BLE001 - see above
         return _described(value)
     return made
 
@@ -94,10 +104,10 @@ def _plain_key(key: Any) -> str:
 
 
 def _described(value: object) -> str:
-    if isinstance(value, str):
-        return as_unicode(value)
+    if issubclass(type(value), str):
+        return as_unicode(str.__str__(value))  # type: ignore[arg-type]  # its own `__str__` may raise
     kind = type(value).__name__
     try:
         return as_unicode(f"{kind}: {value}")
-    except Exception as error:  # noqa: BLE001 - see above
+    except BaseException as error:  # noqa: BLE001 - see above
         return f"{kind}, whose text cannot be had: {type(error).__name__}"

@@ -16,11 +16,13 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from divebook.cli.options import within
 from divebook.cli.screen import note, write
 from divebook.cli.text import json_escaped
 from divebook.devenv import DevEnvManager
 from divebook.devenv.exit_codes import GENERAL, exit_code_of
 from divebook.errors import DevEnvError, DivebookError
+from divebook.text.ranges import SECONDS, SOME_SECONDS
 
 T = TypeVar("T")
 APART = 120
@@ -132,18 +134,8 @@ def pairs(written: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in (text.partition("=") for text in written)}
 
 
-def above_zero(seconds: float | None) -> float | None:
-    """Return a number of seconds that is some time; a usage error for another, nan too."""
-    if seconds is not None and not seconds > 0:
-        raise typer.BadParameter(f"it takes a number of seconds above 0, not {seconds:g}")
-    return seconds
-
-
-def no_less_than_zero(seconds: float | None) -> float | None:
-    """Return a number of seconds, also none of them; a usage error for another, nan too."""
-    if seconds is not None and not seconds >= 0:
-        raise typer.BadParameter(f"it takes a number of seconds from 0 on, not {seconds:g}")
-    return seconds
+above_zero = within(SOME_SECONDS)
+no_less_than_zero = within(SECONDS)
 
 
 def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divebook.cli.options import ExecutionId, Json, Store
+from divebook.cli.options import ExecutionId, Json, Store, within
 from divebook.cli.screen import note, write
+from divebook.text.ranges import COUNT
 
 if TYPE_CHECKING:
     from divebook.replay.kept_files import KeptFiles
@@ -17,10 +18,12 @@ Workspace = Annotated[
     str | None, typer.Option("--workspace", metavar="NAME", help="Which workspace, where it has used several.")
 ]
 At = Annotated[
-    int | None, typer.Option("--at", metavar="N", min=1, help="As they were at event N, and not at the end.")
+    int | None,
+    typer.Option("--at", metavar="N", callback=within(COUNT), help="As they were at event N, and not at the end."),
 ]
 Since = Annotated[
-    int | None, typer.Option("--since", metavar="N", min=1, help="From event N on, and not from the beginning.")
+    int | None,
+    typer.Option("--since", metavar="N", callback=within(COUNT), help="From event N on, and not from the beginning."),
 ]
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE]...", help="Only these files, by their paths in the workspace.")

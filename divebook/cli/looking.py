@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from divebook.cli.options import Actions, Code, ExecutionId, Store
+from divebook.cli.options import Actions, Code, ExecutionId, Store, within
 from divebook.cli.screen import note, write
 from divebook.cli.text import secrets
 from divebook.errors import DivebookError, SetupError
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO
 
 
 def why(
@@ -22,10 +23,14 @@ def why(
     store: Store = None,
     *,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="N", min=1, help="As it was at event N, and not at the end.")
+        int | None,
+        typer.Option("--at", metavar="N", callback=within(COUNT), help="As it was at event N, and not at the end."),
     ] = None,
     row: Annotated[
-        int | None, typer.Option("--row", metavar="N", min=0, help="Of a list or frame that items have made: row N.")
+        int | None,
+        typer.Option(
+            "--row", metavar="N", callback=within(COUNT_OR_ZERO), help="Of a list or frame that items have made: row N."
+        ),
     ] = None,
     column: Annotated[str | None, typer.Option("--column", metavar="NAME", help="And of that row this column.")] = None,
     form: Annotated[

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from divebook.cli.options import Actions, Code, Store
+from divebook.cli.options import Actions, Code, Store, within
 from divebook.cli.screen import note
 from divebook.dialects import OWN, Dialect
+from divebook.text.ranges import SECONDS
 
 
 def mcp(
@@ -22,7 +23,9 @@ def mcp(
     store: Store = None,
     wait: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0, help="How long a call waits for its run, which goes on."),
+        typer.Option(
+            metavar="SECONDS", callback=within(SECONDS), help="How long a call waits for its run, which goes on."
+        ),
     ] = 50.0,
     http: Annotated[
         str | None,

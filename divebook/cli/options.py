@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from divebook.errors import shown_number
+from divebook.text.ranges import NumberRange
+
+
+def within(allowed: NumberRange) -> Callable[[float | None], float | None]:
+    """Return the callback of an option that takes a number of a range; a usage error names the range."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not allowed.fits(value):
+            raise typer.BadParameter(f"it must be {allowed}, not {shown_number(value)}")
+        return value
+
+    return check
+
 
 ExecutionId = Annotated[
     str, typer.Argument(metavar="ID", help="Id of the execution; its beginning is enough if unique.")

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divebook.cli.interrupts import INTERRUPTED
-from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags
+from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags, within
 from divebook.cli.screen import columns, note, say
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, StoreError
+from divebook.text.ranges import INTEGER, SECONDS
 from divebook.text.shown import plural
 from divebook.text.times import local_time
 
@@ -35,7 +36,9 @@ def enqueue(
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
     ] = None,
     queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
-    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher ones are begun first.")] = 0,
+    priority: Annotated[
+        int, typer.Option("--priority", metavar="N", callback=within(INTEGER), help="Higher ones are begun first.")
+    ] = 0,
     at: Annotated[
         str | None, typer.Option("--at", metavar="TIME", help="When it may begin: 2026-05-01T08:00, local time.")
     ] = None,
@@ -125,9 +128,15 @@ def worker(
         list[str] | None,
         typer.Option("--queue", metavar="NAME", help="A queue to take from, the first ones first; default: default."),
     ] = None,
-    parallel: Annotated[int, typer.Option("--parallel", metavar="N", help="Executions that it drives at once.")] = 8,
+    parallel: Annotated[
+        int,
+        typer.Option("--parallel", metavar="N", callback=within(INTEGER), help="Executions that it drives at once."),
+    ] = 8,
     patience: Annotated[
-        float, typer.Option("--patience", metavar="SECONDS", help="How long it drains before it breaks off.")
+        float,
+        typer.Option(
+            "--patience", metavar="SECONDS", callback=within(SECONDS), help="How long it drains before it breaks off."
+        ),
     ] = 60,
     schedules: Annotated[bool, typer.Option("--schedules", help="Enqueue what Schedules say, when it is due.")] = False,
     until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is nothing left to do.")] = False,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from divebook.cli.interrupts import INTERRUPTED, Interrupts
-from divebook.cli.options import Actions, Code, Json, Store
+from divebook.cli.options import Actions, Code, Json, Store, within
 from divebook.cli.screen import columns, note, say, status_text, write
 from divebook.cli.text import as_json, one_line
 from divebook.errors import DivebookError
+from divebook.text.ranges import COUNT
 from divebook.text.times import local_time
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def recover(
     ] = None,
     *,
     every: Annotated[bool, typer.Option("--all", help="Resume all of them, one after the other.")] = False,
-    page: Annotated[int, typer.Option("--page", min=1, help="Which page of a long list.")] = 1,
+    page: Annotated[int, typer.Option("--page", callback=within(COUNT), help="Which page of a long list.")] = 1,
     definitions: Annotated[
         Path | None,
         typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),

@@ -34,6 +34,7 @@ from divebook.cli.options import (
     Tags,
     VariablesChanged,
     Waits,
+    within,
 )
 from divebook.cli.questions import command, ways_on
 from divebook.cli.screen import note
@@ -48,6 +49,7 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.events.catalog import WAITING
+from divebook.text.ranges import INTEGER
 from divebook.text.shown import plural
 
 STRICT, WAITS = 1, 3
@@ -127,7 +129,12 @@ def fork(
     *,
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="N", help="The last event it shares; else all before what changes."),
+        typer.Option(
+            "--at",
+            metavar="N",
+            callback=within(INTEGER),
+            help="The last event it shares; else all before what changes.",
+        ),
     ] = None,
     variables: VariablesChanged = None,
     inputs: InputsChanged = None,

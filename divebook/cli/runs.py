@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.options import ExecutionId, Json, Store
+from divebook.cli.options import ExecutionId, Json, Store, within
 from divebook.cli.refusal import ending_damaged
 from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status_text, write
 from divebook.cli.text import as_json, one_line, secrets
@@ -17,6 +17,7 @@ from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, SetupError, StoreError
 from divebook.text.durations import seconds
+from divebook.text.ranges import COUNT_OR_ZERO
 from divebook.text.shown import size
 from divebook.text.times import json_time, local_time
 
@@ -51,7 +52,9 @@ def runs(
     workflow: Annotated[
         str | None, typer.Option("--workflow", "-w", metavar="NAME", help="Only this workflow.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most N; 0 for all.")] = 20,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", callback=within(COUNT_OR_ZERO), help="At most N; 0 for all.")
+    ] = 20,
     store: Store = None,
     *,
     tag: Annotated[

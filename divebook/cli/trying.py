@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, Json, ModelName, Store
+from divebook.cli.options import Actions, Agents, BoundsText, Code, ExecutionId, Json, ModelName, Store, within
 from divebook.cli.screen import note, write
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.catalog import COMPLETED
+from divebook.text.ranges import INTEGER
 
 if TYPE_CHECKING:
     from divebook.replay.trial import StepTrial
@@ -25,7 +26,7 @@ def try_step(
     step: Annotated[str, typer.Argument(metavar="STEP", help="The step; of a workflow function, an agent it asked.")],
     file: Agents = None,
     *,
-    times: Annotated[int, typer.Option("--times", metavar="N", help="How often.")] = 1,
+    times: Annotated[int, typer.Option("--times", metavar="N", callback=within(INTEGER), help="How often.")] = 1,
     keys: Annotated[
         Path | None,
         typer.Option("--keys", metavar="FILE", help="YAML: keys that the step is to have in place of its own."),
@@ -39,9 +40,15 @@ def try_step(
         typer.Option("--input", "-v", metavar="NAME=VALUE", help="An input that is to be otherwise; may be repeated."),
     ] = None,
     visit: Annotated[
-        int | None, typer.Option("--visit", metavar="N", help="Which time that it was entered; default: the last.")
+        int | None,
+        typer.Option(
+            "--visit", metavar="N", callback=within(INTEGER), help="Which time that it was entered; default: the last."
+        ),
     ] = None,
-    item: Annotated[int | None, typer.Option("--item", metavar="N", help="Of Each, one item alone, from 0.")] = None,
+    item: Annotated[
+        int | None,
+        typer.Option("--item", metavar="N", callback=within(INTEGER), help="Of Each, one item alone, from 0."),
+    ] = None,
     tools: Annotated[
         str,
         typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from divebook.cli.options import Json, Store
+from divebook.cli.options import Json, Store, within
 from divebook.cli.screen import DAMAGED, note, say, write
 from divebook.cli.text import as_json
 from divebook.text.durations import parse_duration
+from divebook.text.ranges import COUNT_OR_ZERO
 from divebook.text.shown import plural, size, visible
 
 
@@ -94,7 +95,10 @@ def gc(
         str | None, typer.Option("--older-than", metavar="DURATION", help="Delete what ended longer ago: 30d, 12h.")
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option("--keep-last", metavar="N", min=0, help="Keep the newest N of each workflow.")
+        int | None,
+        typer.Option(
+            "--keep-last", metavar="N", callback=within(COUNT_OR_ZERO), help="Keep the newest N of each workflow."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
 ) -> None:

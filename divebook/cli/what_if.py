@@ -21,10 +21,12 @@ from divebook.cli.options import (
     ResultsChanged,
     Store,
     VariablesChanged,
+    within,
 )
 from divebook.cli.screen import note, write
 from divebook.cli.text import as_json, secrets
 from divebook.errors import DefinitionError, NotFoundError, SetupError
+from divebook.text.ranges import INTEGER
 
 if TYPE_CHECKING:
     from divebook.replay.what_if import Plan
@@ -38,7 +40,12 @@ def what_if(
     *,
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="N", help="The last event that stays; else the change takes full effect."),
+        typer.Option(
+            "--at",
+            metavar="N",
+            callback=within(INTEGER),
+            help="The last event that stays; else the change takes full effect.",
+        ),
     ] = None,
     variables: VariablesChanged = None,
     inputs: InputsChanged = None,
@@ -50,7 +57,9 @@ def what_if(
         str,
         typer.Option("--tools", metavar="recorded|read-only|live", help="What may be executed without a record."),
     ] = "recorded",
-    repeat: Annotated[int, typer.Option("--repeat", metavar="N", help="How many to make.")] = 1,
+    repeat: Annotated[
+        int, typer.Option("--repeat", metavar="N", callback=within(INTEGER), help="How many to make.")
+    ] = 1,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what would be reused and what would be live; no call is made.")
     ] = False,

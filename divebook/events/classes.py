@@ -12,6 +12,7 @@ import dataclasses
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from enum import Enum, Flag
 from typing import Any, TypeVar
 
@@ -31,8 +32,8 @@ def allow(*classes: C) -> C:
     """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
 
     Recorded is the qualified name, so that a class defined again, in a cell for example, takes the place of the
-    earlier one. A field that a class gained since takes its default; one that it lost is an error. Private attributes
-    of pydantic models are not recorded and start anew; a generic model is allowed as ``Box[int]``.
+    earlier one. A field that a class gained since takes its default; one that it lost is an error. A private
+    attribute of a pydantic model that cannot be stored starts anew; a generic model is allowed as ``Box[int]``.
 
     Parameters
     ----------
@@ -155,7 +156,23 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
     unset = [key for key in fields if key not in value.__pydantic_fields_set__]
     extra = value.__pydantic_extra__
     more = None if extra is None else {key: normalize(item, f"{path}.{key}") for key, item in extra.items()}
-    return Instance("model", name, fields, unset, more)
+    return Instance("model", name, fields, unset, more, private=_private(value, path, normalize))
+
+
+def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
+    """Return the private attributes of a model that are not at their defaults.
+
+    One that cannot be stored, such as a lock or a connection, starts anew in the instance that is made again.
+    """
+    private = {}
+    for key, held in (value.__pydantic_private__ or {}).items():
+        attribute = type(value).__private_attributes__.get(key)
+        default = MISSING if attribute is None else attribute.default
+        with suppress(UnstorableValueError):
+            recorded = normalize(held, f"{path}.{key}")
+            if type(held) is not type(default) or recorded != default:
+                private[key] = recorded
+    return private
 
 
 _RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
@@ -169,7 +186,7 @@ _RECORD: dict[str, Callable[[str, Any, str, Normalize], Recorded]] = {
 class Instance(Recorded):
     """The recorded fields of a dataclass, pydantic model or named tuple."""
 
-    __slots__ = ("cls", "extra", "fields", "tag", "unset")
+    __slots__ = ("cls", "extra", "fields", "private", "tag", "unset")
 
     def __init__(
         self,
@@ -178,15 +195,20 @@ class Instance(Recorded):
         fields: Mapping[str, Any],
         unset: Iterable[str] = (),
         extra: Mapping[str, Any] | None = None,
+        *,
+        private: Mapping[str, Any] | None = None,
     ) -> None:
         self.tag = tag  # type: ignore[misc]
         self.cls, self.fields, self.unset, self.extra = cls, dict(fields), list(unset), extra
+        self.private = dict(private or {})
 
     def data(self) -> Any:
         """Return class and fields, and of a model which fields were left to their defaults and what came on top."""
         data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
         if self.unset:
             data["unset"] = self.unset
+        if self.private:
+            data["private"] = self.private
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
@@ -225,6 +247,9 @@ class Instance(Recorded):
         made.__setstate__(state)
         if cls.__private_attributes__:
             made.model_post_init(None)
+            for name, value in self.private.items():
+                if name in cls.__private_attributes__:
+                    made.__pydantic_private__[name] = opened(value)
         return made
 
     def _values(self, known: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
@@ -262,7 +287,8 @@ class Instance(Recorded):
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
         """Return itself with its fields changed one by one."""
         fields = {name: change(value) for name, value in self.fields.items()}
-        return Instance(self.tag, self.cls, fields, self.unset, self.extra)
+        private = {name: change(value) for name, value in self.private.items()}
+        return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
         """Say why there is no such attribute, where code meets the recorded form instead of the instance."""

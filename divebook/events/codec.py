@@ -104,7 +104,7 @@ def _dumped(data: Any, path: str, option: int, default: Callable[[Any], Any]) ->
     try:
         return orjson.dumps(data, default=default, option=option)
     except TypeError as error:
-        raise UnstorableValueError(_locate_surrogate(data, path) or path, str(error)) from None
+        raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
 
 
 def _encoded(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
@@ -138,17 +138,22 @@ def storable(value: Any, path: str) -> Any:
     return plain
 
 
-def _locate_surrogate(value: Any, path: str) -> str | None:
+def locate_surrogate(value: Any, path: str) -> str | None:
+    """Return the place of the first string that has no form in UTF-8, or None."""
     if isinstance(value, str):
-        return path if any("\ud800" <= char <= "\udfff" for char in value) else None
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return path
+        return None
     pairs = (
-        ((f"{path}.{key}", item) for key, item in value.items())
+        ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
         if isinstance(value, dict)
         else ((f"{path}[{index}]", item) for index, item in enumerate(value))
         if isinstance(value, list | tuple)
         else ()
     )
-    return next((found for where, item in pairs if (found := _locate_surrogate(item, where))), None)
+    return next((found for where, item in pairs if (found := locate_surrogate(item, where))), None)
 
 
 def decode(raw: bytes | str) -> Any:

@@ -142,7 +142,10 @@ def _plain_key(key: Any) -> Any:
         return tuple(map(_plain_key, key.items))
     if not isinstance(key, Recorded):
         return key
-    plain = key.plain()
+    try:
+        plain = key.plain()
+    except ValueError:  # a range that is too long for a list
+        return key.summary()
     return plain if isinstance(plain, Hashable) else key.summary()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from datetime import datetime, time, timedelta, timezone
+from pickle import PicklingError
 from typing import Any, NamedTuple
 
 from divebook.errors import UnopenableValueError, UnstorableValueError
@@ -109,13 +110,21 @@ def _only(module: str, name: str) -> Callable[[str], Any]:
 _zone = _only("zoneinfo", "ZoneInfo")
 
 
-def _zoned(text: str, key: str | None, fold: int) -> datetime:
+def _zoned(text: str, key: str | None, fold: int, name: str | None = None) -> datetime:
     moment = datetime.fromisoformat(text)
-    return moment.replace(tzinfo=moment.tzinfo if key is None else _zone(key), fold=fold)
+    return moment.replace(tzinfo=_zone_of(moment, key, name), fold=fold)
 
 
-def _folded_time(text: str, fold: int) -> time:
-    return time.fromisoformat(text).replace(fold=fold)
+def _folded_time(text: str, fold: int, key: str | None = None, name: str | None = None) -> time:
+    moment = time.fromisoformat(text)
+    return moment.replace(tzinfo=_zone_of(moment, key, name), fold=fold)
+
+
+def _zone_of(moment: datetime | time, key: str | None, name: str | None) -> Any:
+    if key is not None:
+        return _zone(key)
+    offset = moment.utcoffset()
+    return moment.tzinfo if name is None or offset is None else timezone(offset, name)
 
 
 def _second(name: str, text: str) -> str:
@@ -123,13 +132,7 @@ def _second(name: str, text: str) -> str:
     return str(text)
 
 
-def _zoned_text(text: str, key: str | None, fold: int) -> str:
-    del key, fold
-    return str(text)
-
-
-def _folded_text(text: str, fold: int) -> str:
-    del fold
+def _first(text: str, *_: Any) -> str:
     return str(text)
 
 
@@ -142,8 +145,8 @@ KINDS: dict[str, _Kind] = {
     "range": _Kind(_range, _plain_range, _range_text),
     "timezone": _Kind(_fixed_zone, lambda *content: str(_fixed_zone(*content)), lambda *own: str(_fixed_zone(*own))),
     "zone": _Kind(_zone, str, str),
-    "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), _zoned_text),
-    "folded_time": _Kind(_folded_time, lambda text, _: time.fromisoformat(text), _folded_text),
+    "zoned": _Kind(_zoned, lambda text, *_: datetime.fromisoformat(text), _first),
+    "folded_time": _Kind(_folded_time, lambda text, *_: time.fromisoformat(text), _first),
 }
 
 _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {
@@ -165,9 +168,15 @@ _CONTENTS: dict[tuple[str, str], Callable[[Any], StandardValue]] = {
 
 def _fixed_zone_content(value: timezone) -> list[Any]:
     offset = value.utcoffset(None)
-    name = value.tzname(None)
-    # `timezone` keeps no trace of whether a name was passed, so the name it would make itself counts as none.
-    return [offset // timedelta(microseconds=1), None if name == timezone(offset).tzname(None) else name]
+    return [offset // timedelta(microseconds=1), own_name(offset, value.tzname(None))]
+
+
+def own_name(offset: timedelta, name: str | None) -> str | None:
+    """Return the name of a fixed time zone, or None where `timezone` makes the same name from the offset.
+
+    `timezone` keeps no trace of whether a name was passed.
+    """
+    return None if name == timezone(offset).tzname(None) else name
 
 
 def record_standard(value: Any, path: str) -> StandardValue | None:
@@ -181,7 +190,7 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
     cls = type(value)
     package = cls.__module__.partition(".")[0]  # that of paths is pathlib._local in Python 3.13
     if (package, cls.__qualname__) == ("zoneinfo", "ZoneInfo"):
-        return StandardValue("zone", [_key_of(value, path)])
+        return StandardValue("zone", [key_of(value, path)])
     contents = _CONTENTS.get((package, cls.__qualname__))
     if contents is None:
         return None
@@ -192,20 +201,32 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
 
 
 def record_moment(value: datetime | time, path: str) -> StandardValue | None:
-    """Return the recorded form of a datetime in a named time zone, or of a repeated hour; None if it needs none.
+    """Return the recorded form of a datetime or time that ISO text does not hold exactly; None if it needs none.
 
-    Plain ISO text has neither the name of a zone nor `fold`, which tells the two hours of the end of summer time apart.
+    ISO text has neither the key nor the name of a zone, and no `fold`, which tells the two hours of the end of summer
+    time apart. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
     """
-    zone = value.tzinfo
-    is_named = zone is not None and type(zone).__module__.startswith("zoneinfo")
-    if not is_named and not value.fold:
+    zone, key, name = value.tzinfo, None, None
+    if zone is not None and type(zone).__module__.startswith("zoneinfo"):
+        key = key_of(zone, path)
+    elif zone is not None and (offset := value.utcoffset()) is not None:
+        name = own_name(offset, value.tzname())
+    if key is None and name is None and not value.fold:
         return None
-    if isinstance(value, time):
-        return None if is_named else StandardValue("folded_time", [value.isoformat(), value.fold])
-    return StandardValue("zoned", [value.isoformat(), _key_of(zone, path) if is_named else None, value.fold])
+    names = [key, name] if name is not None else [key]
+    if isinstance(value, datetime):
+        return StandardValue("zoned", [value.isoformat(), key, value.fold, *names[1:]])
+    text = value.isoformat() if key is None else value.replace(tzinfo=None).isoformat()
+    return StandardValue("folded_time", [text, value.fold, *(names if key or name else [])])
 
 
-def _key_of(zone: Any, path: str) -> str:
+def key_of(zone: Any, path: str) -> str:
+    """Return the key of a `ZoneInfo`, under which the database of time zones has it."""
     if zone.key is None:
         raise UnstorableValueError(path, f"{zone!r} has no key; use ZoneInfo('Area/City')")
+    try:
+        zone.__reduce__()
+    except PicklingError:  # read from a file: its key need not be the one of the database
+        message = f"{zone!r} was read from a file, and the database may have other rules; use ZoneInfo({zone.key!r})"
+        raise UnstorableValueError(path, message) from None
     return str(zone.key)

@@ -7,8 +7,8 @@ dates and decimals; they are written as ``{"$type": ..., "value": ...}``, and so
 other containers, and those of `divebook.events.standard`, `divebook.events.classes` and `divebook.events.arrow`.
 
 Three conversions are made: a scalar of numpy becomes a Python number, an instance of a subclass of str, int, float,
-bytes, Decimal, date or datetime one of that class, and a time zone that is neither a `zoneinfo.ZoneInfo` nor a
-`datetime.timezone` a fixed offset.
+bytes, Decimal, date, time, datetime or timedelta one of that class, and a time zone that is neither a
+`zoneinfo.ZoneInfo` nor a `datetime.timezone` a fixed offset of the same name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MAX_DIGITS = 4300
 """Digits of an integer that Python reads and writes."""
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
-_EXACT = frozenset({date, timedelta, Decimal, bytes})
+_EXACT = frozenset({date, timedelta, bytes})
 _INTERNAL = frozenset({"divebook", "immutables"})
 """Packages whose mappings hold variables and parts of definitions; they are recorded as dicts."""
 _INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
@@ -92,7 +92,9 @@ def normalize(value: Any, path: str = "value", known: Collection[int] = ()) -> A
         raise UnstorableValueError(path, "nested too deeply; is it part of itself?") from None
     except DivebookError:
         raise
-    except Exception as error:  # a class may raise anything when its attributes or items are read
+    # A class may raise anything when its attributes or items are read, SystemExit and KeyboardInterrupt too. Nothing
+    # is awaited here, so a CancelledError is of its class, too (`tests/odd_results.py`).
+    except BaseException as error:
         name = type(error).__name__
         raise UnstorableValueError(
             path, f"its class, or that of a value in it, raised {name} when it was read; use plain data"
@@ -223,6 +225,10 @@ def _scalar(value: Any, path: str) -> Any:
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
         return recorded
+    if isinstance(value, Decimal) and value.is_snan():  # it raises where it is compared, as values of a log are
+        raise UnstorableValueError(path, "a signaling NaN cannot be compared with other values; use Decimal('NaN')")
+    if type(value) is Decimal:
+        return value
     tagged = tag(value)
     back = _DECODERS[tagged[TAG]](tagged["value"])
     if isinstance(value, datetime | time) and value.tzinfo is not None and back.tzinfo is None:
@@ -309,7 +315,8 @@ def _instance(name: str, value: Mapping[str, Any]) -> Instance:
     fields, extra = untag(_as(dict, value["fields"])), value.get("extra")
     unset = [_as(str, field) for field in _as(list, value.get("unset", []))]
     more = None if extra is None else untag(_as(dict, extra))
-    return Instance(name, _as(str, value["class"]), fields, unset, more)
+    private = untag(_as(dict, value.get("private", {})))
+    return Instance(name, _as(str, value["class"]), fields, unset, more, private=private)
 
 
 def _member(value: Mapping[str, Any]) -> Member:

@@ -30,7 +30,7 @@ def described(result: object) -> dict[str, str]:
     kind = type(result)
     try:
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
-    except Exception as error:  # noqa: BLE001 - a person's class may raise anything when its repr is made
+    except BaseException as error:  # noqa: BLE001 - a person's class may raise anything when its repr is made
         text = f"<{kind.__name__}, whose repr raised {type(error).__name__}>"
     text = shared().text(as_unicode(text))
     digest = sha256(text.encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from datetime import timedelta
 from numbers import Real
@@ -11,7 +10,7 @@ from typing import Any, cast
 from divebook.engine.operations import SIGNAL_WAIT, TIMER, Place
 from divebook.engine.records import OperationRecord
 from divebook.engine.retries import names_of
-from divebook.errors import StepError
+from divebook.errors import StepError, shown_number
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.execution.beyond import Beside
@@ -20,6 +19,7 @@ from divebook.execution.unrecorded_waits import engine_code
 from divebook.execution.waits import Waits
 from divebook.execution.wanted import Wanted
 from divebook.text.durations import parse_duration
+from divebook.text.ranges import MOST_SECONDS
 
 MICROSECONDS = 1_000_000
 
@@ -32,14 +32,17 @@ def seconds_of(value: Any, call: str) -> float:
     StepError
         It is something else.
     """
-    if type(value) is not bool and isinstance(value, Real) and math.isfinite(value):
+    if type(value) is not bool and isinstance(value, Real) and abs(value) <= MOST_SECONDS:
         return cast("float", value)
     wanted = ""
     with suppress(ValueError):
         wanted = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
     if isinstance(value, timedelta):
         wanted = "; write its total_seconds()"
-    raise StepError(f"{call} takes a number of seconds, got {value!r:.60}{wanted}")
+    allowed = (
+        f" of at most {MOST_SECONDS:,} (100 years)" if isinstance(value, Real) and abs(value) > MOST_SECONDS else ""
+    )
+    raise StepError(f"{call} takes a number of seconds{allowed}, got {shown_number(value)}{wanted}")
 
 
 class Signals:

@@ -14,13 +14,14 @@ FORMAT = "__divebook_format__"
 RESULT = "__divebook_result__"
 ROUND = "__divebook_round__"
 CHECK = "__divebook_check__"
+ENTRIES = "__divebook_entries__"
 DOCUMENT = "__divebook_document__"
 
 CHANGE = "__divebook_change__"
 MUTATION = "__divebook_mutation__"
 """What `CHANGE` asks the host for."""
 
-HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, ROUND, CHECK, DOCUMENT, CHANGE, MUTATION})
+HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, ROUND, CHECK, ENTRIES, DOCUMENT, CHANGE, MUTATION})
 """Names that rewritten code relies on, so scripts may not use them."""
 
 ERROR_FUNCTION = "error"
@@ -118,6 +119,24 @@ def {RESULT}(value, isinstance=isinstance, plain=(str, int, float), nested=(list
     if kind in ("re.Match", "re.Pattern", "list_iterator", "slice"):
         raise TypeError(f"a script cannot return {{kind}}; return text, numbers, lists or dicts taken from it")
     return value
+""",
+    ENTRIES: f"""
+def {ENTRIES}(entries, isinstance=isinstance, dict=dict, list=list, len=len):
+    if isinstance(entries, dict):
+        return entries
+    entries = list(entries)
+    made = dict(entries)
+    if len(made) == len(entries):
+        return made
+    # Of equal keys, such as 1 and True, Python keeps the first, and the last value; the sandbox keeps the last key.
+    made, keys = {{}}, {{}}
+    for key, value in entries:
+        if key in keys:
+            key = keys[key]
+        else:
+            keys[key] = key
+        made[key] = value
+    return made
 """,
     "documents": f"""
 class Documents:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 from divebook.scripting.contexts import SAFE_NAMES
-from divebook.scripting.prelude import ATTRIBUTE, CHANGE, FORMAT, RESULT
+from divebook.scripting.prelude import ATTRIBUTE, CHANGE, ENTRIES, FORMAT, RESULT
 from divebook.text.names import normal_name
 
 _SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
@@ -41,12 +41,27 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
     modules
         Names that can only be modules or classes: their attributes stay as they are.
     """
-    editor = _Editor(source, modules)
+    editor = _Editor(source, modules, has_own_dict=any(_names_dict(node) for node in ast.walk(tree)))
     result = _result_of(tree)
     if result is not None:
         editor.wrap(result)
     editor.visit(tree)
     return editor.applied()
+
+
+def _names_dict(node: ast.AST) -> bool:
+    """Return whether a node gives the name ``dict`` to something of the script."""
+    if isinstance(node, ast.Name):
+        return node.id == "dict" and not isinstance(node.ctx, ast.Load)
+    return "dict" in (getattr(node, "name", None), getattr(node, "arg", None), getattr(node, "asname", None))
+
+
+def _may_have_equal_keys(node: ast.Dict) -> bool:
+    """Return whether two keys of a dict display may be equal and yet differ, as 1 and True do; strings never do."""
+    constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+    others = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
+    numbers = [value for value in constants if not isinstance(value, str)]
+    return len(others) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
@@ -103,9 +118,9 @@ def _path(node: ast.expr) -> str | None:
 class _Editor(ast.NodeVisitor):
     """Collects edits, outer ones first, so that insertions at one place nest rightly."""
 
-    def __init__(self, source: str, modules: frozenset[str]) -> None:
+    def __init__(self, source: str, modules: frozenset[str], *, has_own_dict: bool) -> None:
         self._source = source.encode()
-        self._modules = modules
+        self._modules, self._has_own_dict = modules, has_own_dict
         self._edits: list[_Edit] = []
         self._line_starts = [0]
         for line in self._source.split(b"\n"):
@@ -135,8 +150,54 @@ class _Editor(ast.NodeVisitor):
             if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_named(node.func.value):
                 self._normalise(node.args[:1])
             self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+            if isinstance(node.func, ast.Name) and node.func.id == "dict" and not self._has_own_dict:
+                self._keep_first_keys(node)
         for argument in [*node.args, *node.keywords]:
             self.visit(argument)
+
+    def _keep_first_keys(self, node: ast.Call) -> None:
+        """Write ``dict(pairs)`` as ``dict(helper(pairs))``."""
+        if not node.args or isinstance(node.args[0], ast.Starred):
+            return
+        start, end = self._span(node.args[0])
+        opening = self._after(_SPACE, self._span(node.func)[1])
+        if start == opening:  # a generator without parentheses of its own begins and ends with those of the call
+            start, end = start + 1, end - 1
+        self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        """Write ``{a: b, **c}`` as ``helper([(a, b), *c.items()])`` where two keys may be equal."""
+        if _may_have_equal_keys(node):
+            start, end = self._span(node)
+            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
+            begin = start + 1
+            for key, value in zip(node.keys, node.values, strict=True):
+                close = self._after(_BEFORE_DOT, self._span(value)[1])
+                if key is None:
+                    stars = self._source.index(b"**", begin)
+                    self._edits += [_Edit(stars, stars + 2, "*("), _Edit(close, close, ").items()")]
+                else:
+                    self._edits.append(_Edit(begin, begin, "("))
+                    self._separate(key)
+                    self._edits.append(_Edit(close, close, ")"))
+                begin = close + 1
+            self._edits.append(_Edit(end - 1, end, "])"))
+        self.generic_visit(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        """Write ``{a: b for ...}`` as ``helper([(a, b) for ...])``, unless its keys are strings."""
+        if not isinstance(node.key, ast.JoinedStr):
+            start, end = self._span(node)
+            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))
+            self._separate(node.key)
+            close = self._after(_BEFORE_DOT, self._span(node.value)[1])
+            self._edits += [_Edit(close, close, ") "), _Edit(end - 1, end, "])")]
+        self.generic_visit(node)
+
+    def _separate(self, key: ast.expr) -> None:
+        """Write a comma in place of the colon behind a key."""
+        colon = self._after(_BEFORE_DOT, self._span(key)[1])
+        self._edits.append(_Edit(colon, colon + 1, ","))
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if _is_named(node.value):

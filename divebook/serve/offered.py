@@ -13,11 +13,13 @@ from mcp.types import CallToolResult, TextContent, Tool, ToolAnnotations
 from divebook.errors import SetupError
 from divebook.events.catalog import COMPLETED
 from divebook.events.readable import json_form
+from divebook.events.recorded import opened
 from divebook.execution.execution import Execution
 from divebook.questions.wording import address_of, example_answer
 from divebook.text.redaction import shared
 from divebook.workflow.definition import InputDefinition, Workflow
 from divebook.workflow.functions import declared_type
+from divebook.workflow.json_schemas import complaint
 from divebook.workflow.kinds import INPUT_TYPES
 from divebook.workflow.parameter_types import combine
 
@@ -105,7 +107,11 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
     if entry.description:
         schema["description"] = entry.description
     if entry.has_default:
-        schema["default"] = json_form(entry.default)
+        default = json_form(entry.default) if annotated is None else annotated.json_form(opened(entry.default))
+        # A client may send the default back, so one that its own schema refuses is not published.
+        fits = complaint(schema, default) is None if annotated is None else annotated.takes(default)
+        if fits:
+            schema["default"] = default
     return schema
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
 from divebook.engine.rolling_back import BY_CALL, BY_STEP
-from divebook.errors import StepError, UnstorableValueError
+from divebook.errors import StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
@@ -207,18 +207,13 @@ def compute_for(context: StepContext, function: UserFunction, arguments: Mapping
 def _is_awaitable(result: object) -> bool:
     """Return whether a function returned what its result is awaited from.
 
-    Raises
-    ------
-    UnstorableValueError
-        The result cannot be looked at, as a weak reference to what is gone; the function has returned all the same.
+    A result that cannot be looked at, such as a weak reference to what is gone, is not awaited: the function has
+    returned all the same, and whoever records the result says that it cannot be stored.
     """
     try:
         return inspect.isawaitable(result)
-    except Exception as error:
-        reason = f"its class raised {type(error).__name__} when it was read; return plain data"
-        unstorable = UnstorableValueError("result", reason)
-        mark_lost(unstorable, result)
-        raise unstorable from error
+    except BaseException:  # noqa: BLE001 - a person's class raises what it likes when it is asked for its class
+        return False
 
 
 async def invoke(

@@ -9,6 +9,7 @@ from divebook.execution.context import StepContext
 from divebook.execution.iterations import Outcome
 from divebook.scripting import value_text
 from divebook.steps.evaluation import render_texts
+from divebook.text.ranges import SECONDS
 
 
 async def wait_step(context: StepContext) -> Outcome:
@@ -31,8 +32,8 @@ async def _seconds(context: StepContext) -> float | None:
         (written,) = await render_texts([written], context.names)
     try:
         seconds = float(written or 0)
-    except ValueError:
+    except (ValueError, OverflowError):
         seconds = math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise StepError(f'Seconds of wait step "{context.step.name}" must be a number of seconds, got {written!r}')
+    if not SECONDS.fits(seconds):
+        raise StepError(f'Seconds of wait step "{context.step.name}" must be {SECONDS}, got {written!r:.60}')
     return seconds

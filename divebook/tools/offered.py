@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, get_type_hints
 
-from divebook.errors import SetupError, did_you_mean
+from divebook.errors import SetupError, did_you_mean, shown_number
+from divebook.text.ranges import COUNT_OR_ZERO, SECONDS
 from divebook.tools.editor import text_editor
 from divebook.tools.files import directory_lister, file_reader, file_writer
 from divebook.tools.papers import document_lister, document_reader, document_searcher, document_writer
@@ -77,10 +78,10 @@ def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
     elif kind is str:
         if isinstance(value, str):
             return value
-    elif isinstance(value, int | kind) and not isinstance(value, bool) and value >= 0:
+    elif _NUMBERS[kind].fits(value):
         return value
-    wanted = {str: "a text", int: "a whole number", float: "a number"}.get(kind, "a list of texts")
-    raise SetupError(f"option {option} of tool {name} must be {wanted}, not {value!r}")
+    wanted = "a text" if kind is str else _NUMBERS.get(kind, "a list of texts")
+    raise SetupError(f"option {option} of tool {name} must be {wanted}, not {shown_number(value)}")
 
 
-_NUMBERS = (int, float)
+_NUMBERS = {int: COUNT_OR_ZERO, float: SECONDS}

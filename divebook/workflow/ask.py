@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.errors import DefinitionError, Problem, did_you_mean, shown_number
 from divebook.questions.kinds import DEFINABLE
 from divebook.text.durations import parse_duration
+from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow import kinds
-from divebook.workflow.numbers import is_amount
 from divebook.workflow.stored_form import Definition, json_value
 from divebook.workflow.table import Key
 
@@ -50,7 +50,7 @@ class Ask(Definition):
         Key(
             "Seconds after which the Default answers, or the step fails. With a Default, `divebook run` waits for that "
             "where no terminal can ask a person.",
-            kind=kinds.Seconds(),
+            kind=kinds.Seconds(SOME_SECONDS),
             example="2h",
         ),
     ] = None
@@ -77,15 +77,10 @@ def _seconds(value: float | str | None) -> float | None:
     if value is None:
         return None
     try:
-        return parse_duration(value) if isinstance(value, str) else _number(value)
-    except ValueError:
-        hint = "write 30s, 2h or a number of seconds"
-        raise DefinitionError(
-            [Problem(f"ExpiresIn is not a duration: {value!r}", key="ExpiresIn", hint=hint)]
-        ) from None
-
-
-def _number(value: float) -> float:
-    if not is_amount(value, above_zero=True):
-        raise ValueError(value)
-    return float(value)
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    except (ValueError, OverflowError):
+        seconds = None
+    if seconds is not None and SOME_SECONDS.fits(seconds):
+        return float(seconds)
+    hint = f"write 30s, 2h or {SOME_SECONDS}"
+    raise DefinitionError([Problem(f"ExpiresIn is not a duration: {shown_number(value)}", key="ExpiresIn", hint=hint)])

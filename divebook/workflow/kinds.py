@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from divebook.errors import Place, did_you_mean
 from divebook.text.durations import parse_duration
+from divebook.text.ranges import NUMBER, SECONDS, NumberRange
 from divebook.workflow.located import Mapping, Node, Scalar, Sequence, kind_of
 from divebook.workflow.reading import Reading
 
@@ -125,63 +127,64 @@ class Flag(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Number(Plain):
-    """A finite number, whole if asked for."""
+    """A number of a range.
 
-    whole: bool = False
+    The dialect ``dive`` has no lower limits: only what no clock or database holds is refused there.
+    """
+
+    range: NumberRange = NUMBER
 
     @property
     def holds(self) -> str:
         """What kind of value it is."""
-        return "a whole number" if self.whole else "a number"
+        return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number, or `INVALID` after noting what is wrong."""
         value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, bool) or not isinstance(value, int if self.whole else (int, float)):
-            return mismatch(self.holds, node, place, reading)
-        if isinstance(value, float) and not math.isfinite(value):
-            return mismatch("a finite number", node, place, reading)
-        return value if self.whole else _as_float(value, node, place, reading)
+        allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
+        if not allowed.fits(value):
+            return mismatch(str(allowed), node, place, reading)
+        return value if self.range.is_whole else float(value)  # type: ignore[arg-type]
 
 
-def _as_float(value: float, node: Node, place: Place, reading: Reading) -> Any:
-    try:
-        return float(value)
-    except OverflowError:
-        return mismatch("a smaller number", node, place, reading)
-
-
+@dataclass(frozen=True, slots=True)
 class Seconds(Plain):
     """A number of seconds or a template that gives one."""
 
+    range: NumberRange = SECONDS
     holds = "seconds, or a template"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the number or template, or `INVALID` after noting what is wrong."""
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.text
-        return Number().read(node, place, reading)
+        return Number(self.range).read(node, place, reading)
 
     def write(self, value: Any) -> Any:
         """Return a whole number as one."""
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+@dataclass(frozen=True, slots=True)
 class ResponseTimeout:
     """A duration: ``30s``, ``1m30s`` or a number of seconds."""
 
+    range: NumberRange = SECONDS
     holds = "a duration: 30s, 1m30s, or seconds"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return seconds, or `INVALID` after noting what is wrong."""
         value = node.value if isinstance(node, Scalar) else None
-        try:
-            if isinstance(value, str | int | float) and not isinstance(value, bool):
-                return parse_duration(value)
-        except (ValueError, OverflowError):
-            pass
-        hint = "write 30s, 1m30s or a number of seconds"
-        reading.add(f"invalid response timeout: {kind_of(node)}", node.start, place, key=_key_of(place), hint=hint)
+        seconds = None
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            with suppress(ValueError, OverflowError):
+                seconds = parse_duration(value)
+        if self.range.fits(seconds):
+            return seconds
+        hint = f"write 30s, 1m30s or {self.range}"
+        message = f"{_key_of(place)}: invalid response timeout: {kind_of(node)}"
+        reading.add(message, node.start, place, key=_key_of(place), hint=hint)
         return INVALID
 
     def write(self, value: Any) -> Any:

@@ -16,6 +16,9 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace, UnionType
 from typing import Any
 
+from divebook.events.readable import json_form
+from divebook.workflow.json_schemas import complaint
+
 _FIELD = "value"
 _FAULTS = 3
 """Faults of one value that an error lists."""
@@ -45,6 +48,10 @@ def resolve(annotation: Any, function: Any) -> Any:
     except (NameError, AttributeError, TypeError, SyntaxError):
         return annotation
     return type(None) if annotation is None else hints[_FIELD]
+
+
+NO_FORM: Any = object()
+"""Stands for a value that has no form in JSON."""
 
 
 class ParameterType:
@@ -94,6 +101,29 @@ class ParameterType:
             if as_data is not value:
                 return self.convert(as_data)
             raise ValueError(_faults(error)) from None
+
+    def json_form(self, value: Any) -> Any:
+        """Return a value of this type in the form that its JSON schema describes; `NO_FORM` where it has none."""
+        model = self._read()
+        if model is None:
+            return json_form(value)
+        try:
+            made = model.model_construct(**{_FIELD: value}).model_dump(mode="json", warnings="error")[_FIELD]
+            json.dumps(made, allow_nan=False)
+        # What pydantic and the classes of a person raise for a value that is not of the type, or has no form in JSON.
+        except (TypeError, ValueError, AttributeError, UnicodeError):
+            return NO_FORM
+        return made
+
+    def takes(self, form: Any) -> bool:
+        """Return whether a value in its JSON form fits the type and its JSON schema."""
+        if form is NO_FORM:
+            return False
+        try:
+            self.convert(form)
+        except ValueError:
+            return False
+        return complaint(self.schema(), form) is None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of values of this type; ``{}`` where there is none, with definitions in ``$defs``."""

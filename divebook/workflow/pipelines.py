@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type
 
 from divebook.errors import DefinitionError, Problem, did_you_mean
 from divebook.questions.kinds import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
+from divebook.text import ranges
 from divebook.workflow import kinds
-from divebook.workflow.numbers import is_amount
-from divebook.workflow.stored_form import Definition, as_definition, json_value
-from divebook.workflow.table import Key, Many
+from divebook.workflow.stored_form import Definition, as_definition, json_value, require_whole_characters
+from divebook.workflow.table import Key, Many, number_problems
 
 START = "start"
 """The stage of an envelope that has not begun."""
@@ -22,7 +22,8 @@ ASKING = (CLARIFICATION, CONFIRMATION)
 """Targets that ask a person with what the output holds as its question or message."""
 RESERVED = (END, *ASKING)
 
-_STAGE_COUNTS = ("timeout_seconds", "max_visits", "max_retries")
+_COUNT = kinds.Number(ranges.COUNT_OR_ZERO)
+_SECONDS = kinds.Number(ranges.SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class EdgeLimit(Definition):
 
     source: Annotated[str, Key("The stage that is left.", required="an edge limit needs a Source", example="check")]
     target: Annotated[str, Key("The stage that is entered.", required="an edge limit needs a Target", example="draft")]
-    max_count: Annotated[int, Key("How often at most; 0 for no limit.", example="2")] = 0
+    max_count: Annotated[int, Key("How often at most; 0 for no limit.", kind=_COUNT, example="2")] = 0
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -121,7 +122,9 @@ class AgentStage(Definition):
     ] = ""
     prompt_key: Annotated[str, Key("Which of the Prompts of the pipeline the agent is asked.", example="draft")] = ""
     temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
-    max_tokens: Annotated[int | None, Key("How long an answer may be.", example="2000")] = None
+    max_tokens: Annotated[
+        int | None, Key("How long an answer may be.", kind=kinds.Number(ranges.COUNT), example="2000")
+    ] = None
     output_key: Annotated[str, Key("The slot of its output; by default the name of the stage.", example="plan")] = ""
     required_output_fields: Annotated[
         tuple[str, ...], Key("Fields that its output must have.", example="[verdict]")
@@ -139,15 +142,18 @@ class AgentStage(Definition):
         str, Key("Where to go if the stage fails; by default the request ends.", example="repair")
     ] = ""
     timeout_seconds: Annotated[
-        float, Key("How many seconds an attempt may take; by default as the pipeline says.", example="60")
+        float,
+        Key("How many seconds an attempt may take; by default as the pipeline says.", kind=_SECONDS, example="60"),
     ] = 0
     max_visits: Annotated[
-        int, Key("How often a request may be here; the next entry ends it. 0 for no limit.", example="3")
+        int, Key("How often a request may be here; the next entry ends it. 0 for no limit.", kind=_COUNT, example="3")
     ] = 0
     max_retries: Annotated[
         int,
         Key(
-            "How often a failed stage is tried again; it is then repeated as well where its process died.", example="2"
+            "How often a failed stage is tried again; it is then repeated as well where its process died.",
+            kind=_COUNT,
+            example="2",
         ),
     ] = 0
 
@@ -175,7 +181,7 @@ class AgentStage(Definition):
         if self.has_llm and not self.model_role:
             yield Problem(f"{of} has a model and no model_role", key="model_role", hint="name the agent that answers")
         yield from chosen(self, of)
-        yield from counted(self, _STAGE_COUNTS, of)
+        yield from number_problems(self)
         targets = [("routing rule", rule.target) for rule in self.routing_rules]
         targets += [(key, getattr(self, key)) for key in ("default_next", "error_next") if getattr(self, key)]
         for key, target in targets:
@@ -205,14 +211,6 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
             yield Problem(f"{key} of {of} cannot be {value!r}", key=key, hint=f"one of {', '.join(get_args(hint))}")
 
 
-def counted(record: object, keys: tuple[str, ...], of: str) -> Iterator[Problem]:
-    """Return the fields whose value is not a number of at least 0."""
-    for key in keys:
-        value = getattr(record, key)
-        if not is_amount(value):
-            yield Problem(f"{key} of {of} must be a number of at least 0, not {value!r}", key=key)
-
-
 def _is_same(left: Any, right: Any) -> bool:
     """Whether two plain values are equal and of the same types; whole numbers and fractions are of one type."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -225,7 +223,6 @@ def _is_same(left: Any, right: Any) -> bool:
 
 RunMode = Literal["sequential", "parallel"]
 
-_COUNTS = ("max_iterations", "max_llm_calls", "max_agent_hops", "default_timeout_seconds")
 _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "agent_review_resume_stage")
 
 
@@ -259,13 +256,16 @@ class PipelineConfig(Definition):
             example="parallel",
         ),
     ] = "sequential"
-    max_iterations: Annotated[int, Key("How often a request may go back to an earlier stage.", example="2")] = 3
-    max_llm_calls: Annotated[int, Key("How many model calls a request may make.", name="MaxLLMCalls", example="20")] = (
-        10
-    )
-    max_agent_hops: Annotated[int, Key("How many stages a request may pass through.", example="40")] = 21
+    max_iterations: Annotated[
+        int, Key("How often a request may go back to an earlier stage.", kind=_COUNT, example="2")
+    ] = 3
+    max_llm_calls: Annotated[
+        int, Key("How many model calls a request may make.", name="MaxLLMCalls", kind=_COUNT, example="20")
+    ] = 10
+    max_agent_hops: Annotated[int, Key("How many stages a request may pass through.", kind=_COUNT, example="40")] = 21
     default_timeout_seconds: Annotated[
-        float, Key("How many seconds an attempt at a stage may take.", name="TimeoutSeconds", example="60")
+        float,
+        Key("How many seconds an attempt at a stage may take.", name="TimeoutSeconds", kind=_SECONDS, example="60"),
     ] = 300
     edge_limits: Annotated[Sequence[EdgeLimit], Key("How often single edges may be passed.", kind=Many(EdgeLimit))] = ()
     clarification_resume_stage: Annotated[
@@ -302,6 +302,7 @@ class PipelineConfig(Definition):
     def __post_init__(self) -> None:
         stages = sorted(map(AgentStage.of, self.agents), key=lambda stage: stage.stage_order)
         self._put(agents=tuple(stages), edge_limits=tuple(map(EdgeLimit.of, self.edge_limits)))
+        require_whole_characters(self)
         problems = _problems_of(self)
         if problems:
             raise DefinitionError(problems, f"pipeline {self.name!r}")
@@ -350,7 +351,7 @@ def _problems_of(config: PipelineConfig) -> list[Problem]:
     names = config.order
     return [
         *chosen(config, "the pipeline"),
-        *counted(config, _COUNTS, "the pipeline"),
+        *number_problems(config),
         *_named(names),
         *(found for stage in config.agents for found in stage.problems(names)),
         *_limits(config, names),
@@ -377,7 +378,7 @@ def _limits(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:
         for name in (limit.source, limit.target):
             if name not in names:
                 yield unknown("edge limit names unknown stage", name, names)
-        yield from counted(limit, ("max_count",), f"the edge limit {limit.source}->{limit.target}")
+        yield from number_problems(limit)
 
 
 def _resume_stages(config: PipelineConfig, names: list[str]) -> Iterator[Problem]:

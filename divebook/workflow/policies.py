@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from divebook.errors import DefinitionError, Problem
-from divebook.workflow.numbers import is_amount, is_count
+from divebook.text import ranges
+from divebook.workflow import kinds
 from divebook.workflow.stored_form import Definition, json_value
-from divebook.workflow.table import Key
+from divebook.workflow.table import Key, require_numbers
+
+_SECONDS = kinds.Number(ranges.SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +29,23 @@ class Retry(Definition):
 
     short = (int,)
     attempts: Annotated[
-        int, Key("How often it is tried at most, the first time included; 3 by default.", example="5")
+        int,
+        Key(
+            "How often it is tried at most, the first time included; 3 by default.",
+            kind=kinds.Number(ranges.COUNT),
+            example="5",
+        ),
     ] = 3
-    seconds: Annotated[float, Key("The pause before the second attempt.", example="0.5")] = 1.0
-    factor: Annotated[float, Key("By how much each further pause grows.", example="3")] = 2.0
-    max_seconds: Annotated[float, Key("The longest pause.", example="30")] = 60.0
+    seconds: Annotated[float, Key("The pause before the second attempt.", kind=_SECONDS, example="0.5")] = 1.0
+    factor: Annotated[
+        float, Key("By how much each further pause grows.", kind=kinds.Number(ranges.FACTOR), example="3")
+    ] = 2.0
+    max_seconds: Annotated[float, Key("The longest pause.", kind=_SECONDS, example="30")] = 60.0
     jitter: Annotated[
         float,
         Key(
             "The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.",
+            kind=kinds.Number(ranges.FACTOR),
             example="0.2",
         ),
     ] = 0.1
@@ -50,14 +61,15 @@ class Retry(Definition):
 
     def __post_init__(self) -> None:
         self._put(errors=tuple(self.errors))
-        _require(is_count(self.attempts), f"Attempts must be a whole number from 1, not {self.attempts!r}", "Attempts")
-        for name in ("seconds", "factor", "max_seconds", "jitter"):
-            value = getattr(self, name)
-            _require(is_amount(value), f"{name} of Retry must be a number of at least 0, not {value!r}", name)
+        require_numbers(self)
 
     def delay(self, failures: int) -> float:
         """Return the seconds to wait after that many failures, without jitter."""
-        return min(self.max_seconds, self.seconds * self.factor ** max(0, failures - 1))
+        try:
+            pause = self.seconds * self.factor ** max(0, failures - 1)
+        except OverflowError:  # the pause has no limit of its own, and doubles every time
+            pause = math.inf if self.seconds else 0.0
+        return min(self.max_seconds, pause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +130,3 @@ def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
     """Return one policy or several as a tuple."""
     listed = [value] if isinstance(value, Catch | str | Mapping) else value
     return tuple(Catch.of(entry) for entry in listed)
-
-
-def _require(holds: bool, message: str, key: str) -> None:  # noqa: FBT001 - a check reads best with its condition first
-    if not holds:
-        raise DefinitionError([Problem(message, key=key)])

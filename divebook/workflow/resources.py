@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError, Problem
+from divebook.text import ranges
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.numbers import is_count
 from divebook.workflow.policies import Retry
-from divebook.workflow.stored_form import Definition, json_value
-from divebook.workflow.table import Key
+from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
+from divebook.workflow.table import Key, require_numbers
 
 DEFAULT_RESPONSE_TIMEOUT = 600.0
 DEFAULT_TOOL_ITERATIONS = 16
@@ -43,7 +43,9 @@ class ModelSettings(Definition):
     reasoning_effort: Annotated[
         str | None, Key("How much it thinks, in the words of its provider.", example="high")
     ] = None
-    max_tokens: Annotated[int | None, Key("The most tokens of an answer.", example="4096")] = None
+    max_tokens: Annotated[
+        int | None, Key("The most tokens of an answer.", kind=kinds.Number(ranges.COUNT), example="4096")
+    ] = None
     tool_choice: Annotated[
         Mapping[str, Any] | None,
         Key(
@@ -59,6 +61,8 @@ class ModelSettings(Definition):
     caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
 
     def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
         choice = self.tool_choice
         if choice is None:
             return
@@ -200,13 +204,15 @@ class AgentDefinition(Definition):
         Retry | None,
         Key("How requests are tried again; by default 3 attempts after 429, 5xx and lost connections.", extension=True),
     ] = None
-    tool_iteration_limit: Annotated[int, Key("How often it may call tools for one prompt.", example="30")] = (
-        DEFAULT_TOOL_ITERATIONS
-    )
+    tool_iteration_limit: Annotated[
+        int,
+        Key("How often it may call tools for one prompt.", kind=kinds.Number(ranges.COUNT_OR_ZERO), example="30"),
+    ] = DEFAULT_TOOL_ITERATIONS
     corrections: Annotated[
         int,
         Key(
             "How often its model may correct a call of a tool, or an answer, that does not have the expected form.",
+            kind=kinds.Number(ranges.COUNT_OR_ZERO),
             extension=True,
             example="3",
         ),
@@ -268,9 +274,8 @@ class AgentDefinition(Definition):
         if "*" in self.name:  # its own rules are made of its name, and there that stands for any characters
             message = f"{self.name!r} cannot be the name of an agent: what is said of it would hold for others"
             raise DefinitionError([Problem(message, key="Name", hint="leave out the *")])
-        if not is_count(self.corrections, least=0):
-            message = f"Corrections must be an integer of at least 0, not {self.corrections!r}"
-            raise DefinitionError([Problem(message, key="Corrections")])
+        require_numbers(self)
+        require_whole_characters(self)
         self._put(output=declared_answer(self.output))
 
 
@@ -288,20 +293,38 @@ class ToolDefinition(Definition):
         ),
     ] = field(default_factory=dict)
     approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
-    timeout: Annotated[float | None, Key("Seconds that a call may take.", extension=True, example="60")] = None
+    timeout: Annotated[
+        float | None,
+        Key("Seconds that a call may take.", kind=kinds.Number(ranges.SOME_SECONDS), extension=True, example="60"),
+    ] = None
     retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
-    limit: Annotated[int | None, Key("How often it may be called for one prompt.", extension=True, example="5")] = None
-    concurrency: Annotated[int | None, Key("How many of its calls may run at once.", extension=True, example="2")] = (
-        None
-    )
+    limit: Annotated[
+        int | None,
+        Key(
+            "How often it may be called for one prompt.",
+            kind=kinds.Number(ranges.COUNT),
+            extension=True,
+            example="5",
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        Key("How many of its calls may run at once.", kind=kinds.Number(ranges.COUNT), extension=True, example="2"),
+    ] = None
     most: Annotated[
         int | None,
         Key(
             "Characters of a result that the model gets, head and tail; the log has the whole.",
+            kind=kinds.Number(ranges.CHARACTERS),
             extension=True,
             example="4000",
         ),
     ] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_numbers(self)
+        require_whole_characters(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +341,10 @@ class DocumentDefinition(Definition):
     ] = None
     content_type: Annotated[str | None, Key("Its media type.", ignored="the ending of its Path tells the type")] = None
 
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Definition):
@@ -328,6 +355,10 @@ class TriggerDefinition(Definition):
     config: Annotated[Mapping[str, Any], Key("More about what fires it.", ignored=_BY_TRIGGER)] = field(
         default_factory=dict
     )
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        require_whole_characters(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,3 +399,4 @@ class ScheduleDefinition(Definition):
     def __post_init__(self) -> None:
         Definition.__post_init__(self)
         self._put(inputs=json_value(self.inputs, "inputs"))
+        require_whole_characters(self)

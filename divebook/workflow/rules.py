@@ -14,9 +14,9 @@ from divebook.questions.kinds import KINDS
 from divebook.text.templates import is_expression, texts_in
 from divebook.workflow.ask import Ask
 from divebook.workflow.json_schemas import FITTING, check_defined_schema
-from divebook.workflow.numbers import is_amount, is_count
 from divebook.workflow.policies import Rollback
 from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Each, Step
+from divebook.workflow.table import number_problems
 
 SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
 UNLIMITED = {
@@ -59,11 +59,12 @@ def step_problems(step: Step, manner: Manner) -> list[Problem]:
         listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
         problems += [*(listed if manner.is_strict else ()), *_each(step.each)]
     if step.timeout is not None:
-        problems += _timeout(step.timeout, step.type)
+        problems += _timeout(step.type)
     if step.rollback is not None:
         problems += _rollback(step, step.rollback)
     if step.seconds is not None:
         problems += _seconds(step.seconds)
+    problems += number_problems(step)
     if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
         problems += _ask(step.ask)
     if isinstance(step.output, Mapping) and (warning := check_defined_schema(step.output, "Output")) is not None:
@@ -178,26 +179,20 @@ def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
 
 
 def _each(each: Each) -> Iterator[Problem]:
-    if not is_count(each.parallel):
-        yield Problem(f"Parallel must be a whole number from 1, not {each.parallel!r}", place=("Each", "Parallel"))
+    for problem in number_problems(each):
+        yield problem.below("Each")
     if each.on_item_error not in (None, *ON_ITEM_ERROR):
         message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {each.on_item_error!r}"
         yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
 
 
 def _seconds(seconds: float | str) -> Iterator[Problem]:
-    if isinstance(seconds, str):
-        if "${" not in seconds:
-            hint = "write 2.5 or ${state.delay}"
-            yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
-    elif not is_amount(seconds):
-        yield Problem(f"Seconds must be 0 or more, not {seconds!r}", place=("Seconds",))
+    if isinstance(seconds, str) and "${" not in seconds:
+        hint = "write 2.5 or ${state.delay}"
+        yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
 
 
-def _timeout(timeout: float, step_type: str) -> Iterator[Problem]:
-    if not is_amount(timeout, above_zero=True):
-        message = f"Timeout must be a number of seconds above 0, not {timeout!r}"
-        yield Problem(message, key="Timeout", place=("Timeout",))
+def _timeout(step_type: str) -> Iterator[Problem]:
     if step_type in UNLIMITED:
         message = f"Timeout has no effect on a step of type {step_type}"
         yield Problem(message, key="Timeout", hint=UNLIMITED[step_type], place=("Timeout",))

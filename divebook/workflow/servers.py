@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from divebook.errors import DefinitionError, Problem
+from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow import kinds
 from divebook.workflow.approvals import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
-from divebook.workflow.stored_form import Definition
-from divebook.workflow.table import Key
+from divebook.workflow.stored_form import Definition, require_whole_characters
+from divebook.workflow.table import Key, require_numbers
 
 CALL_TIMEOUT = 300.0
 MEMORY, FILE, KEYCHAIN = TOKEN_STORES = ("memory", "file", "keychain")
@@ -127,7 +128,7 @@ class MCPServerDefinition(Definition):
         float,
         Key(
             "How long one call may take; 5 minutes by default.",
-            kind=kinds.ResponseTimeout(),
+            kind=kinds.ResponseTimeout(SOME_SECONDS),
             extension=True,
             example="60s",
         ),
@@ -155,6 +156,8 @@ class MCPServerDefinition(Definition):
     ] = False
 
     def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
         if "*" in self.name:  # its rules are made of its name, and in a rule that stands for any characters
             message = f"{self.name!r} cannot be the name of an mcp server: what is said of it would hold for others"
             raise _refused(message, "Name", "leave out the *")

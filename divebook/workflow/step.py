@@ -16,11 +16,11 @@ from divebook.errors import DefinitionError, Problem
 from divebook.events.frozen import filling
 from divebook.text.arguments import describe
 from divebook.text.names import normal_name
+from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
 from divebook.workflow import kinds
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.ask import Ask
 from divebook.workflow.content import ContentEntry
-from divebook.workflow.numbers import is_amount
 from divebook.workflow.policies import Catch, Retry, Rollback, catches
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
 from divebook.workflow.table import Key
@@ -104,7 +104,15 @@ class Each(Definition):
     short = (str, int, float, list)
     items: Annotated[Any, Key("A list, or an expression such as `$(state.rows)`.", example="$(state.files)")] = None
     as_: Annotated[str | None, Key("The name of the item, as in `state.name`.", example="file")] = None
-    parallel: Annotated[int, Key("How many items run at the same time; 1 by default.", extension=True, example="4")] = 1
+    parallel: Annotated[
+        int,
+        Key(
+            "How many items run at the same time; 1 by default.",
+            kind=kinds.Number(COUNT),
+            extension=True,
+            example="4",
+        ),
+    ] = 1
     rows: Annotated[
         str | None,
         Key(
@@ -229,7 +237,12 @@ class Step(Definition):
     ] = None
     timeout: Annotated[
         float | None,
-        Key("Seconds that one attempt at it, or at one item, may take with its calls.", extension=True, example="60"),
+        Key(
+            "Seconds that one attempt at it, or at one item, may take with its calls.",
+            kind=kinds.Number(SOME_SECONDS),
+            extension=True,
+            example="60",
+        ),
     ] = None
     executor: Annotated[
         str | None,
@@ -295,7 +308,7 @@ class Step(Definition):
             each=None if each is None else Each.of(each),
             edges=_edges(next if next is not None else edges),
             end=end,
-            seconds=float(seconds) if is_amount(seconds) else seconds,
+            seconds=float(seconds) if seconds is not None and SECONDS.fits(seconds) else seconds,
             content=tuple(ContentEntry.of(entry) for entry in content) if content else (),
             output=declared_answer(output),
             thread=thread,

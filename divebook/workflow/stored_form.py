@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
-from divebook.events.codec import encode, storable
+from divebook.events.codec import encode, locate_surrogate, storable
 from divebook.events.frozen import filling
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
@@ -58,6 +58,15 @@ def _json(value: Any, path: str, depth: int) -> Any:
     if type(normal) not in _ATOMS:
         raise UnstorableValueError(path, f"a {type(value).__name__} is not JSON; write it as a string")
     return _json(normal, path, depth)
+
+
+def require_whole_characters(made: Definition) -> None:
+    """Raise `DefinitionError` if a string of a definition holds a lone surrogate, which no store and no model takes."""
+    for name, value in made.to_dict().items():
+        if place := locate_surrogate(value, name):
+            message = f"{place} holds half a character (a lone surrogate), which cannot be stored or sent"
+            hint = "decode the text with the encoding that it was written in"
+            raise DefinitionError([Problem(message, key=name, hint=hint)], f"{type(made).__name__}")
 
 
 def recorded_default(value: Any, name: str) -> Any:

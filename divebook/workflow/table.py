@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as AnySequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from divebook.errors import DefinitionError, Place, did_you_mean
+from divebook.errors import DefinitionError, Place, Problem, did_you_mean, shown_number
+from divebook.text.ranges import INTEGER, NumberRange
 from divebook.workflow import kinds, located
 from divebook.workflow.kinds import INVALID, Kind, mismatch
 from divebook.workflow.located import Node, Scalar, Sequence
@@ -210,11 +211,51 @@ class Table:
         return {key.field for key in missing}
 
 
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange, bool]]:
+    """Return the numeric fields of a definition: the key and the range of each, and whether it may be a template."""
+    if definition not in _RANGES:
+        hints = get_type_hints(definition, include_extras=True)
+        keys = [_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint) and _is_number(hint)]
+        _RANGES[definition] = {
+            key.field: (key.name, key.kind.range, isinstance(key.kind, kinds.Seconds)) for key in keys
+        }
+    return _RANGES[definition]
+
+
+def number_problems(made: Definition) -> Iterator[Problem]:
+    """Return a problem for each number that is out of the range of its key; None stands for no number."""
+    for field_name, (key, allowed, is_template) in ranges(type(made)).items():
+        value = getattr(made, field_name)
+        if value is None or (is_template and isinstance(value, str)):
+            continue
+        if not allowed.fits(value):
+            name = key if key.casefold() == field_name else f"{key} ({field_name})"
+            yield Problem(f"{name} must be {allowed}, not {shown_number(value)}", key=key, place=(key,))
+
+
+def require_numbers(made: Definition) -> None:
+    """Raise `DefinitionError` for numbers of a definition that Python code made with a value out of range."""
+    problems = [replace(problem, place=()) for problem in number_problems(made)]
+    if problems:
+        raise DefinitionError(problems)
+
+
+_RANGES: dict[type[Definition], dict[str, tuple[str, NumberRange, bool]]] = {}
+
+
 # --- what a field's type says about its key --------------------------------------------------------------------------
 
 
 def _has_key(hint: Any) -> bool:
     return get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Key)
+
+
+def _is_number(hint: Any) -> bool:
+    declared, key = get_args(hint)
+    return hasattr(_kind_of(declared) if key.kind is FOLLOWS else key.kind, "range")
 
 
 def _key(name: str, hint: Any, key: Key) -> Key:
@@ -235,7 +276,7 @@ def _kind_of(hint: Any) -> Kind:
 _KINDS: Mapping[Any, Kind] = {
     str: kinds.Text(),
     bool: kinds.Flag(),
-    int: kinds.Number(whole=True),
+    int: kinds.Number(INTEGER),
     float: kinds.Number(),
     Any: kinds.Anything(),
     tuple[str, ...]: kinds.Texts(),

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, shown_number
+from divebook.text.ranges import CHARACTERS, COUNT
 from divebook.workflow.approvals import IF_DESTRUCTIVE
 from divebook.workflow.callables import as_function, is_callable
 from divebook.workflow.code import source_of
@@ -106,10 +107,10 @@ class ToolFunction(UserFunction):
         if not self.server and not is_tool_name(self.name):
             hint = "letters, digits, _ - and . only, at most 64, not beginning with a digit: @tool(name=...)"
             raise DefinitionError([Problem(f"{self.name!r} cannot be the name of a tool", key="name", hint=hint)])
-        for option, least in (("most", 100), ("limit", 1), ("concurrency", 1)):
-            given = getattr(self, option)
-            if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least):
-                message = f"{option} of {self.label} must be a whole number from {least}, not {given!r}"
+        for option, allowed in (("most", CHARACTERS), ("limit", COUNT), ("concurrency", COUNT)):
+            value = getattr(self, option)
+            if value is not None and not allowed.fits(value):
+                message = f"{option} of {self.label} must be {allowed}, not {shown_number(value)}"
                 raise DefinitionError([Problem(message, key=option, hint="leave it out for the default")])
         if inspect.isgeneratorfunction(self.function) or inspect.isasyncgenfunction(self.function):
             hint = "let it return a list of what it yields"

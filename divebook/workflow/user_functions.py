@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, shown_number
+from divebook.events.codec import locate_surrogate
 from divebook.text.names import normal_name
-from divebook.workflow.numbers import is_amount
+from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow.policies import Retry
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -47,8 +48,12 @@ class UserFunction:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", normal_name(self.name))
-        if self.timeout is not None and not is_amount(self.timeout, above_zero=True):
-            message = f"the timeout of {self.name} must be a number of seconds above 0, not {self.timeout!r}"
+        for key in ("name", "description"):
+            if locate_surrogate(getattr(self, key), key):
+                message = f"{key} of {self.name!a} holds half a character (a lone surrogate), which cannot be stored"
+                raise DefinitionError([Problem(message, key=key, hint="write the whole character")])
+        if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
+            message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
             raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
         if self.executor is not None:
             self._require_fit()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.text import ranges
 from divebook.workflow import kinds
-from divebook.workflow.stored_form import Definition
-from divebook.workflow.table import Key
+from divebook.workflow.stored_form import Definition, require_whole_characters
+from divebook.workflow.table import Key, require_numbers
 
 LOCAL, FENCED, VIRTUALENV, DOCKER = WORKSPACE_KINDS = ("local", "fenced", "virtualenv", "docker")
 """Where its commands run: on this machine, in a fence on it, with a Python environment of its own, in a container."""
@@ -20,6 +21,8 @@ COMMAND_TIMEOUT = 180.0
 """Seconds that a command may take."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
+MOST_MEMORY_DIGITS = 16
+"""Characters of an amount of memory: enough for exbibytes, in bytes."""
 _OF_KINDS = {
     "python": VIRTUALENV,
     "packages": VIRTUALENV,
@@ -65,7 +68,12 @@ class WorkspaceDefinition(Definition):
     ] = False
     shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
     timeout: Annotated[
-        float, Key("How long a command may take; 3 minutes by default.", kind=kinds.ResponseTimeout(), example="10m")
+        float,
+        Key(
+            "How long a command may take; 3 minutes by default.",
+            kind=kinds.ResponseTimeout(ranges.SOME_SECONDS),
+            example="10m",
+        ),
     ] = COMMAND_TIMEOUT
     environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
         default_factory=dict
@@ -99,7 +107,12 @@ class WorkspaceDefinition(Definition):
     ] = ()
     memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
     processors: Annotated[
-        float | None, Key("Of `docker`: how many processors it may use; all by default.", example="1.5")
+        float | None,
+        Key(
+            "Of `docker`: how many processors it may use; all by default.",
+            kind=kinds.Number(ranges.SOME),
+            example="1.5",
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -118,8 +131,8 @@ class WorkspaceDefinition(Definition):
             raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
         if self.in_place and self.folder is None:
             raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
-        if not self.timeout > 0:
-            raise _wrong(f"workspace {self.name}: a command cannot take {self.timeout} s", "Timeout", "write 3m")
+        require_numbers(self)
+        require_whole_characters(self)
         self._require_amounts()
 
     def _require_amounts(self) -> None:
@@ -130,19 +143,11 @@ class WorkspaceDefinition(Definition):
         if self.memory is not None and not is_memory(self.memory):
             message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
             raise _wrong(message, "Memory", "write 512m, or 2g")
-        if self.processors is not None and not is_above_zero(self.processors):
-            message = f"workspace {self.name}: {self.processors!r} is no number of processors above 0"
-            raise _wrong(message, "Processors", "write 1.5")
 
 
-def is_memory(said: object) -> bool:
-    """Return whether a text is an amount of memory above 0: ``512m``."""
-    return isinstance(said, str) and _MEMORY.fullmatch(said) is not None
-
-
-def is_above_zero(said: object) -> bool:
-    """Return whether something is a number above 0."""
-    return isinstance(said, int | float) and said > 0
+def is_memory(value: object) -> bool:
+    """Return whether a string is an amount of memory above 0: ``512m``."""
+    return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
 
 
 def _wrong(message: str, key: str, hint: str) -> DefinitionError:

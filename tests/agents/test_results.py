@@ -27,6 +27,7 @@ from divebook.events.codec import storable
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK
 from tests.execution.worlds import environment
+from tests.odd_results import OPENED, UNSTORABLE
 
 
 @dataclass
@@ -86,6 +87,7 @@ def nested(depth):
 
 
 RETURNED = {
+    **{kind: (make, None) for kind, make in UNSTORABLE.items()},
     "not finite": (lambda: [math.nan, -math.inf, 1.5], [None, None, 1.5]),
     "in a dataclass": (lambda: Bird("owl"), {"name": "owl", "weight": None}),
     "in a model": (Model, {"weight": None}),
@@ -110,6 +112,12 @@ RETURNED = {
     "like what comes with more": (lambda: {"kind": "tool-return", "return_value": 1}, None),
     "with what comes with it": (lambda: ToolReturn({"a": b"\xff"}, metadata=Unsayable()), {"a": "/w=="}),
 }
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    with OPENED:
+        yield
 
 
 @pytest.mark.parametrize("kind", ["ours", "ours, in a thread", "the library's"])

@@ -35,7 +35,7 @@ def test_what_cannot_be_enqueued_is_told(divebook, hello):
         assert (far.exit_code, "at is a time that clocks can show" in far.stderr) == (2, True)
     for patience in ("nan", "-5"):
         told = divebook("worker", hello, "--patience", patience, "--until-idle")
-        assert (told.exit_code, "patience is a number of seconds from 0 on" in told.stderr) == (2, True)
+        assert (told.exit_code, "number of seconds from 0 to" in told.stderr) == (2, True)
     late = divebook("enqueue", hello, "-v", "who=Ada", "--at", "soon")
     assert (late.exit_code, "--at 'soon' is no time; write --at 2026-05-01T08:00" in late.stderr) == (2, True)
     assert divebook("enqueue", hello).exit_code == 2

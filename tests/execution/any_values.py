@@ -7,15 +7,17 @@ recorded is refused before the call that it is passed to, and before anything is
 """
 
 import argparse
+import math
 import random
+import re
 import sys
 import tempfile
 from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, Flag, IntEnum, auto
+from enum import Enum, Flag, IntEnum, IntFlag, StrEnum, auto
 from fractions import Fraction
 from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Interface
@@ -23,11 +25,11 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
-from zoneinfo import ZoneInfo
+from zoneinfo import TZPATH, ZoneInfo
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, computed_field
 
 from divebook import Environment, MemoryStore, Worker, allow
 from divebook.errors import UnstorableValueError
@@ -75,6 +77,52 @@ class Item(BaseModel):
     more: object = None
 
 
+@allow
+class Word(StrEnum):
+    YES = "yes"
+
+
+@allow
+class Mode(IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+@allow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    x: object
+    y: object = 1
+
+
+@allow
+@dataclass
+class Scaled:
+    x: int
+    factor: InitVar[int] = 2
+    product: int = field(init=False, default=0)
+
+    def __post_init__(self, factor):
+        self.product = self.x * factor
+
+
+@allow
+class Rich(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    number: int = Field(default=1, alias="Number")
+    _hidden: object = PrivateAttr(default=None)
+
+    @computed_field
+    def twice(self) -> int:
+        """Return the double."""
+        return 2 * self.number
+
+
+@allow
+class Numbers(RootModel[list[int]]):
+    pass
+
+
 Unknown = namedtuple("Unknown", "a")  # noqa: PYI024 - it was not given to allow()
 
 
@@ -107,15 +155,72 @@ def scalar(chance):
             lambda: range(chance.randint(-5, 5), chance.randint(0, 9), chance.choice([-1, 1, 3])),
             lambda: chance.choice([Colour.RED, Colour.PAIR, Size.SMALL, Rights.READ, Rights.READ | Rights.WRITE]),
             lambda: chance.choice([ZoneInfo("Asia/Tokyo"), UTC, timezone(timedelta(hours=2)), timezone.min]),
+            lambda: time(1, 2, tzinfo=zone(chance), fold=chance.randint(0, 1)),
+            lambda: chance.choice([Word.YES, Mode.READ | Mode.WRITE, Mode(8), ~Mode.READ, Rights(0)]),
+            lambda: chance.choice([IPv6Address("fe80::1%eth0"), range(10**30), date.max, date.min, timedelta.max]),
+            lambda: Frozen(x=(1, Place("q")), y=chance.randint(0, 5)),
         ]
     )()
 
 
+def zone(chance, offsets=(0, 3600, -5400, 61, 3600.000001)):
+    """Return a time zone: none, at an offset with or without a name, or of the database."""
+    offset = timedelta(seconds=chance.choice(offsets))
+    fixed = chance.choice([timezone(offset), timezone(offset, "CET"), timezone(offset, "Zone ü")])
+    return chance.choice([None, UTC, fixed, fixed, ZoneInfo(chance.choice(ZONES))])
+
+
+def foreign(chance):
+    """Return a scalar, array, series, index or frame of numpy or pandas."""
+    day = pd.Timestamp(2026, 10, 25, 2, 30, fold=chance.randint(0, 1), tz=zone(chance, [0, 3600, -5400, 61]))
+    series = pd.Series([1, "a", None, (1,), day], dtype=object, name=chance.choice([None, "s", ("s", 1), 3]))
+    series.attrs = {"unit": (1, "m")}
+    levels = pd.MultiIndex.from_arrays([[1.0, math.nan, 1.0], ["a", None, "b"]], names=["x", None])
+    frame = pd.DataFrame({"a": [1.5, None, 2], "b": pd.Categorical(["u", None, "v"], ordered=True)}, index=levels)
+    frame.attrs = {"made": datetime(2026, 1, 1, tzinfo=zone(chance))}
+    return chance.choice(
+        [
+            day,
+            pd.Timedelta("1 days 1ns"),
+            pd.Period("2026Q1", freq="Q-MAR"),
+            pd.Interval(1, 2.5, closed="both"),
+            pd.NA,
+            pd.NaT,
+            np.datetime64(5, "25s"),
+            np.timedelta64("NaT"),
+            np.array(1.5),
+            np.array({"a": (1,)}, dtype=object),
+            np.array(["2026", "NaT"], dtype="M8[D]"),
+            np.array([(1, 2), None, "a"], dtype=object),
+            np.empty((2, 0, 3), dtype=">i4"),
+            np.array([1 + 2j, complex(math.nan, -0.0)]),
+            np.array(["a", "bcd"]),
+            series,
+            pd.Series([1, None], dtype="Int8"),
+            pd.Series(["a", None], dtype="string"),
+            pd.Series([day]),
+            pd.Series([1]).set_flags(allows_duplicate_labels=False),
+            levels,
+            levels[:1],
+            pd.DatetimeIndex([day], name="at"),
+            pd.date_range("2026", periods=3, freq="2D"),
+            pd.interval_range(0, 3),
+            pd.RangeIndex(1, 9, 3, name="q"),
+            frame,
+            frame.iloc[:0],
+            pd.DataFrame(),
+            pd.DataFrame(columns=["a", "a"]),
+            pd.DataFrame(index=[1, 2]),
+            pd.DataFrame([[1, 2, 3]], columns=[1, "a", None]).rename_axis(columns="z"),
+            pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])),
+        ]
+    )
+
+
 def moment(chance):
     """Return a datetime: naive, at an offset, or in a zone, also within the hour that comes twice."""
-    zone = chance.choice([None, UTC, timezone(timedelta(minutes=90)), *map(ZoneInfo, ZONES)])
     day = chance.choice([(2026, 10, 25), (2026, 3, 29), (2026, 7, 1), (1901, 1, 1)])
-    return datetime(*day, chance.randint(0, 23), 30, 0, 7, tzinfo=zone, fold=chance.randint(0, 1))
+    return datetime(*day, chance.randint(0, 23), 30, 0, 7, tzinfo=zone(chance), fold=chance.randint(0, 1))
 
 
 def value(chance, depth=3):
@@ -135,6 +240,8 @@ def value(chance, depth=3):
     return chance.choice(
         [
             several,
+            lambda: Decimal(chance.choice(["NaN", "-NaN12", "-Infinity", "-0.00", "1E+5", "1e-999999"])),
+            lambda: complex(chance.choice([math.nan, -0.0, math.inf]), -0.0),
             lambda: tuple(several()),
             lambda: {name: inner() for name in texts()},
             lambda: {scalar(chance): inner() for _ in range(3)},
@@ -147,10 +254,28 @@ def value(chance, depth=3):
             lambda: Place("p", inner()),
             lambda: Point(inner(), (inner(),)),
             lambda: Item(sku="s", more=inner()),
+            lambda: rich(chance, inner()),
+            lambda: Numbers([1, chance.randint(2, 9)]),
+            lambda: Scaled(chance.randint(1, 3), 5),
+            lambda: foreign(chance),
+            lambda: foreign(chance),
             lambda: pd.DataFrame({"a": [1, 2], "b": ["x", None]}, index=[3, 4]),
             lambda: np.array([[1.5, 2.5]]),
         ]
     )()
+
+
+def rich(chance, value):
+    """Return a model with an alias, fields beyond its own, and a private attribute."""
+    made = Rich(Number=chance.randint(1, 3), more=value, other=(1,))
+    made._hidden = chance.choice([None, (1, "a")])
+    return made
+
+
+def zone_from_file(key):
+    """Return a zone whose rules are of a file: its key need not be that of the database."""
+    with Path(TZPATH[0], "Europe/Berlin").open("rb") as file:
+        return ZoneInfo.from_file(file, key)
 
 
 def refused(chance):
@@ -171,6 +296,21 @@ def refused(chance):
             "\ud800",
             10**5000,
             memoryview(b"x"),
+            slice(1, 2),
+            pd.Timestamp("2026-01-01", tz=timezone(timedelta(seconds=0.5))),
+            Decimal("sNaN"),
+            re.compile("a"),
+            ...,
+            zone_from_file(None),
+            datetime(2026, 1, 1, tzinfo=zone_from_file("Asia/Tokyo")),
+            time(1, tzinfo=zone_from_file("Asia/Tokyo")),
+            pd.Timestamp("2026-01-01", tz=zone_from_file("Asia/Tokyo")),
+            np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+            np.ma.array([1, 2], mask=[0, 1]),
+            np.dtype("i4"),
+            np.longdouble(1),
+            pd.Categorical(["a"]),
+            pd.offsets.MonthEnd(2),
         ]
     )
     return chance.choice([lambda: odd, lambda: [1, odd], lambda: {"a": (odd,)}, lambda: {1: odd}])()
@@ -194,15 +334,60 @@ def same_mappings(one, other):
     return factories[0] is factories[1] and same_items(*map(list, pairs))
 
 
+def same_frames(one, other):
+    """Compare frames, series and indexes in everything that pandas knows of them."""
+    check = {pd.DataFrame: pd.testing.assert_frame_equal, pd.Series: pd.testing.assert_series_equal}.get(type(one))
+    try:
+        if check is None:
+            pd.testing.assert_index_equal(one, other, exact=True)
+            zones = [getattr(index, "tz", None) for index in (one, other)]
+            levels = [getattr(index, "levels", ()) for index in (one, other)]
+            return getattr(one, "freq", 0) == getattr(other, "freq", 0) and same(*zones) and same_items(*levels)
+        check(one, other, check_exact=True, check_flags=True, check_freq=True)
+    except AssertionError:
+        return False
+    if check is pd.testing.assert_frame_equal:
+        cells = [[value.columns, *(value.iloc[:, at] for at in range(value.shape[1]))] for value in (one, other)]
+    else:
+        cells = [[value.name, *value] for value in (one, other)]
+    return same(one.attrs, other.attrs) and same(one.index, other.index) and same_items(*cells)
+
+
+def same_arrays(one, other):
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if one.dtype == object:
+        return same_items(*(list(value.ravel()) for value in (one, other)))
+    return one.tobytes() == other.tobytes()
+
+
+def parts_of_model(value):
+    return [value.__dict__, value.__pydantic_extra__, value.__pydantic_private__, value.model_fields_set]
+
+
+def same_models(one, other):
+    return same_items(parts_of_model(one), parts_of_model(other))
+
+
+def parts_of_moment(value):
+    own = (repr(value), value.fold, value.utcoffset(), value.tzname(), type(value.tzinfo))
+    return (*own, getattr(value, "unit", None))
+
+
+def same_moments(one, other):
+    return parts_of_moment(one) == parts_of_moment(other)
+
+
 COMPARISONS = (
-    (pd.DataFrame, lambda one, other: one.equals(other) and one.index.equals(other.index)),
-    (np.ndarray, lambda one, other: one.dtype == other.dtype and bool((one == other).all())),
+    (pd.api.typing.NaTType, lambda one, other: one is other),
+    ((pd.DataFrame, pd.Series, pd.Index), same_frames),
+    (np.ndarray, same_arrays),
     (dict, same_mappings),
     ((list, tuple), same_items),
     ((set, frozenset), lambda one, other: one == other and sorted(map(repr, one)) == sorted(map(repr, other))),
-    (BaseModel, lambda one, other: same(one.__dict__, other.__dict__)),
+    (BaseModel, same_models),
     (Point, lambda one, other: same((one.x, one.tags), (other.x, other.tags))),
-    ((datetime, time), lambda one, other: (repr(one), one.fold) == (repr(other), other.fold)),
+    ((datetime, time), same_moments),
 )
 """By kind of value, how two of one type are compared; the first that fits counts."""
 
@@ -259,6 +444,7 @@ class Faults(list):
 def run_to_end(execution, values):
     """Send the signal that a run waits for, and return it when it has ended."""
     execution.wait(60)
+    assert execution.status == "waiting", f"{execution.status}: {execution.error}"
     execution.signal("values", values)
     return execution.wait(60)
 

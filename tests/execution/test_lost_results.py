@@ -1,119 +1,23 @@
 """Calls that took effect and whose result the log cannot hold: asked about on resume, and never made again unasked."""
 
-import dataclasses
 import uuid
-import weakref
-from contextlib import ExitStack
-from pathlib import Path
-from typing import Generic, TypeVar
 
-import pydantic
 import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.engine.grammar import violations
-from divebook.events.codec import MAX_PAYLOAD_BYTES
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow import step, workflow
 from divebook.workflow.policies import Catch
+from tests.odd_results import OPENED, SECRET, UNSTORABLE, Mute
 
-T = TypeVar("T")
-SECRET = "Bearer abcdefghijklmnopqrstuvwxyz0123456789"
-
-
-class Page(pydantic.BaseModel, Generic[T]):
-    """A generic model."""
-
-    items: list[T]
-
-
-@dataclasses.dataclass
-class Receipt:
-    """A class that was not given to `divebook.allow`."""
-
-    number: int
-
-
-class Mute:
-    """A value whose repr raises."""
-
-    def __repr__(self):
-        raise RuntimeError("no repr")
-
-
-class Bomb(dict):
-    """A mapping that raises when it is stored."""
-
-    def items(self):
-        raise RuntimeError("no items")
-
-
-class Unbound:
-    """A value whose attributes raise, as those of a proxy outside of its request."""
-
-    def __getattr__(self, name):
-        raise RuntimeError(f"no {name}")
-
-
-class Unreadable(int):
-    """A number that raises when it is read."""
-
-    def __int__(self):
-        raise RuntimeError("no number")
-
-
-class Nameless:
-    """A value of a module whose name is not valid Unicode."""
-
-    __module__ = "module\ud800"
-
-
-class Unplaced:
-    """A value of a module that has a number as its name."""
-
-    __module__ = 5
-
-
-def dead():
-    return weakref.proxy({object()})
-
-
-def circular():
-    found = []
-    found.append(found)
-    return found
-
-
-LOST = {
-    "object": lambda: {"receipt": object()},
-    "set of objects": lambda: {object()},
-    "function": lambda: [print],
-    "generator": lambda: (number for number in range(3)),
-    "file": lambda: OPENED.enter_context(Path(__file__).open(encoding="utf-8")),  # noqa: SIM115 - closed by the fixture
-    "generic model": lambda: Page[Receipt](items=[Receipt(1)]),
-    "dataclass": lambda: Receipt(3),
-    "repr that raises": Mute,
-    "circular list": circular,
-    "deep list": lambda: __import__("functools").reduce(lambda inner, _: [inner], range(100_000), 1),
-    "too large": lambda: "x" * (MAX_PAYLOAD_BYTES + 1),
-    "class": lambda: Receipt,
-    "error": lambda: ValueError("as a value"),
-    "mapping that raises": lambda: Bomb(a=1),
-    "attributes that raise": Unbound,
-    "attributes that raise inside": lambda: {"a": [Unbound()]},
-    "number that raises": lambda: Unreadable(3),
-    "name that is not valid Unicode": Nameless,
-    "module without a name": Unplaced,
-    "reference to what is gone": dead,
-    "secret": lambda: {"token": SECRET, "object": object()},
-}
 ANSWERS = {
     "done": ({"choice": "done", "result": "seen on the statement"}, "completed", 1),
     "retry": ("retry", "completed", 2),
     "fail": ("fail", "failed", 1),
 }
-PAID, VALUES, OPENED = [], [], ExitStack()
+PAID, VALUES = [], []
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +83,7 @@ WORKFLOWS = {
 
 def lost(environment, kind, value="object"):
     """Run a workflow whose call returns what cannot be stored; return the failed execution."""
-    VALUES[:] = [LOST[value]]
+    VALUES[:] = [UNSTORABLE[value]]
     inputs = {"number": 1} if kind in ("function", "gathered") else {}
     name = {"function": "settled", "gathered": "settled_by_the_context"}.get(kind, kind)
     run = environment.start(name, inputs).wait(20)
@@ -213,7 +117,7 @@ def test_a_call_whose_result_was_lost_is_asked_about_on_resume(kind, answer, tmp
 
 
 @pytest.mark.parametrize("kind", ["action", "thread", "retried", "function"])
-@pytest.mark.parametrize("value", LOST)
+@pytest.mark.parametrize("value", UNSTORABLE)
 def test_whatever_a_call_returned_it_is_made_once(value, kind):
     with world() as environment:
         run = lost(environment, kind, value)
@@ -230,7 +134,7 @@ def test_whatever_a_call_returned_it_is_made_once(value, kind):
 
 def test_a_catch_takes_over_and_nothing_is_asked():
     caught = Step("a", action="pay", store="r", catch=Catch("b", store="problem"))
-    VALUES[:] = [LOST["object"]]
+    VALUES[:] = [UNSTORABLE["object"]]
     with world() as environment:
         run = environment.start(Workflow("w", [caught, Step("b", script="1")])).wait(20)
         assert (run.status, len(PAID)) == ("completed", 1)
@@ -238,7 +142,7 @@ def test_a_catch_takes_over_and_nothing_is_asked():
 
 
 def test_a_call_that_may_be_repeated_is_made_again_without_a_question():
-    VALUES[:] = [LOST["object"]]
+    VALUES[:] = [UNSTORABLE["object"]]
     safe = Action("pay_safely", pay_async, idempotent=True)
     with Environment(store=MemoryStore(), actions=[safe]) as environment:
         run = environment.start(Workflow("w", [Step("a", action="pay_safely", store="r")])).wait(20)

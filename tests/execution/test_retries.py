@@ -187,7 +187,7 @@ Steps:
 
 
 def test_senseless_policies_are_refused():
-    with pytest.raises(DefinitionError, match="Attempts must be a whole number from 1"):
+    with pytest.raises(DefinitionError, match="Attempts must be an integer from 1"):
         Retry(attempts=0)
-    with pytest.raises(DefinitionError, match="must be a number of at least 0"):
+    with pytest.raises(DefinitionError, match="must be a number of seconds from 0"):
         Retry(seconds=-1)

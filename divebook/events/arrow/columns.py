@@ -8,8 +8,9 @@ not used: it loses dtypes, labels and frequencies, and differs from version to v
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ import pandas as pd
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow.ipc import as_array, in_one_piece, without_residue
 from divebook.events.recorded import Normalize, opened
+from divebook.events.standard import key_of, own_name
 
 Description = dict[str, Any]
 _NUMBERS, _MOMENTS = "biuf", "Mm"
@@ -48,7 +50,11 @@ class ColumnWriter:
         if isinstance(dtype, pd.IntervalDtype):
             return {"ends": [self.add(end.array, path) for end in (values.left, values.right)], "closed": dtype.closed}
         if isinstance(dtype, pd.DatetimeTZDtype):
-            return {"zone": zone_name(dtype.tz), "unit": dtype.unit, "at": self._put(as_array(values.asi8, path))}
+            return {
+                "zone": zone_content(dtype.tz, path),
+                "unit": dtype.unit,
+                "at": self._put(as_array(values.asi8, path)),
+            }
         if isinstance(dtype, pd.PeriodDtype):
             return {"period": str(dtype), "at": self._put(as_array(values.asi8, path))}
         return self._arrow_made(values, dtype, path)
@@ -100,8 +106,22 @@ def label_of(recorded: Any) -> Any:
     return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
 
 
-def zone_name(zone: Any) -> str:
-    """Return the name of a time zone as pandas reads it."""
+def zone_content(zone: Any, path: str) -> str | list[Any]:
+    """Return a time zone as `zone_of` reads it: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
+
+    The name of a fixed offset does not stand for the zone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as
+    the zone CET, which has a summer time.
+    """
+    if type(zone) is timezone:
+        offset = zone.utcoffset(None)
+        if offset % timedelta(seconds=1):  # pandas calculates with such an offset, but not exactly
+            raise UnstorableValueError(path, f"{zone!r} has fractions of a second; use an offset of whole seconds")
+        name = own_name(offset, zone.tzname(None))
+        if name is not None or offset % timedelta(minutes=1):
+            return [offset // timedelta(microseconds=1), name]
+    elif type(zone).__module__.startswith("zoneinfo"):
+        key = key_of(zone, path)  # pandas reads the name UTC as `datetime.UTC`, which is another zone
+        return key if type(pd.DatetimeTZDtype("ns", key).tz) is type(zone) else [key]
     for name in (getattr(zone, "key", None), getattr(zone, "zone", None), str(zone)):
         try:
             if name:
@@ -111,10 +131,19 @@ def zone_name(zone: Any) -> str:
             continue
     offset = zone.utcoffset(None)
     if offset is None:
-        raise UnstorableValueError("a time zone", f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
-    sign = "-" if offset < timedelta(0) else "+"
-    minutes = abs(offset) // timedelta(minutes=1)
-    return f"UTC{sign}{minutes // 60:02d}:{minutes % 60:02d}"
+        raise UnstorableValueError(path, f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
+    return [offset // timedelta(microseconds=1), own_name(offset, zone.tzname(None))]
+
+
+def zone_of(content: str | Sequence[Any]) -> Any:
+    """Return a time zone, or the name by which pandas finds it."""
+    if isinstance(content, str):
+        return content
+    if len(content) == 1:
+        return ZoneInfo(content[0])
+    microseconds, name = content
+    offset = timedelta(microseconds=microseconds)
+    return timezone(offset) if name is None else timezone(offset, name)
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
@@ -133,7 +162,7 @@ def read_column(description: Description, arrays: Sequence[Any]) -> Any:
         return pd.Categorical.from_codes(_numbers(array), dtype=dtype)
     if "zone" in description:
         naive = pd.DatetimeIndex(_numbers(array).view(f"M8[{description['unit']}]"))
-        return naive.tz_localize("UTC").tz_convert(description["zone"]).array
+        return naive.tz_localize("UTC").tz_convert(zone_of(description["zone"])).array
     if "period" in description:
         period: Any = pd.api.types.pandas_dtype(description["period"])
         return pd.arrays.PeriodArray(_numbers(array), dtype=period)

@@ -48,7 +48,7 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
     if recorder:
         module, _, function = recorder.partition(".")
         return getattr(importlib.import_module(f"divebook.events.arrow.{module}"), function)(value, path, normalize)
-    if library == "numpy" and getattr(value, "ndim", None) == 0:
+    if library == "numpy" and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # a dtype has no item
         return _python_number(value, path, normalize)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from divebook.events.arrow.columns import ColumnWriter, Description, index_of, label_of, read_column
@@ -23,6 +24,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
         "index": _index(writer, frame.index, f"{path}.index"),
         "data": [writer.add(frame.iloc[:, at].array, label) for at, label in enumerate(labels)],
         "attrs": normalize(dict(frame.attrs), f"{path}.attrs"),
+        **_flags(frame),
     }
     return Arrow("pandas.DataFrame", frame.shape, layout, write_arrays(writer.arrays))
 
@@ -35,6 +37,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
         "index": _index(writer, series.index, f"{path}.index"),
         "data": writer.add(series.array, path),
         "attrs": normalize(dict(series.attrs), f"{path}.attrs"),
+        **_flags(series),
     }
     return Arrow("pandas.Series", series.shape, layout, write_arrays(writer.arrays))
 
@@ -46,13 +49,21 @@ def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
 
 
+def _flags(value: Any) -> dict[str, bool]:
+    return {} if value.flags.allows_duplicate_labels else {"duplicate_labels": False}
+
+
+def _with_flags(value: Any, layout: Any) -> Any:
+    return value.set_flags(allows_duplicate_labels=False) if "duplicate_labels" in layout else value
+
+
 def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
     names = [writer.label(name, f"{path}.names") for name in index.names]
     if isinstance(index, pd.RangeIndex):
         return {"names": names, "range": [index.start, index.stop, index.step]}
     if isinstance(index, pd.MultiIndex):
-        levels = [index.get_level_values(level) for level in range(index.nlevels)]
-        return {"names": names, "levels": [writer.add(level.array, path) for level in levels]}
+        codes = [writer.add(np.asarray(codes), path) for codes in index.codes]
+        return {"names": names, "levels": [writer.add(level.array, path) for level in index.levels], "codes": codes}
     described: Description = {"names": names, "values": writer.add(index.array, path)}
     frequency = getattr(index, "freqstr", None)
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex) and frequency:
@@ -74,7 +85,7 @@ def open_value(stored: Arrow) -> Any:
         values = read_column(layout["data"], arrays)
         series = pd.Series(values, index=index, dtype=values.dtype, name=label_of(layout["name"]), copy=False)
         series.attrs = opened(layout["attrs"])
-        return series
+        return _with_flags(series, layout)
     return _read_frame(layout, index, arrays)
 
 
@@ -84,7 +95,8 @@ def _read_frame(layout: Any, index: pd.Index[Any], arrays: Sequence[Any]) -> pd.
     frame = pd.DataFrame(by_place, index=index, copy=False)
     frame.columns = _read_index(layout["columns"], arrays)
     frame.attrs = opened(layout["attrs"])
-    return frame
+    flagged: pd.DataFrame = _with_flags(frame, layout)
+    return flagged
 
 
 def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
@@ -94,7 +106,10 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
         return pd.RangeIndex(start, stop, step, name=names[0])
     if "levels" in described:
         levels = [index_of(read_column(level, arrays)) for level in described["levels"]]
-        return pd.MultiIndex.from_arrays(levels, names=names)
+        if "codes" not in described:  # a log of an earlier version, which has the values of each level in full
+            return pd.MultiIndex.from_arrays(levels, names=names)
+        codes = [read_column(column, arrays) for column in described["codes"]]
+        return pd.MultiIndex(levels, codes, names=names)
     index = index_of(read_column(described["values"], arrays))
     if "frequency" in described:
         index.freq = described["frequency"]  # type: ignore[attr-defined]

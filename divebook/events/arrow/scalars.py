@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from divebook.events.arrow.columns import zone_name
+from divebook.events.arrow.columns import zone_content, zone_of
 from divebook.events.arrow.stored import ForeignScalar
 from divebook.events.recorded import Normalize, opened
 
@@ -20,8 +20,10 @@ def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
     if isinstance(value, np.datetime64 | np.timedelta64):
         return ForeignScalar(f"numpy.{type(value).__name__}", [str(value), int(value.view("i8")), value.dtype.str])
     if isinstance(value, pd.Timestamp):
-        zone = None if value.tz is None else zone_name(value.tz)
-        return ForeignScalar("pandas.Timestamp", [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone])
+        zone = None if value.tz is None else zone_content(value.tz, path)
+        fold = [value.fold] if value.fold else []
+        parts = [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone, *fold]
+        return ForeignScalar("pandas.Timestamp", parts)
     if isinstance(value, pd.Timedelta):
         return ForeignScalar("pandas.Timedelta", [str(value), int(value.asm8.view("i8")), value.unit])
     if isinstance(value, pd.Period):
@@ -36,9 +38,12 @@ def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
     return _OPEN[kind](*rest)
 
 
-def _timestamp(number: int, unit: str, zone: str | None) -> Any:
+def _timestamp(number: int, unit: str, zone: str | Sequence[Any] | None, fold: int = 0) -> Any:
     moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
-    return moment if zone is None else moment.tz_localize("UTC").tz_convert(zone)
+    if zone is not None:
+        moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
+    # In an hour that comes twice `fold` follows from the moment; at any other it is a mark of who made the value.
+    return moment.replace(fold=fold) if fold > moment.fold else moment
 
 
 _OPEN: dict[str, Any] = {

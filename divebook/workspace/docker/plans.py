@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from divebook.workflow.workspaces import is_above_zero, is_memory
+from divebook.text.ranges import COUNT, SOME
+from divebook.workflow.workspaces import is_memory
 
 WORKDIR = "/workspace"
 LABEL = "divebook.workspace"
@@ -60,8 +61,8 @@ class ContainerPlan:
     def __post_init__(self) -> None:
         needs = (  # an engine takes 0, and nothing, for no limit
             ("memory", is_memory(self.memory), "an amount above 0, such as '512m'"),
-            ("cpus", self.cpus is None or is_above_zero(self.cpus), "a number above 0, or None for all"),
-            ("pids", is_above_zero(self.pids), "a whole number above 0"),
+            ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all"),
+            ("pids", COUNT.fits(self.pids), str(COUNT)),
         )
         for name, holds, must in needs:
             if not holds:

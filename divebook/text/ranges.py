@@ -1,0 +1,65 @@
+"""Ranges of numeric settings: one check and one wording for YAML, command line options and Python.
+
+Every numeric setting has an upper limit. Python integers and decimals have none, but clocks, timers and databases do: a
+value beyond theirs fails far away from where it was written, as an `OverflowError` of a timer or a `decimal.Overflow`.
+
+>>> SOME_SECONDS.fits(0.5), SOME_SECONDS.fits(True), SOME_SECONDS.fits(float("inf"))
+(True, False, False)
+>>> print(COUNT)
+an integer from 1 to 2**63 - 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MOST_INTEGER = 2**63 - 1
+"""What SQLite, Postgres and Arrow hold in one column."""
+MOST_SECONDS = 100 * 36525 * 864
+"""100 years: a deadline that far away is a `datetime`, and fits `threading.TIMEOUT_MAX` (292 years)."""
+MOST_NUMBER = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """Numbers from `least` to `most`; NaN, infinities and booleans are outside of every range."""
+
+    least: float | None = None
+    most: float = MOST_NUMBER
+    is_whole: bool = False
+    excludes_least: bool = False
+    unit: str = ""
+
+    def fits(self, value: object) -> bool:
+        """Return whether a value is a number of this range."""
+        if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
+            return False
+        least = -self.most if self.least is None else self.least
+        if not least <= value <= self.most:  # False for NaN as well
+            return False
+        return not (self.excludes_least and value == least)
+
+    def __str__(self) -> str:
+        noun = "an integer" if self.is_whole else f"a number{f' of {self.unit}' if self.unit else ''}"
+        least = -self.most if self.least is None else self.least
+        if self.excludes_least:
+            return f"{noun} above {_limit(least)} and at most {_limit(self.most)}"
+        return f"{noun} from {_limit(least)} to {_limit(self.most)}"
+
+
+INTEGER = NumberRange(most=MOST_INTEGER, is_whole=True)
+COUNT = NumberRange(1, MOST_INTEGER, is_whole=True)
+COUNT_OR_ZERO = NumberRange(0, MOST_INTEGER, is_whole=True)
+CHARACTERS = NumberRange(100, MOST_INTEGER, is_whole=True)
+"""Of a shortened text: less is no room for its head, its tail and the note between them."""
+NUMBER = NumberRange()
+SOME = NumberRange(0, excludes_least=True)
+FACTOR = NumberRange(0)
+SECONDS = NumberRange(0, MOST_SECONDS, unit="seconds")
+SOME_SECONDS = NumberRange(0, MOST_SECONDS, excludes_least=True, unit="seconds")
+
+
+def _limit(number: float) -> str:
+    if abs(number) == MOST_INTEGER:
+        return "-(2**63 - 1)" if number < 0 else "2**63 - 1"
+    return f"{int(number):,}" if number == int(number) else f"{number:g}"
