@@ -204,9 +204,11 @@ def _otherwise_begun(
         different = "" if inputs is None else _difference(recorded_opening(execution_id, store).inputs, inputs)
         return different and f"was started with other inputs ({different})"
     (event,) = store.read(execution_id, store.record(execution_id).opened - 1, 1)
-    is_fork = isinstance(event.data, catalog.ExecutionForked)
-    different = _difference((event.data.change if is_fork else None) or {}, change)
-    return different and f"{'was forked with another change' if is_fork else 'is not a fork'} ({different})"
+    if not isinstance(event.data, catalog.ExecutionForked):
+        different = _difference({}, change)
+        return different and f"is not a fork ({different})"
+    different = _difference(event.data.change or {}, change)
+    return different and f"was forked with another change ({different})"
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

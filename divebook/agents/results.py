@@ -105,7 +105,7 @@ def _plain_key(key: Any) -> str:
 
 def _described(value: object) -> str:
     if issubclass(type(value), str):
-        return as_unicode(str.__str__(value))  # type: ignore[arg-type]  # its own `__str__` may raise
+        return as_unicode(str.__str__(value))  # its own `__str__` may raise
     kind = type(value).__name__
     try:
         return as_unicode(f"{kind}: {value}")

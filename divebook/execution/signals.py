@@ -32,16 +32,15 @@ def seconds_of(value: Any, call: str) -> float:
     StepError
         It is something else.
     """
-    if type(value) is not bool and isinstance(value, Real) and abs(value) <= MOST_SECONDS:
+    is_number = type(value) is not bool and isinstance(value, Real)
+    if is_number and abs(value) <= MOST_SECONDS:
         return cast("float", value)
     wanted = ""
     with suppress(ValueError):
         wanted = f"; write {parse_duration(value):g}" if isinstance(value, str) else ""
     if isinstance(value, timedelta):
         wanted = "; write its total_seconds()"
-    allowed = (
-        f" of at most {MOST_SECONDS:,} (100 years)" if isinstance(value, Real) and abs(value) > MOST_SECONDS else ""
-    )
+    allowed = f" of at most {MOST_SECONDS:,} (100 years)" if is_number and abs(value) > MOST_SECONDS else ""
     raise StepError(f"{call} takes a number of seconds{allowed}, got {shown_number(value)}{wanted}")
 
 

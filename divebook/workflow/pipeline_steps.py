@@ -120,8 +120,9 @@ def hidden_steps(data: Payload) -> frozenset[str]:
 
     Views, progress and tables leave these out. A log and its frames have all steps.
     """
-    is_opening = isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked)
-    definition: Mapping[str, Any] = (data.definition if is_opening else None) or {}
+    definition: Mapping[str, Any] = {}
+    if isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked):
+        definition = data.definition or {}
     steps = definition.get("steps")
     first = steps[0] if isinstance(steps, Sequence) and steps else None
     if not isinstance(first, Mapping) or first.get("type") != STAGE:

@@ -220,7 +220,9 @@ def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange,
         hints = get_type_hints(definition, include_extras=True)
         keys = [_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint) and _is_number(hint)]
         _RANGES[definition] = {
-            key.field: (key.name, key.kind.range, isinstance(key.kind, kinds.Seconds)) for key in keys
+            key.field: (key.name, key.kind.range, isinstance(key.kind, kinds.Seconds))
+            for key in keys
+            if isinstance(key.kind, kinds.Number | kinds.Seconds | kinds.ResponseTimeout)
         }
     return _RANGES[definition]
 

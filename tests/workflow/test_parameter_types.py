@@ -147,7 +147,9 @@ def test_a_default_may_be_of_any_kind_of_value(default, tmp_path):
         again = environment.execution(run.id)
         assert again.workflow.fingerprint == flow.fingerprint
         assert repr(again.outputs["result"]) == repr(default)
-    assert "default" in tool_of("plan", flow).input_schema["properties"]["given"]
+    schema = tool_of("plan", flow).input_schema["properties"]["given"]
+    is_nan = default != default  # noqa: PLR0124 - JSON has no such number, so no default can fit the schema
+    assert ("default" in schema) is not is_nan
 
 
 def test_a_default_that_cannot_be_recorded_is_named():

@@ -135,14 +135,13 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
     return [offset // timedelta(microseconds=1), own_name(offset, zone.tzname(None))]
 
 
-def zone_of(content: str | Sequence[Any]) -> Any:
+def zone_of(content: str | list[Any]) -> Any:
     """Return a time zone, or the name by which pandas finds it."""
     if isinstance(content, str):
         return content
     if len(content) == 1:
         return ZoneInfo(content[0])
-    microseconds, name = content
-    offset = timedelta(microseconds=microseconds)
+    offset, name = timedelta(microseconds=content[0]), content[1]
     return timezone(offset) if name is None else timezone(offset, name)
 
 

@@ -109,7 +109,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
         if "codes" not in described:  # a log of an earlier version, which has the values of each level in full
             return pd.MultiIndex.from_arrays(levels, names=names)
         codes = [read_column(column, arrays) for column in described["codes"]]
-        return pd.MultiIndex(levels, codes, names=names)
+        return pd.MultiIndex(levels, codes, names=names)  # type: ignore[arg-type]  # the stubs know no Index as a level
     index = index_of(read_column(described["values"], arrays))
     if "frequency" in described:
         index.freq = described["frequency"]  # type: ignore[attr-defined]

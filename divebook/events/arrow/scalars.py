@@ -38,12 +38,12 @@ def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
     return _OPEN[kind](*rest)
 
 
-def _timestamp(number: int, unit: str, zone: str | Sequence[Any] | None, fold: int = 0) -> Any:
+def _timestamp(number: int, unit: str, zone: str | list[Any] | None, fold: int = 0) -> Any:
     moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
     if zone is not None:
         moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
     # In an hour that comes twice `fold` follows from the moment; at any other it is a mark of who made the value.
-    return moment.replace(fold=fold) if fold > moment.fold else moment
+    return moment.replace(fold=1) if fold > moment.fold else moment
 
 
 _OPEN: dict[str, Any] = {
