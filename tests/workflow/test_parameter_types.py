@@ -148,7 +148,7 @@ def test_a_default_may_be_of_any_kind_of_value(default, tmp_path):
         assert again.workflow.fingerprint == flow.fingerprint
         assert repr(again.outputs["result"]) == repr(default)
     schema = tool_of("plan", flow).input_schema["properties"]["given"]
-    is_nan = default != default  # noqa: PLR0124 - JSON has no such number, so no default can fit the schema
+    is_nan = default != default  # JSON has no such number, so no default can fit the schema
     assert ("default" in schema) is not is_nan
 
 
