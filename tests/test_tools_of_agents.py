@@ -110,7 +110,11 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
             SetupError,
             "names find, which is not among its",
         ),
-        ({"Tools": [{"Name": "fetch", "Limit": 0}], "Agents": {"Tools": ["fetch"]}}, DefinitionError, "limit of tool"),
+        (
+            {"Tools": [{"Name": "fetch", "Limit": 0}], "Agents": {"Tools": ["fetch"]}},
+            DefinitionError,
+            "Limit must be an integer from 1",
+        ),
         (
             {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},
             SetupError,

@@ -122,9 +122,9 @@ def create(
     strict_limits: Annotated[bool, typer.Option("--strict-limits", help="Refuse limits that are advisory.")] = False,
     pull: Annotated[str, typer.Option(metavar="never|missing|always", help="Fetch the image.")] = MISSING,
     timeout: Annotated[
-        float,
+        float | None,
         typer.Option(metavar="SECONDS", callback=above_zero, help="Then what makes it is ended, and it goes again."),
-    ] = math.inf,
+    ] = None,
     expires: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", callback=no_less_than_zero, help="When gc may remove it; by default never."),
@@ -155,7 +155,7 @@ def create(
         keep_failed=keep_failed,
         strict_limits=strict_limits,
         pull=pull,
-        timeout=timeout,
+        timeout=math.inf if timeout is None else timeout,
         expires=expires,
         fallback=fallback,
         install_tools=install_tools,

@@ -48,8 +48,8 @@ def execute(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="One text; behind -- a program's words.")],
     *,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", callback=above_zero, help="Then it is ended.")
-    ] = math.inf,
+        float | None, typer.Option(metavar="SECONDS", callback=above_zero, help="Then it is ended.")
+    ] = None,
     cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
     user: User = None,
@@ -69,13 +69,14 @@ def execute(
     if not is_separated(context) and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
     wanted = command if is_separated(context) else command[0]
+    seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
             raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
-        one.tell("job", one.manager.detach(environment, wanted, timeout=timeout, environ=variables, cwd=cwd, user=user))
+        one.tell("job", one.manager.detach(environment, wanted, timeout=seconds, environ=variables, cwd=cwd, user=user))
         return
     is_json = as_json or one.as_json
-    options = {"timeout": timeout, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
+    options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:
         ended = _ended(one, environment, wanted, options, in_terminal=tty, is_shown=not is_json)
     except ShellTimeoutError as error:

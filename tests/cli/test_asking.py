@@ -123,7 +123,7 @@ def test_an_answer_that_nobody_asked_for_is_told(hello, divebook):
         (("--answers", "nothing.yaml"), "no file of answers"),
         (("--bounds", "max_cost"), "write max_cost=2.50"),
         (("--bounds", "max_cots=3"), "did you mean max_cost"),
-        (("--bounds", "max_llm_calls=many"), "whole number"),
+        (("--bounds", "max_llm_calls=many"), "give an integer"),
     ],
 )
 def test_what_is_not_understood_is_refused_before_anything_runs(deploy, divebook, arguments, message):
