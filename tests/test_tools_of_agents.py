@@ -134,6 +134,11 @@ def test_what_is_wrong_with_tools_is_said_before_anything_is_recorded(definition
     assert list(made.store.records()) == []
 
 
+def test_the_limit_of_a_tool_is_at_least_one():
+    with pytest.raises(DefinitionError, match="Limit must be an integer from 1 to"):
+        environment({"Tools": [{"Name": "fetch", "Limit": 0}]}, tools=[find])
+
+
 def test_an_agent_of_the_old_system_goes_without_what_needs_a_service(logs):
     agent = {"Name": "a", "Tools": ["web_search", "list_directory"]}
     made = environment({"Agents": [agent], "Workflows": [WORKFLOW]}, dialect="dive")

@@ -186,5 +186,5 @@ def test_an_agent_of_pydantic_ai_names_its_own_limit():
 def test_corrections_in_a_definition():
     (agent,) = definitions_from({"Agents": [{"Name": "a", "Corrections": 4}]}).agents
     assert agent.corrections == 4
-    with pytest.raises(DefinitionError, match="Corrections must be an integer from 0 to .*, not -1"):
+    with pytest.raises(DefinitionError, match=r"Corrections must be an integer from 0 to .*, not -1"):
         definitions_from({"Agents": [{"Name": "a", "Corrections": -1}]})
