@@ -111,11 +111,6 @@ def test_what_comes_with_a_call_still_comes_where_arguments_are_fixed():
             "names find, which is not among its",
         ),
         (
-            {"Tools": [{"Name": "fetch", "Limit": 0}], "Agents": {"Tools": ["fetch"]}},
-            DefinitionError,
-            "Limit must be an integer from 1",
-        ),
-        (
             {"Tools": [{"Name": "far", "Parameters": {"x": 1}}], "Agents": {"Tools": ["far"]}},
             SetupError,
             "tool far is not one that takes options here: x would have no effect",
