@@ -171,20 +171,36 @@ def _dumped(value: Any) -> bytes:
 
 @functools.cache
 def _pickler() -> Any:
-    """Return cloudpickle's pickler, but for code, which keeps the name of its file.
+    """Return cloudpickle's pickler, with two exceptions.
 
-    Cloudpickle 3.1.3 and later leave it out, and an error from a process would not say where it was raised.
+    - Code keeps the name of its file. Cloudpickle 3.1.3 and later leave it out, and an error from a process would not
+      say where it was raised.
+    - A pandas timestamp keeps its `fold`, which pandas leaves out (tests/execution/test_processes.py).
     """
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
-            if not isinstance(value, CodeType):
-                return super().reducer_override(value)
-            make, parts = self.dispatch_table[CodeType](value)
-            return _code, (value.co_filename, make, parts)
+            if isinstance(value, CodeType):
+                make, parts = self.dispatch_table[CodeType](value)
+                return _code, (value.co_filename, make, parts)
+            if _is_timestamp(value) and value.fold:
+                make, parts = value.__reduce__()[:2]
+                return _folded, (make, parts)
+            return super().reducer_override(value)
 
     return Pickler
+
+
+def _is_timestamp(value: Any) -> bool:
+    """Whether it is a pandas timestamp, told without loading pandas."""
+    kind = type(value)
+    return kind.__name__ == "Timestamp" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def _folded(make: Callable[..., Any], parts: tuple[Any, ...]) -> Any:
+    moment = make(*parts)
+    return moment if moment.fold else moment.replace(fold=1)
 
 
 def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:

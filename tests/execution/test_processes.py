@@ -11,12 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import cloudpickle
+import pandas as pd
 import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import UnpicklableError
 from divebook.execution.processes import Processes
-from divebook.execution.shipping import ship
+from divebook.execution.shipping import make_shipped, ship, unship
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
 from tests.execution import worlds
@@ -63,6 +64,10 @@ def where():
 # --- what comes back -------------------------------------------------------------------------------------------------
 
 
+def same(value):
+    return value
+
+
 def test_arguments_and_results_are_whatever_a_log_can_hold():
     when = {"at": [1, 2.5, None], "raw": b"\x00\xff", 1: ("a", {2, 3})}
     execution = called(lambda given: {**given, "pid": os.getpid()}, when, name="add_pid")
@@ -88,6 +93,15 @@ def raise_unpicklable():
     error = ValueError("kept")
     error.lock = threading.Lock()
     raise error
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "UTC"])
+@pytest.mark.parametrize("fold", [0, 1])
+@pytest.mark.parametrize("hour", [2, 12])
+def test_a_timestamp_keeps_its_fold_on_the_way_there_and_back(zone, fold, hour):
+    moment = pd.Timestamp(2026, 10, 25, hour, 30, fold=fold, tz=zone)
+    made = unship(make_shipped(ship("same", same, ([moment],), {})))[0]
+    assert (made, made.fold, made.utcoffset()) == (moment, moment.fold, moment.utcoffset())
 
 
 @pytest.mark.parametrize("resumed", [False, True])
