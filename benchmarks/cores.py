@@ -9,7 +9,7 @@ from benchmarks.figure import Figure
 from benchmarks.quick import answer
 from benchmarks.worlds import STORES, opened, run
 from divebook import Environment, Workflow
-from divebook.execution.processes import processors
+from divebook.runtime.compute.processes import processors
 from divebook.steps.function import WorkflowContext
 from divebook.store import EventStore
 from divebook.workflow.functions import step, workflow

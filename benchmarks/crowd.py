@@ -17,7 +17,7 @@ from benchmarks.soak import World, look
 from benchmarks.worlds import ACTIONS, chain
 from divebook import Environment
 from divebook.store import SqliteStore
-from divebook.store.checksums import of_row
+from divebook.store.encoding import of_row
 
 FEW, MANY = 1_000, 100_000
 ASKING = 20

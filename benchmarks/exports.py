@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.event import Event
-from divebook.store import EventStore, MemoryStore, jsonl
-from divebook.workflow.definition import Each, Step, Workflow
+from divebook.store import EventStore, MemoryStore, transfer
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Each, Step
 
 EQUAL, REFUSED, WRONG, RAW = "equal", "refused", "wrong value", "raw error"
 
@@ -66,7 +67,7 @@ class Exported:
     def outcome(self, content: bytes) -> tuple[str, str]:
         """Return what becomes of a file with that content, and more about it where it is bad."""
         try:
-            found = jsonl.read(io.BytesIO(content))
+            found = transfer.read(io.BytesIO(content))
         except DivebookError:
             return REFUSED, ""
         except Exception as error:  # noqa: BLE001 - that is what is looked for
@@ -77,7 +78,7 @@ class Exported:
 
 def _lines(store: EventStore, execution_id: str) -> list[bytes]:
     stream = io.BytesIO()
-    jsonl.export(store, execution_id, stream)
+    transfer.export(store, execution_id, stream)
     return stream.getvalue().splitlines()
 
 

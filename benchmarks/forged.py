@@ -21,8 +21,8 @@ from typing import Any
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import DivebookError
 from divebook.notebook.saved import SavedNotebook, SavedRun, open_notebook
-from divebook.widgets.saved import MIME, saved_run
-from divebook.workflow.ask import Ask
+from divebook.widgets.recording import MIME, saved_run
+from divebook.workflow.step import Ask
 
 ODD: list[Any] = [
     *(None, True, False, 0, -1, 1, 2**31, 2**53, 2**64, 10**400, 1.5, -0.0, 1e308),

@@ -8,11 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from divebook.environment import Environment
-from divebook.execution import journal
-from divebook.execution.clock import SystemClock
+from divebook.environment.environment import Environment
+from divebook.runtime import journal
+from divebook.runtime.clock import SystemClock
 from divebook.store import Message, SqliteStore
-from divebook.workflow.definition import Step, Workflow
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
 
 STEPS = [
     Step("make", script='"rows " * 20000', store="rows", next=["count"]),

@@ -167,8 +167,8 @@ async def bare_agent(rows: int, timeout: float) -> Took:  # noqa: ASYNC109 - pyd
 def durable(rows: int, store: str, timeout: float) -> tuple[Took, Any]:
     """Return what the same job takes as a workflow, and its execution."""
     from divebook import Agent, Each, Environment, Step, Workflow
-    from divebook.workflow.definition import AgentDefinition
-    from divebook.workflow.policies import Retry
+    from divebook.workflow.resources import AgentDefinition
+    from divebook.workflow.step import Retry
 
     each = Each(list(range(rows)), as_="row", parallel=PARALLEL, on_item_error="keep")
     step = Step("label", agent="labeller", prompt="Label ${row}", each=each, store="labels")
@@ -187,7 +187,7 @@ def durable(rows: int, store: str, timeout: float) -> tuple[Took, Any]:
 
 def measure(rows: int, store: str, server: str) -> dict[str, Any]:
     """Run the job with and without divebook; return the figures."""
-    from divebook.agents import durable as warm  # noqa: F401 - its import is not part of the job
+    from divebook.agents import batches as warm  # noqa: F401 - its import is not part of the job
 
     timeout = SERVERS[server].timeout
     with served(rows, server):

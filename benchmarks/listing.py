@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from divebook import Environment, SqliteStore, Step, Workflow
-from divebook.widgets.runs import EVERYTHING, RunsFeed
+from divebook.widgets.lists import EVERYTHING, RunsFeed
 
 RUNS = 10_000
 TARGET_MS = 200

@@ -9,8 +9,8 @@ import pandas as pd
 
 from benchmarks.figure import Figure
 from divebook import Environment
-from divebook.execution.dask_cluster import DaskCluster
 from divebook.mapping import mapped
+from divebook.runtime.compute.dask import DaskCluster
 
 ROWS, HEAVY = 20_000, 60
 MOST_MS = 1.0

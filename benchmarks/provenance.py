@@ -10,7 +10,7 @@ from benchmarks.browser import p95
 from benchmarks.figure import Figure
 from divebook import Step, Workflow
 from divebook.events import Event, catalog
-from divebook.replay.why import why
+from divebook.replay.provenance import why
 from divebook.store import MemoryStore
 
 EVENTS, ASKED, STEPS = 100_000, 200, 40

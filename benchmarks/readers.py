@@ -24,13 +24,12 @@ from benchmarks.figure import Figure
 from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import chain, make_store, one, run
 from divebook import Environment
-from divebook.analysis.whole_store import Frames
+from divebook.analysis.store import Frames
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold, fold_records
 from divebook.events import Event, catalog
-from divebook.events.ids import type_id
-from divebook.events.record import Record
-from divebook.history.spans import spans_of
+from divebook.events.event import Record, type_id
+from divebook.projections.spans import spans_of
 from divebook.store import Batch, EventStore, SqliteStore
 from divebook.workflow.functions import step, workflow
 

@@ -15,7 +15,7 @@ from benchmarks.floor import FloorJournal, run_sequence
 from benchmarks.worlds import STORES, Kind, chain, costs_of, growing_list, make_store, one, opened, run
 from divebook import Environment, Execution
 from divebook.engine.evolve import fold_records
-from divebook.events.record import Record
+from divebook.events.event import Record
 from divebook.steps.actions import Action
 from divebook.store import EventStore
 from divebook.workflow.functions import step, workflow

@@ -24,10 +24,10 @@ from typing import NamedTuple, TypeAlias
 
 from benchmarks.reporting import lines_of
 from divebook import Environment
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.store import EventStore, SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.workflow.reader import read_definitions
 
 say = lines_of("soak")

@@ -22,7 +22,7 @@ from benchmarks.figure import Figure
 from benchmarks.worlds import STORES, Kind, make_store, opened
 from divebook import Agent, Environment, Step, Workflow
 from divebook.store import EventStore
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.tools import ToolFunction
 
 CALLS = (20, 200)

@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from divebook.events import Event, catalog
-from divebook.history.failures import ItemNames
+from divebook.projections.failures import ItemNames
 from divebook.widgets.feed import Feed
-from divebook.widgets.intents import Handlers
-from divebook.widgets.live import LiveView
-from divebook.widgets.protocol.run import Graph, Header
+from divebook.widgets.protocol import Graph, Header
 from divebook.widgets.publisher import Publisher
 from divebook.widgets.source import Source
+from divebook.widgets.views import Handlers, LiveView
 
 PATHS = 20
 EVENTS_PER_STEP = 4

@@ -15,17 +15,12 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from divebook.agents import Agent, ScriptedModel
-    from divebook.bounds import Bounds
     from divebook.config import load
     from divebook.documents import FileDocuments, MemoryDocuments, Policy
-    from divebook.environment import Environment
+    from divebook.environment.environment import Environment
     from divebook.errors import DefinitionError, DeterminismWarning, DivebookError
     from divebook.events import Event
     from divebook.events.classes import allow
-    from divebook.execution.context import StepContext
-    from divebook.execution.dask_cluster import DaskCluster
-    from divebook.execution.execution import Execution
-    from divebook.history.formatter import Formatter
     from divebook.notebook.functions import answer, compare, define, frames, inbox, resume, run, runs, show
     from divebook.notebook.mapping import map  # noqa: A004 - `divebook.map`
     from divebook.notebook.run import Run
@@ -44,51 +39,56 @@ if TYPE_CHECKING:
         TerminalReason,
         create_envelope,
     )
+    from divebook.projections.formatter import Formatter
+    from divebook.questions.bounds import Bounds
+    from divebook.runtime.compute.dask import DaskCluster
+    from divebook.runtime.context import StepContext
+    from divebook.runtime.execution import Execution
     from divebook.steps.actions import Action, action
-    from divebook.steps.threads import Thread
+    from divebook.steps.conversations import Thread
     from divebook.store import MemoryStore, SqliteStore, open_store
     from divebook.workers import Worker
-    from divebook.workflow.approvals import ApprovalRule
-    from divebook.workflow.definition import Each, Edge, MCPServerDefinition, ScheduleDefinition, Step, Workflow
+    from divebook.workflow.definition import Workflow
     from divebook.workflow.lint import lint
-    from divebook.workflow.policies import Catch, Retry, Rollback
+    from divebook.workflow.resources import ScheduleDefinition
+    from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, WorkspaceDefinition
+    from divebook.workflow.step import Catch, Each, Edge, Retry, Rollback, Step
     from divebook.workflow.tools import ToolFunction, tool
-    from divebook.workflow.workspaces import WorkspaceDefinition
-    from divebook.workspace.present import present_workspace
+    from divebook.workspace.workspace import present_workspace
 
 _NAMES = {
     "divebook.agents": "Agent ScriptedModel",
-    "divebook.bounds": "Bounds",
     "divebook.config": "load",
     "divebook.documents": "FileDocuments MemoryDocuments Policy",
     "divebook.environment": "Environment",
     "divebook.errors": "DefinitionError DeterminismWarning DivebookError",
     "divebook.events": "Event",
     "divebook.events.classes": "allow",
-    "divebook.execution.context": "StepContext",
-    "divebook.execution.dask_cluster": "DaskCluster",
-    "divebook.execution.execution": "Execution",
-    "divebook.history.formatter": "Formatter",
     "divebook.notebook.functions": "answer compare define frames inbox resume run runs show",
     "divebook.notebook.mapping": "map",
     "divebook.notebook.run": "Run",
     "divebook.notebook.saved": "open_notebook",
     "divebook.pipeline": "AgentStage Pipeline PipelineConfig",
     "divebook.pipeline.envelope": (
-        "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService LoopVerdict "
-        "ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
+        "Envelope FlowInterrupt InterruptKind InterruptResponse InterruptService "
+        "LoopVerdict ProcessingRecord RiskApproval RiskLevel TerminalReason create_envelope"
     ),
+    "divebook.projections.formatter": "Formatter",
+    "divebook.questions.bounds": "Bounds",
+    "divebook.runtime.compute.dask": "DaskCluster",
+    "divebook.runtime.context": "StepContext",
+    "divebook.runtime.execution": "Execution",
     "divebook.steps.actions": "Action action",
-    "divebook.steps.threads": "Thread",
+    "divebook.steps.conversations": "Thread",
     "divebook.store": "MemoryStore SqliteStore open_store",
     "divebook.workers": "Worker",
-    "divebook.workflow.approvals": "ApprovalRule",
-    "divebook.workflow.definition": "Each Edge MCPServerDefinition ScheduleDefinition Step Workflow",
+    "divebook.workflow.definition": "Workflow",
     "divebook.workflow.lint": "lint",
-    "divebook.workflow.policies": "Catch Retry Rollback",
+    "divebook.workflow.resources": "ScheduleDefinition",
+    "divebook.workflow.servers": "ApprovalRule MCPServerDefinition WorkspaceDefinition",
+    "divebook.workflow.step": "Catch Each Edge Retry Rollback Step",
     "divebook.workflow.tools": "ToolFunction tool",
-    "divebook.workflow.workspaces": "WorkspaceDefinition",
-    "divebook.workspace.present": "present_workspace",
+    "divebook.workspace.workspace": "present_workspace",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -161,18 +161,18 @@ __all__ = [
     "tool",
 ]
 
-extensions.extend(extensions.ENVELOPE, "divebook.pipeline.reflection:envelope_of")
-extensions.extend(extensions.CODE_CELLS, "divebook.notebook.code_cells:run_cells")
-extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.code_places:cell_of")
-extensions.extend(extensions.FRAMES, "divebook.analysis.listings:frame_of")
-extensions.extend(extensions.INSPECT, "divebook.replay.inspection:Inspection")
-extensions.extend(extensions.WHY, "divebook.replay.why:why")
-extensions.extend(extensions.COMPARED, "divebook.analysis.compared:compared_frame")
+extensions.extend(extensions.ENVELOPE, "divebook.pipeline.progress:envelope_of")
+extensions.extend(extensions.CODE_CELLS, "divebook.notebook.cells:run_cells")
+extensions.extend(extensions.CELL_OF_CODE, "divebook.notebook.magics:cell_of")
+extensions.extend(extensions.FRAMES, "divebook.analysis.lists:frame_of")
+extensions.extend(extensions.INSPECT, "divebook.replay.inspect:Inspection")
+extensions.extend(extensions.WHY, "divebook.replay.provenance:why")
+extensions.extend(extensions.COMPARED, "divebook.analysis.lists:compared_frame")
 extensions.extend(extensions.REPLAY, "divebook.replay.replayer:replayer_of")
 extensions.extend(extensions.VERIFY, "divebook.replay.verify:verified")
 extensions.extend(extensions.PAGE, "divebook.export.page:write_page")
-extensions.extend(extensions.NOTEBOOK, "divebook.export.notebook:write_notebook")
-extensions.extend(extensions.KEEP, "divebook.notebook.trying:keep")
+extensions.extend(extensions.NOTEBOOK, "divebook.export.pytest:write_notebook")
+extensions.extend(extensions.KEEP, "divebook.notebook.session:keep")
 extensions.extend(extensions.STEP_TYPES, "divebook.pipeline.stages:add_stages")
 
 
@@ -190,13 +190,13 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
     """Make the magics available: ``%load_ext divebook``."""
-    from divebook.notebook.extension import load_ipython_extension as load_extension
+    from divebook.notebook.completion import load_ipython_extension as load_extension
 
     load_extension(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
     """Take the magics away again: ``%unload_ext divebook``."""
-    from divebook.notebook.extension import unload_ipython_extension as unload_extension
+    from divebook.notebook.completion import unload_ipython_extension as unload_extension
 
     unload_extension(shell)

@@ -179,7 +179,7 @@ class DivebookError(Exception):
     """Root of everything divebook raises on purpose."""
 
     raised_at: Mapping[str, Any] | None = None
-    """Where a script, a template or a recorded call was at fault, as `divebook.execution.tracing.place_of` says it."""
+    """Where a script, a template or a recorded call was at fault, as `divebook.runtime.errors.place_of` says it."""
 
 
 class DefinitionError(DivebookError):

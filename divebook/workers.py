@@ -19,7 +19,8 @@ from datetime import datetime
 from typing import Any, Self
 
 from divebook.config.schedules import Schedules
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
+from divebook.environment.queues import DEFAULT_QUEUE
 from divebook.errors import (
     DivebookError,
     NeedsPersonError,
@@ -30,14 +31,13 @@ from divebook.errors import (
     StoreError,
     shown_number,
 )
-from divebook.execution.driver import Driver
-from divebook.queueing import DEFAULT_QUEUE
-from divebook.store.owner import Owner
-from divebook.store.queues import WORKER_SECONDS, WorkerRecord
+from divebook.runtime.driver import Driver
+from divebook.store.leases import WORKER_SECONDS, Owner, WorkerRecord
 from divebook.text.arguments import describe
-from divebook.text.logs import logger
 from divebook.text.ranges import COUNT, SECONDS
-from divebook.workflow.definition import Definitions, ScheduleDefinition
+from divebook.text.redaction import logger
+from divebook.workflow.definition import Definitions
+from divebook.workflow.resources import ScheduleDefinition
 
 AT_ONCE = 8
 """Executions that a worker drives at once unless it is told."""

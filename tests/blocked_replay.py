@@ -88,7 +88,7 @@ def _is_of(turn, data):
 
 
 def _block(blocking):
-    from divebook.agents.bound import _Bound
+    from divebook.agents.durability import _Bound
 
     async def called(self, params, name):
         raise AssertionError(f"{name} was called on replay")

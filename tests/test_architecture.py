@@ -21,16 +21,16 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 DOORS = {
     "IPython": ("divebook.notebook",),
     "anywidget": ("divebook.widgets",),
-    "apprise": ("divebook.execution.addresses",),
-    "cloudpickle": ("divebook.execution.shipping",),
-    "distributed": ("divebook.execution.dask_cluster", "divebook.execution.dask_workers"),
+    "apprise": ("divebook.runtime.notify",),
+    "cloudpickle": ("divebook.runtime.compute.around",),
+    "distributed": ("divebook.runtime.compute.dask", "divebook.runtime.compute.dask"),
     "docker": ("divebook.workspace",),
-    "filelock": ("divebook.devenv.locking",),
+    "filelock": ("divebook.devenv.checkpoints",),
     "httpx2": ("divebook.tools",),
-    "immutables": ("divebook.engine", "divebook.execution", "divebook.replay"),
+    "immutables": ("divebook.engine", "divebook.runtime", "divebook.replay"),
     "ipywidgets": ("divebook.widgets",),
     "jsonschema": (
-        "divebook.devenv.configuration",
+        "divebook.devenv.templates",
         "divebook.workflow.json_schemas",
         "divebook.workflow.schema_keywords",
     ),
@@ -45,13 +45,13 @@ DOORS = {
     "pyarrow": ("divebook.analysis", "divebook.events.arrow", "divebook.store.pages"),
     "pydantic_ai": ("divebook.agents", "divebook.tools"),
     "pydantic_monty": ("divebook.scripting",),
-    "referencing": ("divebook.workflow.schema_graph", "divebook.workflow.schema_keywords"),
+    "referencing": ("divebook.workflow.json_schemas", "divebook.workflow.schema_keywords"),
     "regex": ("divebook.text.patterns",),
     "rich": ("divebook.cli",),
     "ruamel": ("divebook.workflow",),
     "sqlite3": ("divebook.store.sqlite",),
     "typer": ("divebook.cli",),
-    "uvicorn": ("divebook.serve.http",),
+    "uvicorn": ("divebook.serve.server",),
 }
 """Who may import what; everything behind a door of its own."""
 
@@ -117,7 +117,7 @@ def test_importing_divebook_loads_no_heavy_library():
 
 def test_listing_the_commands_loads_neither_stores_nor_what_runs():
     """Completion in a shell waits for it at each key."""
-    parts = ("execution", "store", "steps", "replay", "history", "environment")
+    parts = ("runtime", "store", "steps", "replay", "projections", "environment")
     program = (
         f"import sys, divebook.cli.main; print([name for name in {parts!r} if f'divebook.{{name}}' in sys.modules])"
     )

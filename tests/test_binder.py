@@ -21,7 +21,7 @@ pytestmark = [
 WIDGETS = """
 from pathlib import Path
 import divebook
-from divebook.widgets.following import built
+from divebook.widgets.views import built
 assert Path.cwd() not in Path(divebook.__file__).parents, divebook.__file__
 print(len(built("live.js")) > 1000, len(built("live.css")) > 100)
 """

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import divebook
 from divebook.cli.main import app
 from divebook.errors import NotFoundError
-from divebook.workflow.keys import reference
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.schema import reference
 from divebook.workflow.stored_form import Definition
 
 ROOT = Path(__file__).parent.parent

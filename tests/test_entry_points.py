@@ -10,17 +10,7 @@ import pandas as pd
 import pytest
 
 import divebook
-from divebook import (
-    Agent,
-    Bounds,
-    DivebookError,
-    Environment,
-    Pipeline,
-    Run,
-    Step,
-    Worker,
-    Workflow,
-)
+from divebook import Agent, Bounds, DivebookError, Environment, Pipeline, Run, Step, Worker, Workflow
 from divebook.errors import SetupError
 from divebook.notebook.session import open_session
 from divebook.workflow import step, workflow

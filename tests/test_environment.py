@@ -7,12 +7,13 @@ import pytest
 
 from divebook import Agent, Environment, FileDocuments, Step, Workflow, action
 from divebook.errors import AlreadyRegisteredError, CorruptStoreError, NotFoundError, SetupError
-from divebook.execution.iterations import Outcome
 from divebook.notebook.run import Run
+from divebook.runtime.step import Outcome
 from divebook.steps.actions import REGISTERED, Action
 from divebook.store import MemoryStore, SqliteStore
 from divebook.workflow import definitions_from, read_definitions
-from divebook.workflow.definition import AgentDefinition, MCPServerDefinition, TriggerDefinition
+from divebook.workflow.resources import AgentDefinition, TriggerDefinition
+from divebook.workflow.servers import MCPServerDefinition
 from tests.left_behind import leave
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from divebook.keyboard import GRACE, KEYBOARD, KeyboardInterrupts, interruptible_result, interruptible_wait
+from divebook.interrupts import GRACE, KEYBOARD, KeyboardInterrupts, interruptible_result, interruptible_wait
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def heard_by(handler):
 def clock(monkeypatch):
     """Return a list with the time, which stands still."""
     times = [100.0]
-    monkeypatch.setattr("divebook.keyboard.time.monotonic", lambda: times[0])
+    monkeypatch.setattr("divebook.interrupts.time.monotonic", lambda: times[0])
     return times
 
 
@@ -225,7 +225,7 @@ def test_one_that_comes_as_a_block_begins_leaves_nothing_behind(keyboard, monkey
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("divebook.keyboard.signal.signal", interrupted_install)
+    monkeypatch.setattr("divebook.interrupts.signal.signal", interrupted_install)
     with pytest.raises(KeyboardInterrupt):
         keyboard.kept_back().__enter__()
     assert signal.signal is install
@@ -257,7 +257,7 @@ def test_each_one_is_told_to_a_handler_that_breaks_nothing_off(keyboard):
 
 FORKING = """
 import os, signal, sys, threading
-from divebook.keyboard import KEYBOARD
+from divebook.interrupts import KEYBOARD
 
 def fork():
     if os.fork() == 0:

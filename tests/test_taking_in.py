@@ -14,16 +14,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from divebook import Agent, ApprovalRule, Environment, Formatter, MemoryDocuments, Policy, Step, Workflow
 from divebook.errors import NotFoundError
-from divebook.execution.iterations import Outcome
 from divebook.notebook.session import Session
+from divebook.runtime.step import Outcome
 from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
-from divebook.store.codec import FernetCodec
+from divebook.store.encoding import FernetCodec
 from divebook.telemetry import Telemetry
 from divebook.workflow import read_definitions
-from divebook.workflow.ask import Ask
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.step import Ask
 
 KEPT = {
     "store": "the command line, or who else runs it, says where the log is",

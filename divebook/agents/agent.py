@@ -13,23 +13,22 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 
 from divebook.agents.cache import lasting
-from divebook.agents.keys import check_key, without_secrets
-from divebook.agents.models import RECORDED, model_name
+from divebook.agents.models import RECORDED, check_key, model_name, without_secrets
 from divebook.agents.scripted import SCRIPTED, ScriptedModel
-from divebook.agents.served_tools import served_tools
-from divebook.bounds import Bounds, agent_bounds
+from divebook.agents.tools import served_tools
 from divebook.documents.policy import Policy
 from divebook.engine.operations import RunOperation
-from divebook.errors import SetupError, TemplateError
+from divebook.errors import SetupError, StepError, TemplateError
+from divebook.events.codec import short_hash
+from divebook.questions.bounds import Bounds, agent_bounds
 from divebook.scripting import render_template
 from divebook.text.arguments import has_methods, list_of, require
-from divebook.workflow.answer_types import allow_answers, answer_type
-from divebook.workflow.approvals import ApprovalRule, Approvals
-from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.answer_types import allow_answers, answer_type, named_answer
+from divebook.workflow.code import code_of
 from divebook.workflow.json_schemas import require_possible_schema, require_schema
-from divebook.workflow.policies import Retry
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import ToolServer
+from divebook.workflow.resources import AgentDefinition, ModelSettings
+from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, ToolServer
+from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.tools import ToolFunction, tool_of
 
 if TYPE_CHECKING:
@@ -39,7 +38,8 @@ if TYPE_CHECKING:
 
     from divebook.agents.turn import Assignment, TurnContext
 
-DURABLE, LOOP = "divebook.agents.durable", "divebook.agents.loop"
+
+DURABLE, LOOP = "divebook.agents.batches", "divebook.agents.loop"
 _LOADED: dict[str, ModuleType] = {}
 """The modules that were loaded when they were first needed."""
 MODEL_RETRY = Retry(
@@ -217,7 +217,7 @@ class Agent:
         SetupError
             It has no name or no model, a toolset without an id, or anything else that cannot be recorded.
         """
-        from divebook.agents.taken import check
+        from divebook.agents.durability import check
 
         known = name or agent.name
         if not known:
@@ -256,7 +256,7 @@ class Agent:
     @property
     def missing(self) -> str:
         """What its provider's default model, which it did not name itself, lacks here; empty if it can be asked."""
-        from divebook.agents.examination import examine
+        from divebook.agents.models import examine
 
         if self.definition.model is not None or not isinstance(self.model, str):
             return ""
@@ -406,3 +406,56 @@ async def loaded(name: str) -> Any:
     if name not in _LOADED:  # in a thread, so that other paths go on meanwhile
         _LOADED[name] = await anyio.to_thread.run_sync(importlib.import_module, name)
     return _LOADED[name]
+
+
+# A digest of what an agent does, by which one is told from another of the same name.
+
+
+def digest_of(agent: Agent) -> str:
+    """Return a digest of an agent's definition, its model, what it answers with, and the code of its tools.
+
+    Examples
+    --------
+    >>> digest_of(Agent("critic")) == digest_of(Agent("critic"))
+    True
+    >>> digest_of(Agent("critic")) == digest_of(Agent("critic", instructions="Be harsh."))
+    False
+    """
+    own = {key: value for key, value in agent.definition.to_dict().items() if key != "api_key"}
+    if "context" in own:
+        own["context"] = ContentEntry.without_fingerprints(own["context"])
+    tools = code_of({tool.name: tool.function for tool in agent.tools})
+    return short_hash([own, agent.model_name, repr(named_answer(agent.output)), tools])
+
+
+# Models that are never asked, since a log answers for them: no key, no client and no network.
+
+
+def unasked(agent: Agent) -> Agent:
+    """Return an agent whose requests are what they are live, as its model has the same name; it needs no key."""
+    if not isinstance(agent.model, str) or agent.model == SCRIPTED or agent.model.startswith(RECORDED):
+        return agent
+    other = copy.copy(agent)
+    other.model = _model_called(agent.model)
+    return other
+
+
+def _model_called(model: str) -> Model:
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai.providers import infer_provider_class
+
+    provider, _, name = model.partition(":")
+
+    class Unasked(FunctionModel):
+        @property
+        def system(self) -> str:
+            return provider
+
+    async def answer(*_: Any) -> Any:
+        raise StepError(f"model {model!r} was asked for an answer that its log does not have")
+
+    try:
+        profile = infer_provider_class(provider).model_profile(name)
+    except (ImportError, ValueError):  # its library is not here, or nobody knows it: the usual form of requests
+        profile = None
+    return Unasked(answer, model_name=name, profile=profile)

@@ -6,13 +6,17 @@ lists the batches that it has, with the requests that went in: one whose submiss
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import copy
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic_ai
 from pydantic import TypeAdapter
+from pydantic_ai.direct import model_request
 from pydantic_ai.exceptions import (
     ModelAPIError,
     ModelHTTPError,
@@ -20,35 +24,318 @@ from pydantic_ai.exceptions import (
     UnexpectedModelBehavior,
     UserError,
 )
-from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.batch import Batch, BatchRequest, BatchResult, EncodedBatchRequest
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import RunContext
 
-from divebook.agents.batch_answers import (
-    AGAIN,
-    JOB_ERROR,
-    TOO_MANY,
-    UNREADABLE,
-    is_hidden,
-    is_lost,
-    passes,
-    result_in,
-    told_of,
+from divebook.agents.budget import note_reply, paid_replies, stream_response
+from divebook.agents.clients import CLIENTS, TURNSTILES, Turnstiles
+from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
+from divebook.agents.requests import (
+    in_time,
+    keepable_errors,
+    make_keepable,
+    plain_response,
+    plainly,
+    readable_replies,
+    require_whole,
+    response_of,
+    settings_of,
+    usage_of,
+    user_block,
+    with_values,
 )
-from divebook.agents.batch_models import AnsweringModel, AskedForError, AskingModel
-from divebook.agents.durable import Request, resolved
-from divebook.agents.failures import make_keepable
-from divebook.agents.output import output_type
-from divebook.agents.prices import estimate, tokens_of, tokens_of_definitions
-from divebook.agents.wire import plain_response, plainly, settings_of, usage_of
-from divebook.engine.operations import Reserved
+from divebook.agents.scripted import ScriptedModel
+from divebook.agents.scripted_model import ScriptedFunction, output_type
+from divebook.engine.operations import AGENT_RESPONSE, Reserved, RunOperation, Write
 from divebook.engine.retries import names_of
 from divebook.errors import OutcomeUnknownError, StepError
+from divebook.projections.requests import request_messages
 from divebook.text.redaction import shared
 
 if TYPE_CHECKING:
     from divebook.agents.agent import Agent
+
+
+# What a provider says of batches, as this can be used: what passes, what is lost, what can be read of results.
+
+
+_REFUSED = range(400, 500)
+"""What a provider answers that has made nothing of a request."""
+TOO_MANY = 429
+_HIDDEN = (403, 404, 405)
+"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
+_LOST = (404, 410)
+"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""What clients raise where an answer is none of the provider's."""
+JOB_ERROR = "BatchJobError"
+"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
+AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
+
+
+def result_in(line: str) -> BatchResult | None:
+    """Return what a line of OpenAI's results says of a request, if it can be read."""
+    try:
+        told = json.loads(line)
+        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
+        is_right = 200 <= answered["status_code"] < 300
+    except UNREADABLE:
+        return None
+    body = json.dumps(answered["body"] if is_right else answered)
+    return BatchResult(custom_id=str(name), status="succeeded" if is_right else "errored", body=body)
+
+
+def is_hidden(error: ModelAPIError) -> bool:
+    """Whether the provider does not list batches, to this key or at all."""
+    return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
+
+
+def is_lost(error: ModelAPIError) -> bool:
+    """Whether the provider does not have what was asked for any more."""
+    return isinstance(error, ModelHTTPError) and error.status_code in _LOST
+
+
+def told_of(error: Exception) -> str:
+    """Return an error in a line."""
+    return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
+
+
+def passes(error: ModelAPIError) -> bool:
+    """Whether a later request may succeed where this one failed."""
+    return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
+
+
+# Models that are asked for one thing only: how an answer of a type is asked for, or one that a batch has given.
+
+
+class AskedForError(Exception):
+    """A request was asked for that is not to be made here."""
+
+
+class AskingModel(WrapperModel):
+    """Notes how an answer of a type is asked for, and gives none."""
+
+    parameters: ModelRequestParameters | None = None
+
+    async def request(
+        self,
+        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
+        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Note the parameters, and raise."""
+        self.parameters = model_request_parameters
+        raise AskedForError
+
+
+class AnsweringModel(WrapperModel):
+    """Gives the answer that a batch has, so that it is checked as any other."""
+
+    def __init__(self, wrapped: Model, response: ModelResponse) -> None:
+        super().__init__(wrapped)
+        self._response = response
+
+    async def request(
+        self,
+        messages: list[ModelMessage],  # noqa: ARG002 - as what it overrides
+        model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
+        model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - as what it overrides
+    ) -> ModelResponse:
+        """Return the answer."""
+        return self._response
+
+
+# Models that stand behind another one: what their providers say of too many requests counts for each of them.
+#
+# A `FallbackModel` asks one after the other and says only what came of it: its request waits at the turnstile of the
+# first one (`divebook.agents.clients`), and each of its models tells its own turnstile how it fared
+# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
+
+
+def telling(model: Model, known: Turnstiles = TURNSTILES) -> Model:
+    """Return a model whose parts, if it has any, tell their turnstiles how they fare."""
+    return _telling(model, known, is_first=True) if isinstance(model, FallbackModel) else model
+
+
+def _telling(model: Model, known: Turnstiles, *, is_first: bool) -> Model:
+    if not isinstance(model, FallbackModel):
+        return TellingModel(model, known, is_counted=is_first)
+    other = copy.copy(model)  # that of a person stays as it is
+    other.models = [_telling(each, known, is_first=is_first and not place) for place, each in enumerate(model.models)]
+    return other
+
+
+class TellingModel(WrapperModel):
+    """One of several models, which tells its turnstile how its requests end.
+
+    Parameters
+    ----------
+    is_counted
+        Whether who asks has a place at its turnstile already. Others take one without waiting: who waits at two
+        turnstiles could wait for one who waits the other way round.
+    """
+
+    def __init__(self, wrapped: Model, known: Turnstiles, *, is_counted: bool) -> None:
+        super().__init__(wrapped)
+        self._known, self._is_counted = known, is_counted
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request."""
+        with self._known.heard(self.wrapped, is_counted=self._is_counted):
+            return await super().request(messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Make the request, and hand on its answer as it comes."""
+        with self._known.heard(self.wrapped, is_counted=self._is_counted):
+            made = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with made as stream:
+                yield stream
+
+
+# The door to pydantic-ai: an agent's answer, for which each model request is an operation of the log.
+#
+# `RecordedModel` stands between pydantic-ai and the real model: every request that the log knows is answered from
+# there. An agent without tools needs one request and no loop, which would cost more time than all else here together
+# (``python -m benchmarks.labelling``).
+
+
+class RecordedModel(WrapperModel):
+    """A model whose requests are recorded once and answered from the log ever after.
+
+    Parameters
+    ----------
+    agent
+        Says how long one request may take, streamed or not, and what its headers may name.
+    """
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
+        super().__init__(wrapped)
+        self._operation, self._parameters = operation, dict(parameters)
+        self._seconds, self._policy = agent.definition.response_timeout, agent.policy
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request, or return the recorded response."""
+
+        async def call() -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await made(self.wrapped.request(messages, settings, model_request_parameters))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await made(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
+
+        async def made(request: Awaitable[ModelResponse]) -> dict[str, Any]:
+            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
+                response = await in_time(request, self._seconds)
+                note_reply(response)
+                require_whole(response, self._parameters["agent"])
+                return plain_response(response, self.wrapped)
+
+        written = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
+        recorded = await self._operation(
+            AGENT_RESPONSE,
+            self._parameters,
+            call,
+            usage=usage_of,
+            repeatable=True,
+            reserved=estimate(self.wrapped, written, model_settings),
+            streamed=streamed,
+            slot=TURNSTILES.slot(self.wrapped),
+        )
+        return response_of(recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question to an agent: see `Agent.respond`."""
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    instructions: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its parts that hold something."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def messages(self) -> list[ModelMessage]:
+        """Return what `divebook.projections.requests` reads off the log later, in pydantic-ai's form."""
+        said = [message for message in request_messages(self.to_dict()) if message.role != "system"]
+        bodies: list[str | list[UserContent]] = [[user_block(block) for block in message.content] for message in said]
+        if not self.content:
+            bodies[-1] = self.prompt
+        *context, asked = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
+        return [*context, replace(asked, instructions=self.instructions or None)]
+
+
+async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
+    """Return the text that an agent answers; see `Agent.respond`.
+
+    Raises
+    ------
+    StepError
+        The model answered without any text.
+    """
+    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
+    recorded, own = RecordedModel(await resolved(agent), operation, parameters, agent), agent.definition
+    answer = await model_request(recorded, message.messages(), model_settings=settings_of(own), instrument=False)
+    if not answer.text and answer.tool_calls:
+        called = answer.tool_calls[0].tool_name
+        raise StepError(
+            f'the model of agent {agent.name} called unknown tool "{called}": the agent has no tools; give it that '
+            "tool, or another Model"
+        )
+    if not answer.text:
+        raise StepError(
+            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
+            "try again, or give it more MaxTokens"
+        )
+    return answer.text
+
+
+async def resolved(agent: Agent) -> Model:
+    """Return the model of an agent in pydantic-ai's form, with the key that the agent names."""
+    model = agent.model
+    if isinstance(model, ScriptedModel):
+        return ScriptedFunction(model)
+    if not isinstance(model, str):
+        return telling(model)
+    if model.startswith(RECORDED):
+        return _played()
+    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
+
+
+def _played() -> Model:
+    """Return what stands for the model of an agent whose answers come from a run."""
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise StepError("a run that is played again was asked for an answer that it does not have")
+
+    return FunctionModel(answer, model_name=RECORDED)
+
 
 _HANDLE = TypeAdapter(Batch)
 _BEFORE = timedelta(hours=1)

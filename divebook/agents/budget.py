@@ -7,11 +7,35 @@ may consume at most must be left; at a bound a person is asked, as at those of t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
-from divebook.bounds import FAIL, Bounds
+from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from divebook.agents.requests import CUT_OFF, plain_response, states_its_end, usage_of
+from divebook.agents.scripted_model import ScriptedFunction, written_arguments
 from divebook.engine.bounds import (
     Consumption,
     Exhausted,
@@ -22,8 +46,10 @@ from divebook.engine.bounds import (
     require_price,
     within,
 )
+from divebook.engine.operations import CONSUMED, TEXT, THINKING, Write, arguments_part
 from divebook.errors import BoundExceededError
-from divebook.questions.kinds import RESOURCE_EXHAUSTED, STOP
+from divebook.questions.bounds import FAIL, Bounds
+from divebook.questions.question import RESOURCE_EXHAUSTED, STOP
 
 if TYPE_CHECKING:
     from divebook.agents.turn import TurnContext
@@ -157,3 +183,155 @@ class TurnBudget:
             used = budget.consumed
             more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
             budget.consumed = used._replace(**more)
+
+
+# Consumption of model requests that fail after their provider has begun to reply: it is paid, so it counts.
+#
+# A stream that breaks off, takes too long or ends early has often stated its usage already, and so has a whole reply
+# that is refused. Without it a request that is tried again could spend more than the bounds allow
+# (`tests/agents/test_paid_replies.py`).
+
+
+_REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies", default=None)
+"""Replies of the request that is under way, whole or not."""
+
+
+def note_reply(response: ModelResponse) -> None:
+    """Note a reply, whose usage counts if the request fails."""
+    replies = _REPLIES.get()
+    if replies is not None:
+        replies.append(response)
+
+
+@contextmanager
+def paid_replies(model: Model) -> Iterator[None]:
+    """Add to an error of a request what the replies that were noted consumed.
+
+    Parameters
+    ----------
+    model
+        The model that is asked, whose price counts where that of the replying model is unknown.
+    """
+    replies: list[ModelResponse] = []
+    token = _REPLIES.set(replies)
+    try:
+        yield
+    except Exception as error:
+        usage = Counter[str]()
+        for reply in replies:
+            if reply.usage.has_values():
+                usage.update(usage_of(plain_response(reply, model)))
+        del usage["requests"]  # which are those that were answered
+        if usage:
+            setattr(error, CONSUMED, dict(usage))
+        raise
+    finally:
+        _REPLIES.reset(token)
+
+
+# Model requests whose answer is handed on while it is written; the response is the same as that of a plain request.
+
+
+REFUSALS = (400, 422)
+"""HTTP statuses of providers that do not stream this model, or not to this account."""
+_CUT_OFF: WeakValueDictionary[int, Model] = WeakValueDictionary()
+"""Models whose latest stream ended without a finish reason, by their id."""
+
+
+async def stream_response(
+    model: Model,
+    messages: list[ModelMessage],
+    settings: ModelSettings | None,
+    parameters: ModelRequestParameters,
+    write: Write,
+) -> ModelResponse:
+    """Make a request and pass on its text as it arrives; a model that cannot stream is asked plainly.
+
+    A stream that ends without a finish reason was cut off: a proxy gave up, or a server was restarted. The caller tries
+    again as after any lost connection. That attempt asks plainly, because a whole body cannot end early unnoticed, and
+    because some local servers never send a finish reason: their models are asked plainly from then on.
+
+    Raises
+    ------
+    ModelConnectionError
+        The stream ended before the response was complete.
+    """
+    if isinstance(model, ScriptedFunction):
+        return await model.stream(messages, settings, parameters, write)
+    if id(model) in _CUT_OFF:
+        response = await model.request(messages, settings, parameters)
+        if states_its_end(response):
+            _CUT_OFF.pop(id(model), None)
+        return response
+    async with AsyncExitStack() as stack:
+        stream = await _opened(stack, model, messages, settings, parameters)
+        if stream is None:
+            return await model.request(messages, settings, parameters)
+        pieces = _Pieces()
+        try:
+            async for event in stream:
+                text, part = pieces.of(event)
+                if text:
+                    write(text, part)
+        except BaseException:  # also where it takes too long
+            note_reply(stream.get())
+            raise
+        response = stream.get()
+    if response.state == "incomplete" or not states_its_end(response):
+        _CUT_OFF[id(model)] = model
+        note_reply(response)
+        raise ModelConnectionError(model.model_name, CUT_OFF)
+    return response
+
+
+async def _opened(
+    stack: AsyncExitStack,
+    model: Model,
+    messages: list[ModelMessage],
+    settings: ModelSettings | None,
+    parameters: ModelRequestParameters,
+) -> StreamedResponse | None:
+    """Return the open stream, which `stack` closes; None where there is none to be had."""
+    if not _may_stream(model):
+        return None
+    try:
+        return await stack.enter_async_context(model.request_stream(messages, settings, parameters))
+    except NotImplementedError:
+        return None
+    except ModelHTTPError as error:
+        if error.status_code in REFUSALS and "stream" in str(error.body).lower():
+            return None
+        raise
+
+
+def _may_stream(model: Model) -> bool:
+    """Return False for functions that only answer as a whole: to ask one for a stream is a failed assertion."""
+    if isinstance(model, WrapperModel):
+        return _may_stream(model.wrapped)
+    if isinstance(model, FallbackModel):
+        return all(map(_may_stream, model.models))
+    return not isinstance(model, FunctionModel) or model.stream_function is not None
+
+
+class _Pieces:
+    """Reads the pieces of an answer off the events of its stream."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, str] = {}
+        """Names of the parts that hold arguments, by the number that the stream has for them."""
+
+    def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
+        """Return what an event adds, and to which part; an empty text for what nobody watches."""
+        match event:
+            case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+                return text, TEXT
+            case PartStartEvent(part=ThinkingPart(content=text)):
+                return text, THINKING
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
+                return text, THINKING
+            case PartStartEvent(index=number, part=ToolCallPart() as call):
+                self._calls[number] = arguments_part(call.tool_name, call.tool_call_id)
+                return written_arguments(call), self._calls[number]
+            case PartDeltaEvent(index=number, delta=ToolCallPartDelta(args_delta=str(text))) if number in self._calls:
+                return text, self._calls[number]
+        return "", TEXT

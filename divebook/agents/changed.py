@@ -24,7 +24,7 @@ from divebook.agents.turn import TurnContext
 from divebook.errors import AgentError
 from divebook.events.recorded import opened
 from divebook.questions import Question
-from divebook.questions.kinds import AGENT_CHANGED, ANEW, FINISH
+from divebook.questions.question import AGENT_CHANGED, ANEW, FINISH
 
 INSTRUCTIONS, TOOLS, OUTPUT = "instructions", "tools", "output"
 _TOOL = TypeAdapter(ToolDefinition)

@@ -6,18 +6,23 @@ so that a client per request is slow and uses up file descriptors (``tests/agent
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import math
 import os
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
 
 from divebook.agents.models import DEFAULT_MODELS
-from divebook.documents.policy import Policy
-from divebook.documents.references import resolved
+from divebook.documents.policy import Policy, resolved
+from divebook.engine.retries import chain_of
 from divebook.errors import SetupError, nearest
 from divebook.text.redaction import shared as redactor
 
@@ -146,3 +151,224 @@ def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[A
 
 CLIENTS = ModelClients()
 """Those of this process, on the engine's loop."""
+
+
+# How many requests to a model may be under way at once: one adaptive limit per model and key, for all of a process.
+#
+# A provider says 429 to whoever asks too much of it, whichever execution that was. So all requests of one model under
+# one key pass the same turnstile: it begins with `FIRST` at once, lets through half of them after a 429, and one more
+# after each round without any. While a provider wants nobody to ask (Retry-After), it lets none through. A request that
+# waits has not begun: the log has nothing of it, and its time limit does not run.
+
+
+FIRST, LEAST, MOST = 20, 1, 200
+TOO_MANY = 429
+
+
+class LimitState(NamedTuple):
+    """How a turnstile stands, to be shown."""
+
+    model: str
+    under_way: int
+    limit: int
+    waiting: int
+    """Requests that wait to be let through."""
+    pause: float
+    """Seconds for which none is let through; 0 for no pause."""
+
+    def __str__(self) -> str:
+        paused = f", waits {math.ceil(self.pause)} s as its provider asks" if self.pause else ""
+        waiting = f", {self.waiting} more wait" if self.waiting else ""
+        return f"{self.model}: {self.under_way} of {self.limit} at once{waiting}{paused}"
+
+
+class Turnstile:
+    """Lets through as many requests as a provider takes; lives on one event loop.
+
+    Parameters
+    ----------
+    model
+        What it is called when it is shown.
+    clock
+        Seconds that pass, from any start.
+    """
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.model, self._clock = model, clock
+        self.limit, self.under_way, self.round = FIRST, 0, 0
+        self._clean = 0
+        """Requests that ended well since the limit was last changed."""
+        self._is_used = False
+        """Whether so many were under way since then that another one would have waited."""
+        self._opens_at = -math.inf
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def slot(self, *, tells: bool = True) -> Passage:
+        """Return the right to one request, which tells how it ended unless its parts do."""
+        return Passage(self, tells=tells)
+
+    @contextmanager
+    def heard(self, *, is_counted: bool) -> Iterator[None]:
+        """Hear how a part of a request ends, which holds a place here already if it `is_counted`."""
+        began = self.round
+        if not is_counted:
+            self._count()
+        try:
+            yield
+        except Exception as error:
+            self._note_failure(began, error)
+            raise
+        else:
+            self._note_success()
+        finally:
+            self.under_way -= not is_counted
+            self.admit()
+
+    @property
+    def standing(self) -> LimitState:
+        """How it stands now; any thread."""
+        pause = max(0.0, self._opens_at - self._clock())
+        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
+
+    async def enter(self) -> int:
+        """Return the number of the round in which a request begins, once it may."""
+        if self._waiting or not self._has_room():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            self.admit()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                self._give_back(waiter)
+                raise
+        else:
+            self._count()
+        return self.round
+
+    def leave(self, began: int | None, error: BaseException | None) -> None:
+        """Count a request that has ended; `began` is the round in which it was let through, None if its parts told."""
+        self.under_way -= 1
+        if began is None:
+            pass
+        elif error is None:
+            self._note_success()
+        else:
+            self._note_failure(began, error)
+        self.admit()
+
+    def admit(self) -> None:
+        """Let through those who wait, as far as there is room; set an alarm where time alone makes it."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._waiting and self._has_room():
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # else it was given up, and does not know it yet
+                self._count()
+                waiter.set_result(None)
+        pause = self._opens_at - self._clock()
+        if self._waiting and pause > 0:
+            self._alarm = asyncio.get_running_loop().call_later(pause, self.admit)
+
+    def _has_room(self) -> bool:
+        return self.under_way < self.limit and self._clock() >= self._opens_at
+
+    def _count(self) -> None:
+        self.under_way += 1
+        self._is_used |= self.under_way >= self.limit
+
+    def _give_back(self, waiter: asyncio.Future[None]) -> None:
+        """Forget a request that was given up, which may have been let through at the same moment."""
+        if not waiter.cancelled():
+            self.under_way -= 1
+        elif waiter in self._waiting:
+            self._waiting.remove(waiter)
+        self.admit()
+
+    def _note_success(self) -> None:
+        self._clean += 1
+        if self._clean >= self.limit and self._is_used:
+            self._change(min(MOST, self.limit + 1))
+
+    def _note_failure(self, began: int, error: BaseException) -> None:
+        chain = chain_of(error)
+        asked = [after for link in chain if isinstance(after := getattr(link, "retry_after", None), int | float)]
+        self._opens_at = max(self._opens_at, self._clock() + max(asked, default=0))
+        if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
+            self.round += 1  # those that began before are told the same, and change nothing more
+            self._change(max(LEAST, self.limit // 2))
+
+    def _change(self, limit: int) -> None:
+        self.limit, self._clean, self._is_used = limit, 0, False
+
+
+class Passage:
+    """The slot of one request: held from before it is recorded until it has ended, which its turnstile learns."""
+
+    def __init__(self, turnstile: Turnstile, *, tells: bool = True) -> None:
+        self._turnstile, self._tells = turnstile, tells
+        self._began: int | None = None
+
+    async def __aenter__(self) -> Self:
+        self._began = await self._turnstile.enter()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        error = raised[1]
+        self._leave(error if isinstance(error, BaseException) else None)
+
+    def release(self) -> None:
+        """Let the next request begin; once is the same as twice."""
+        self._leave(None)
+
+    def _leave(self, error: BaseException | None) -> None:
+        if self._began is not None:
+            began, self._began = self._began, None
+            self._turnstile.leave(began if self._tells else None, error)
+
+
+class Turnstiles:
+    """Those of this process, by provider, address, key and model."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str, str, str, str], Turnstile] = {}
+
+    def slot(self, model: Model) -> Passage | None:
+        """Return what a request to a model must hold; None for one that no provider serves, such as a script.
+
+        One that has others behind it is limited as the first of them, which each request asks first; each of them tells
+        how it fared (`divebook.agents.batches`).
+        """
+        from pydantic_ai.models.fallback import FallbackModel  # loaded by now, as it is not where a log is only read
+
+        found = self._of(model)
+        return None if found is None else found.slot(tells=not isinstance(model, FallbackModel))
+
+    def heard(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
+        """Hear how a part of a request ends; see `Turnstile.heard`."""
+        found = self._of(model)
+        return nullcontext() if found is None else found.heard(is_counted=is_counted)
+
+    def _of(self, model: Model) -> Turnstile | None:
+        from pydantic_ai.models.fallback import FallbackModel
+        from pydantic_ai.models.wrapper import WrapperModel
+
+        while isinstance(model, FallbackModel | WrapperModel):
+            model = model.models[0] if isinstance(model, FallbackModel) else model.wrapped
+        provider = model.provider
+        if provider is None:
+            return None
+        key = getattr(provider.client, "api_key", None)
+        digest = hashlib.sha256(str(key).encode()).hexdigest()
+        place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
+        found = self._known.get(place)
+        return found or self._known.setdefault(place, Turnstile(model.model_id))
+
+    def standings(self) -> list[LimitState]:
+        """Return how those stand that are in use, or shut for a while; any thread."""
+        told = [turnstile.standing for turnstile in list(self._known.values())]
+        return [each for each in told if each.under_way or each.waiting or each.pause]
+
+
+TURNSTILES = Turnstiles()

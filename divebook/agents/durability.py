@@ -7,35 +7,566 @@ hold toolsets' ids and models' names, which people change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypeAlias, cast
 
+import pydantic_ai
+from pydantic import ValidationError
+from pydantic_ai._function_schema import FunctionSchema
 from pydantic_ai.capabilities.abstract import WrapRunHandler
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
     BoundDurableOperation,
+    CapabilityOperationId,
     DurabilityEngineSpec,
     DurableOperation,
     DurableOperationBackend,
+    ModelCompactMessagesId,
     ModelRequestId,
+    ModelRequestParams,
     ToolsetCallToolId,
+    ToolsetCallToolParams,
+    ToolsetGetInstructionsId,
+    ToolsetGetToolsId,
+    ToolsetValidateToolArgumentsId,
     conversation_id_from_run_id,
+    durable_unit_scope,
+    record_durable_unit,
     replay_scope,
 )
-from pydantic_ai.exceptions import UserError
-from pydantic_ai.models import Model
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRunResult
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved, ToolDenied
 from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, WrapperToolset
+from pydantic_ai.toolsets.function import FunctionToolsetTool
 
-from divebook.agents.bound import BoundCall, BoundRequest, BoundStep, StreamedModel
-from divebook.agents.deferred import deferred
-from divebook.agents.guarded import GuardedToolset
-from divebook.agents.present import CALL, INSIDE, TURN, WRITE, AgentTurn, present
-from divebook.agents.requests import RequestRecord
-from divebook.text.logs import logger
+from divebook.agents.budget import note_reply, paid_replies, stream_response
+from divebook.agents.clients import TURNSTILES
+from divebook.agents.models import estimate, tokens_of_definitions
+from divebook.agents.requests import (
+    Described,
+    RequestRecord,
+    RequestToSend,
+    concise,
+    errors_as_raised,
+    in_time,
+    keepable_errors,
+    plain_response,
+    plainly,
+    readable_replies,
+    require_whole,
+    response_of,
+    usage_of,
+    with_said,
+    with_values,
+)
+from divebook.agents.signatures import ToolNames, is_readable, plain_result, shortened
+from divebook.agents.tools import (
+    CALL,
+    INSIDE,
+    TURN,
+    WRITE,
+    AgentTurn,
+    CallPlace,
+    InputRequired,
+    answered,
+    present,
+    watched,
+)
+from divebook.agents.turn import side_by_side
+from divebook.documents.policy import Policy
+from divebook.engine.approvals import Denied, ToolCall, embedded, is_same
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_STEP, CACHED_RESPONSE, TOOL_CALL, TOOL_DISCOVERY, Write
+from divebook.errors import OperationError, SetupError, TimedOutError, UnstorableValueError
+from divebook.events.recorded import opened
+from divebook.questions.answer import value_of
+from divebook.questions.question import CLARIFICATION
+from divebook.text.redaction import logger, shared
+from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.tools import MOST, ToolFunction
+
+# What pydantic-ai asks of an engine, as operations of a turn: requests to models, calls of tools, and the rest.
+
+
+USUAL = {"kind": "tool_return"}
+"""What pydantic-ai says of nearly every result of a call, and the log leaves out."""
+
+
+class _Bound(BoundDurableOperation[Any, Any, Any]):
+    """Carries out operations of a kind, each once for its place in the turn."""
+
+    def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
+        self._operation = operation
+
+    @property
+    def operation(self) -> DurableOperation[Any, Any, Any]:
+        """What it carries out."""
+        return self._operation
+
+    async def _made(self, params: Any, name: str) -> Any:
+        """Carry it out; an agent that runs inside is part of it, and can ask nobody."""
+        tokens = TURN.set(None), INSIDE.set(name)
+        try:
+            with durable_unit_scope():
+                return await self._operation.handler(params)
+        finally:
+            TURN.reset(tokens[0])
+            INSIDE.reset(tokens[1])
+
+
+class BoundRequest(_Bound):
+    """A request to a model."""
+
+    async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
+        """Return the recorded response, or make the request."""
+        del config
+        turn, executed = _required(), False
+        turn.sent_with = params.model_request_parameters
+        named = params.model_id or turn.model
+        told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
+        if turn.agreement is not None:
+            await turn.agreement.check(told)
+        if told.setting is not None:
+            turn.definitions = tokens_of_definitions(params.model_request_parameters)
+
+        model = cast("Model[Any]", params.run_context.model)
+
+        async def call() -> dict[str, Any]:
+            nonlocal executed
+            executed = True
+            with paid_replies(model), keepable_errors(), readable_replies(named):
+                made = await in_time(self._answer(_with_values(params, turn.policy), told.key), turn.seconds)
+                note_reply(made)
+                require_whole(made, turn.record.agent)
+                recorded = plain_response(made, model)
+                return concise(with_said(recorded, partial(turn.kept, what="an answer of its model")))
+
+        sent = RequestToSend(told.number, named, params)
+        payload = await _recalled(turn, told, sent, call)
+        if payload is None:
+            payload = await _asked(turn, told, params, call)
+            if executed and turn.context.recall is not None:
+                await turn.context.recall.keep(sent, payload)
+        record_durable_unit(executed=executed)
+        return _answered(turn, told, payload)
+
+    async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
+        """Return the response of a model, which gets tools under names that its provider takes."""
+        names = ToolNames.of(params)
+        if names is None:
+            return cast("ModelResponse", await self._made(params, name))
+        write = WRITE.get()
+        token = WRITE.set(None if write is None else names.written(write))
+        try:
+            return names.answered(await self._made(names.sent(params), name))
+        finally:
+            WRITE.reset(token)
+
+
+_Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
+"""Makes a request, and returns the response in the form of the log."""
+
+
+async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, call: _Call) -> dict[str, Any]:
+    """Return what a model answers, or has answered, which counts in the budget of the turn."""
+
+    async def streamed(write: Write) -> dict[str, Any]:
+        token = WRITE.set(write)
+        try:
+            return await call()
+        finally:
+            WRITE.reset(token)
+
+    model = cast("Model[Any]", params.run_context.model)
+    reserved = estimate(model, told.tokens + turn.definitions, params.model_settings)
+    async with turn.spending(told.key, reserved):
+        with errors_as_raised():
+            recorded = await turn.context.operation(
+                AGENT_RESPONSE,
+                told.parameters,
+                call,
+                key=told.key,
+                setting=told.setting,
+                usage=usage_of,
+                repeatable=True,
+                reserved=reserved,
+                streamed=streamed,
+                retry=turn.retry,
+                slot=TURNSTILES.slot(model),
+            )
+    payload: dict[str, Any] = opened(recorded)
+    if turn.budget is not None:
+        turn.budget.spend(usage_of(payload))
+    return payload
+
+
+async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call: _Call) -> dict[str, Any] | None:
+    """Return a response that no model is asked for, and that has no cost; None where one is to be asked.
+
+    What the log has is looked for nowhere else. A response that was taken from a cache in another process, which ended
+    before it had recorded that, may be gone: then the model is asked, and its answer stands in the same place.
+    """
+    recall, known = turn.context.recall, turn.context.recorded_type(told.key)
+    found = await recall.find(sent) if recall is not None and known is None else None
+    if found is None and known != CACHED_RESPONSE:
+        return None
+    is_asked = False
+
+    async def taken() -> Mapping[str, Any]:
+        nonlocal found, is_asked
+        if found is None and recall is not None:
+            found = await recall.find(sent)
+        is_asked = found is None
+        return await call() if found is None else found
+
+    with turn.context.calling():
+        recorded = await turn.context.operation(
+            CACHED_RESPONSE,
+            told.parameters,
+            taken,
+            key=told.key,
+            setting=told.setting,
+            usage=lambda made: usage_of(made) if is_asked else {},
+            repeatable=True,
+        )
+    payload: dict[str, Any] = opened(recorded)
+    return payload
+
+
+def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
+    response = response_of(payload)
+    response.timestamp = turn.context.began_at(told.key)  # the same whenever the turn runs again
+    turn.record.answered(told.number, response)
+    turn.asked = Counter(call.tool_name for call in response.tool_calls)
+    return response
+
+
+class BoundCall(_Bound):
+    """A call of a tool."""
+
+    async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
+        """Return the recorded result, in pydantic-ai's form, or make the call."""
+        place = CALL.get()
+        assert place is not None  # noqa: S101 - the guard around all tools has set it
+        executed = False
+
+        async def call() -> Any:
+            nonlocal executed
+            executed = True
+            with watched(params.ctx.deps, place.turn, params.name):
+                return await self._carried_out(place.turn, params)
+
+        try:
+            payload = await _recorded(place, params, call, config)
+        except UnstorableValueError as error:  # of arguments, which a model may write otherwise, or of what a tool says
+            made = isinstance(error, OperationError)
+            what = f"{params.name} was called, and says what" if made else f"{params.name} was not called with what"
+            raise ToolFailed(f"{what} the log cannot hold: {error}") from error
+        record_durable_unit(executed=executed)
+        place.turn.record.called(params.ctx.tool_call_id or params.name, params.name, payload)
+        return self._operation.result_codec.load({**USUAL, **payload})
+
+    async def _carried_out(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
+        try:
+            returned = await self._made(_with_readable_result(params), f"tool {params.name}")
+            if hasattr(returned, "result"):  # else it says something to the model
+                returned.result = plain_result(returned.result)
+            made, own = self._operation.result_codec.dump(returned), {}
+        except InputRequired as asked_back:
+            made, own = asked_back.payload, asked_back.state
+        told: Mapping[str, Any] = {**turn.kept(made, f"what tool {params.name} returned"), **own}
+        return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
+
+
+def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
+    """Return the call of a function with a result at which pydantic-ai can look without an error of the result's class.
+
+    The function has been called by then, so that such an error would make the call fail that took effect.
+    """
+    tool = getattr(params, "tool", None)  # a toolset that is made on the way finds its tool when it is called
+    if not isinstance(tool, FunctionToolsetTool):
+        return params
+    function = tool.call_func
+
+    async def call(arguments: dict[str, Any], ctx: Any) -> Any:
+        result = await function(arguments, ctx)
+        return result if is_readable(result) else plain_result(result)
+
+    return replace(params, tool=replace(tool, call_func=call))
+
+
+async def _recorded(
+    place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
+) -> Any:
+    """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
+    turn, setting = place.turn, place.setting
+    own = turn.tools.get(params.name)
+    tool = params.name if own is None else own.own_name
+    asked = {"agent": turn.record.agent, "tool": tool, "arguments": plainly(params.tool_args)}
+    if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
+        asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
+            "arguments"
+        ]  # as its tool took them then
+    if own is None:
+        repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
+        made = turn.context.operation(
+            TOOL_CALL, asked, call, key=place.key, setting=setting, repeatable=repeatable, done=returned
+        )
+        return opened(await made)
+    if own.server:
+        asked["server"] = own.server
+
+    async def own_call(key: str, more: Mapping[str, Any]) -> Any:
+        told = {**asked, **more}
+        with _late_calls_told(own):
+            made = turn.context.call(own, params.tool_args, told, call, key=key, setting=setting, done=returned)
+            return opened(await made)
+
+    return await answered(place, own, await own_call(place.key, {}), own_call)
+
+
+@contextmanager
+def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
+    """Let the model hear that a call took too long, if that is all that has happened.
+
+    One that may have taken effect is asked about before it comes here.
+    """
+    try:
+        yield
+    except OperationError as error:
+        if tool.timeout is None or TimedOutError.__name__ not in (error.error_names or ()):
+            raise
+        raise ToolFailed(f"{tool.name} took more than {tool.timeout:g} seconds") from error
+
+
+def returned(value: Any) -> dict[str, Any]:
+    """Return a value that a person gave for a call in the form of what calls return."""
+    return {"result": value}
+
+
+class BoundStep(_Bound):
+    """Anything else: what a server of tools offers, what a capability does."""
+
+    async def __call__(self, params: Any, *, config: object | None = None) -> Any:
+        """Return the recorded result, or carry it out."""
+        del config
+        turn = _required()
+        kind, name, asked = self._described(params)
+        key = turn.key(name)
+
+        async def call() -> Any:
+            return shared().without_named(self._operation.result_codec.dump(await self._made(params, name)))
+
+        with turn.context.calling():
+            recorded = await turn.context.operation(kind, asked, call, key=key, repeatable=kind == TOOL_DISCOVERY)
+        return self._operation.result_codec.load(opened(recorded))
+
+    def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
+        """Return the type, the name and the parameters of the operation; pydantic-ai may add kinds of its own."""
+        match self._operation.operation_id:
+            case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as found:
+                what = "tools" if isinstance(found, ToolsetGetToolsId) else "instructions"
+                return TOOL_DISCOVERY, f"{what}-{toolset}", {"server": toolset}
+            case ToolsetValidateToolArgumentsId():
+                asked = {"tool": params.name, "arguments": plainly(params.tool_args)}
+                return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
+            case CapabilityOperationId(capability_id=capability, operation=operation):
+                call = getattr(params, "call", None)  # one of a workspace: its method, and what that takes
+                given = getattr(params, "arguments", None) if call is None else _without_content(call)
+                asked = {"arguments": plainly(given)}
+                return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
+            case ModelCompactMessagesId():
+                return AGENT_STEP, "compact", {"operation": "compact"}
+            case other:
+                return AGENT_STEP, type(other).__name__, {"operation": type(other).__name__}
+
+
+def _without_content(call: Any) -> dict[str, Any]:
+    """Return what a call of a workspace takes; of the content of a file, its digest."""
+    told = {name: value for name, value in vars(call).items() if value}
+    return told | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
+
+
+class StreamedModel(WrapperModel):
+    """Hands on the text of a response while it is written."""
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make the request, streamed to whoever listens."""
+        write = WRITE.get()
+        assert write is not None  # noqa: S101 - else it is not put around the model
+        return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
+
+
+def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
+    """Return a request with the values that its settings name."""
+    return ModelRequestParams(
+        params.model_id,
+        messages=params.messages,
+        model_settings=with_values(params.model_settings, policy),
+        model_request_parameters=params.model_request_parameters,
+        run_context=params.run_context,
+    )
+
+
+def _required() -> AgentTurn:
+    turn = present()
+    assert turn is not None  # noqa: S101 - `in_durable_context` says so
+    return turn
+
+
+# What stands around all tools of an agent: each call is a strand, is approved, and what the model gets is limited.
+
+
+TOLD = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
+"""What a tool raises to say something to the model: it ends no other call."""
+_ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
+
+
+@dataclass
+class GuardedToolset(WrapperToolset[Any]):
+    """Sees every call of a tool before it is recorded, and its result before the model does."""
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Make a call that counts as a strand of the step from before it can have to wait until it is over."""
+        turn = present()
+        if turn is None:
+            return await super().call_tool(name, tool_args, ctx, tool)
+        place = turn.call(ctx.tool_call_id or name)
+        token = CALL.set(place)
+        try:
+            with turn.context.calling():
+                await asyncio.sleep(0)  # those of one response are all counted before one of them can have to wait
+                return await self._made(turn, place, (name, tool_args, ctx, tool))
+        finally:
+            CALL.reset(token)
+
+    async def _made(self, turn: AgentTurn, place: CallPlace, call: _ToolCall) -> Any:
+        name, given, ctx, tool = call
+        own = turn.tools.get(name)
+        if place.put_off is None:
+            turn.count(name, None if own is None else own.limit)
+        try:
+            arguments = given if ctx.tool_call_approved else await _approved(turn, place, name, given, tool)
+            result = await super().call_tool(name, arguments, ctx, tool)
+        except ApprovalRequired:
+            turn.put_off.add(place.name)
+            raise
+        except TOLD:
+            raise
+        except Exception as error:
+            if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
+                turn.failed.append((name, error))
+            # it ends the turn, which cancels the calls beside it: those that are under way come to their end first
+            await turn.context.alone()
+            raise
+        return shortened(result, MOST if own is None else own.most)
+
+
+async def _approved(
+    turn: AgentTurn, place: CallPlace, name: str, given: dict[str, Any], tool: ToolsetTool[Any]
+) -> dict[str, Any]:
+    """Return the arguments with which a call may be made; `ToolFailed` tells the model why it may not."""
+    told: Mapping[str, Any] = plainly(given)
+    asked = turn.context.asked(f"approve-{place.name}") if turn.is_as_begun else None
+    if asked is not None:
+        told = given = dict((asked.data or {})["parameters"])  # what its tool took then, and a person saw
+    own = turn.tools.get(name)
+    call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
+    if own is not None:
+        call = replace(
+            call, tool=own.own_name, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation
+        )
+        call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
+    definition, single = tool.tool_def, _of_single_argument(tool)
+    schema = definition.parameters_json_schema
+    if single is not None:
+        schema = _under(str(single.single_arg_name), schema)
+    found = await turn.context.approve(call, schema, place=place.name, description=definition.description or "")
+    if isinstance(found, Denied):
+        raise ToolFailed(found.text)
+    place.rule = "" if found.rule == call.mode else found.rule
+    if is_same(found.arguments, told):
+        return given
+    try:
+        validate = tool.args_validator.validate_python if single is None else single.revalidate
+        validated: dict[str, Any] = validate(dict(found.arguments))
+    except ValidationError as error:
+        raise ToolFailed(f"{name} was approved with arguments that do not fit: {error}") from error
+    return validated
+
+
+def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
+    """Return the schema of a function whose one parameter is a model, if the tool is one.
+
+    The library shows a model the fields of that parameter as the arguments of the tool, and calls the function with the
+    parameter by its name, as a person sees it (test_arguments_that_are_shown_can_be_given_back).
+    """
+    while hasattr(tool, "source_tool"):
+        tool = tool.source_tool
+    schema = getattr(getattr(tool, "call_func", None), "__self__", None)
+    return schema if isinstance(schema, FunctionSchema) and schema.single_arg_name is not None else None
+
+
+def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that holds what fits a schema under one name."""
+    properties = {name: embedded(schema, f"#/properties/{name}")}
+    return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
+
+
+# Calls that an agent of pydantic-ai puts off until a person has approved them, or has said what they come to.
+
+
+async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
+    """Return what becomes of them."""
+    asked: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
+    asked += [_question(turn, call) for call in requests.calls]
+    found = await side_by_side(turn.context, asked)
+    ids = [call.tool_call_id for call in (*requests.approvals, *requests.calls)]
+    count = len(requests.approvals)
+    return requests.build_results(
+        approvals=dict(zip(ids[:count], found[:count], strict=True)),
+        calls=dict(zip(ids[count:], found[count:], strict=True)),
+    )
+
+
+async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
+    given, place = part.args_as_dict(), turn.call(part.tool_call_id)
+    if place.put_off is not None and turn.context.asked(f"approve-{place.put_off}") is not None:
+        return ToolApproved()  # by a person, before the tool was called and wanted it
+    call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
+    found = await turn.context.approve(call, {}, place=place.name, description="")
+    if isinstance(found, Denied):
+        return ToolDenied(found.text)
+    return ToolApproved(override_args=None if is_same(found.arguments, given) else found.arguments)
+
+
+async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
+    told = {"tool": part.tool_name, "parameters": part.args_as_dict(), "agent": turn.record.agent}
+    text = f"What is the result of {part.tool_name}?"
+    answered = await turn.context.question(
+        CLARIFICATION, text, key=f"ask-{turn.call(part.tool_call_id).name}", data=told
+    )
+    return opened(value_of(answered))
+
 
 _log = logger(__name__)
 
@@ -174,3 +705,29 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
+
+
+# Agents of pydantic-ai, taken as they are: what is refused is said before anything is recorded.
+
+
+def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
+    """Raise `SetupError` if what an agent does cannot all be recorded."""
+    if DivebookDurability.from_agent(agent) is not None:
+        raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
+    try:
+        DivebookDurability(name=name).for_agent(agent)
+    except UserError as error:
+        raise SetupError(f"agent {name} cannot be taken as it is: {error}") from error
+
+
+def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
+    """Raise `SetupError` while a person holds an agent open: what is open answers on the loop of that person only.
+
+    A call from the loop of all executions would wait for ever. Nothing public tells that it is open; a run does not
+    count as holding it (`tests/agents/test_own_loops.py`).
+    """
+    if agent._entered_count:  # noqa: SLF001 - see above
+        raise SetupError(
+            f"agent {name} is held open by `async with agent:`, and its servers and connections answer on the loop of "
+            "that block only: leave the block and resume the run, which opens what it needs by itself"
+        )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic_ai import exceptions
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic import AfterValidator, GetCoreSchemaHandler, TypeAdapter
+from pydantic_ai import StructuredDict, exceptions
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -18,19 +21,107 @@ from pydantic_ai.messages import (
     ToolCallPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import ModelRequestContext, ModelRequestParameters
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.settings import ModelSettings, ToolChoice
+from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from divebook.agents.output import ITEM
-from divebook.agents.script import ScriptedReply, made_for
-from divebook.agents.scripted import SCRIPTED, ScriptedModel, words
+from divebook.agents.scripted import SCRIPTED, ScriptedModel, ScriptedReply, made_for, words
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import TEXT, THINKING, Reserved, Write, arguments_part
-from divebook.history.spans import COST
-from divebook.workflow.json_schemas import complaint
+from divebook.errors import SetupError
+from divebook.projections.spans import COST
+from divebook.workflow.json_schemas import complaint, require_schema
+from divebook.workflow.resources import AgentDefinition
+
+# Which tool a model must call: the key ``ToolChoice`` of an agent's ``ModelSettings``.
+
+
+def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
+    """Return what makes the model of an agent call the tool that its definition chooses, if it chooses one."""
+    settings = definition.model_settings
+    return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
+
+
+class ChosenTool(AbstractCapability[Any]):
+    """Sends the choice with requests: one of a tool, or of any, with the first of a turn only, or no turn would end."""
+
+    def __init__(self, choice: Mapping[str, Any]) -> None:
+        chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
+        self._always: ToolChoice = "none" if choice["type"] == "none" else None
+        self._first = chosen.get(choice["type"])
+
+    async def before_model_request(
+        self, ctx: RunContext[Any], request_context: ModelRequestContext
+    ) -> ModelRequestContext:
+        """Add the choice to the settings of a request."""
+        choice = self._always or (self._first if ctx.run_step == 1 else None)
+        if choice is None:
+            return request_context
+        settings = ModelSettings(**(request_context.model_settings or {}))
+        settings["tool_choice"] = choice
+        return replace(request_context, model_settings=settings)
+
+
+# What an agent answers with, where that is more than text: data of a type, or that fit a JSON schema.
+#
+# The library makes the model give such data, checks them, and asks again where they do not fit.
+
+
+ITEM = "response"
+"""Under which a model gives what is no JSON object, since a provider wants one."""
+
+
+def output_type(declared: Any) -> Any:
+    """Return what pydantic-ai calls an output type: a class as it is, a JSON schema as a class whose values fit it.
+
+    Raises
+    ------
+    SetupError
+        The schema refers to itself.
+    DefinitionError
+        It is a JSON schema that cannot be used; no model is asked then.
+    """
+    if not isinstance(declared, Mapping):
+        return str if declared is None else declared
+    require_schema(declared, "Output")
+    is_object = declared.get("type") == "object"
+    try:
+        return _fitting(dict(declared) if is_object else _as_object(declared), declared, None if is_object else ITEM)
+    except UserError as error:
+        raise SetupError(f"this Output cannot be asked of a model: {error}") from error
+
+
+def _as_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    inner = {name: value for name, value in schema.items() if name != "$defs"}
+    around = {"type": "object", "properties": {ITEM: inner}, "required": [ITEM], "additionalProperties": False}
+    return {**around, "$defs": schema["$defs"]} if "$defs" in schema else around
+
+
+def _fitting(asked: dict[str, Any], schema: Mapping[str, Any], item: str | None) -> Any:
+    def fitting(value: dict[str, Any]) -> Any:
+        found = value if item is None else value.get(item)
+        wrong = complaint(schema, found)
+        if wrong is not None:
+            raise ValueError(wrong)
+        return found
+
+    named = StructuredDict(asked, name=None if "title" in asked else "output")
+    return type("Output", (named,), {"__get_pydantic_core_schema__": classmethod(_checked_by(fitting))})
+
+
+def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+    def core_schema(_cls: type, _source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return handler.generate_schema(Annotated[dict[str, Any], AfterValidator(fitting)])
+
+    return core_schema
+
+
+def text_of_output(value: Any) -> str:
+    """Return an answer as the text of its step: texts as they are, data as compact JSON."""
+    return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()
+
 
 _Category: TypeAlias = (
     exceptions.ModelRequestRejectedError
@@ -173,7 +264,7 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
 def _wrapper(tool: ToolDefinition) -> str | None:
     """Return the name of the argument that holds an answer which is not an object; None for other tools.
 
-    pydantic-ai wraps other types than objects so, and `divebook.agents.output` other JSON schemas than objects.
+    pydantic-ai wraps other types than objects so, and `divebook.agents.scripted_model` other JSON schemas than objects.
     """
     schema = tool.parameters_json_schema
     is_ours = list(schema.get("properties", {})) == [ITEM] and schema.get("additionalProperties") is False

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
+import json
+import re
 import typing
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from types import CodeType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator, BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic_ai import Tool
+from pydantic_ai.durable_exec import ModelRequestParams
 from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import BinaryContent, FileUrl, ModelMessage, ModelResponse, ToolReturn, UploadedFile
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
 
+from divebook.engine.operations import Write, arguments_part
 from divebook.errors import DefinitionError, Problem
+from divebook.events.codec import json_form, storable
+from divebook.text.format import as_unicode
+from divebook.text.redaction import head_and_tail
+from divebook.workflow.functions import IDEMPOTENCY_KEY, signature_of
 from divebook.workflow.tools import ToolFunction
-from divebook.workflow.user_functions import IDEMPOTENCY_KEY, signature_of
 
 Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
@@ -99,3 +111,265 @@ def _take_on(called: Any, function: Callable[..., Any]) -> None:
     own = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
     called.__signature__ = signature.replace(parameters=own)
     functools.update_wrapper(called, inspect.unwrap(function))
+
+
+# What a tool has returned, as data that a log can hold and a model can read, whatever it was.
+
+
+_ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
+_DEEPEST = 50
+
+
+def plain_result(result: Any) -> Any:
+    r"""Return a result as plain data; files for the model, and what comes with a result, stay what they are.
+
+    Values that JSON lacks are converted by the rule of `divebook.events.codec.json_form`: NaN, NaT and infinities
+    become null, dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if
+    they are UTF-8, else base64. A call whose result has no such form has been made all the same, and must not be made
+    again for that: each part that cannot be converted becomes a string that begins with its type.
+
+    Examples
+    --------
+    >>> plain_result({"when": range(3), "rate": float("nan"), "raw": b"\xff", "kind": object})
+    {'when': [0, 1, 2], 'rate': None, 'raw': '/w==', 'kind': "type: <class 'object'>"}
+    """
+    # `isinstance` asks a value that is no instance for its `__class__`, and a dead `weakref.proxy` raises then.
+    if issubclass(type(result), ToolReturn):
+        result.return_value, result.metadata = plain_result(result.return_value), plain_data(result.metadata)
+        return result
+    return result if _is_content(result) else plain_data(result)
+
+
+def is_readable(result: Any) -> bool:
+    """Return whether a result can be asked for its class; a dead `weakref.proxy` raises, and a class may as well."""
+    try:
+        isinstance(result, dict)
+    except BaseException:  # noqa: BLE001 - see above
+        return False
+    return True
+
+
+def _is_content(result: Any) -> bool:
+    """Return whether pydantic-ai knows what to do with a result: files, alone or among texts."""
+    try:
+        parts = result if isinstance(result, list) else [result]
+        return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
+    except BaseException:  # noqa: BLE001 - a person's class raises what it likes when it is looked at
+        return False
+
+
+def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """Return a value as plain data, or as many of its parts as can be."""
+    try:
+        made = _ANY.dump_python(value, mode="json", fallback=_converted)
+        json.dumps(made, allow_nan=False)  # raises for a number that is not finite
+        storable([{"parts": [{"content": made}]}], "result")  # so deep it lies in the messages of a thread
+    except BaseException:  # noqa: BLE001 - a person's class raises what it likes while it is written down
+        return _in_parts(value, above)
+    return made
+
+
+def _in_parts(value: Any, above: tuple[int, ...]) -> Any:
+    if id(value) in above or len(above) == _DEEPEST:
+        return _described(value)
+    try:
+        return _each_part(value, above)
+    except BaseException:  # noqa: BLE001 - see above
+        return _described(value)
+
+
+def _each_part(value: Any, above: tuple[int, ...]) -> Any:
+    inside = (*above, id(value))
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {_plain_key(key): plain_data(part, inside) for key, part in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain_data(part, inside) for part in value]
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    """Return a value that is not plain in its form in JSON; described where it has none."""
+    try:
+        made = json_form(value)
+        storable(made, "result")
+    except BaseException:  # noqa: BLE001 - see above
+        return _described(value)
+    return made
+
+
+def _plain_key(key: Any) -> str:
+    return as_unicode(key) if isinstance(key, str) else _described(key)
+
+
+def _described(value: object) -> str:
+    if issubclass(type(value), str):
+        return as_unicode(str.__str__(value))  # its own `__str__` may raise
+    kind = type(value).__name__
+    try:
+        return as_unicode(f"{kind}: {value}")
+    except BaseException as error:  # noqa: BLE001 - see above
+        return f"{kind}, whose text cannot be had: {type(error).__name__}"
+
+
+# What a model gets of the result of a tool: of a long one its head and its tail. The log has the whole.
+
+
+MOST_BYTES = 1_000_000
+"""Of an image or another file that a model is given."""
+_ANY_VALUE = TypeAdapter[Any](Any)
+
+
+def shortened(result: Any, most: int) -> Any:
+    r"""Return a result as the model gets it, which is the same wherever `most` characters are enough.
+
+    Examples
+    --------
+    >>> shortened("a" * 50 + "z" * 50, 20)
+    'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
+    """
+    if isinstance(result, ToolReturn):
+        result.return_value = shortened(result.return_value, most)
+        return result
+    if isinstance(result, BinaryContent):
+        size = len(result.data)
+        return result if size <= MOST_BYTES else f"a file of {size:,} bytes ({result.media_type}), which is in the log"
+    if isinstance(result, list) and any(isinstance(part, BinaryContent) for part in result):
+        return [shortened(part, most) for part in result]
+    text = result if isinstance(result, str) else _written(result)
+    return result if len(text) <= most else head_and_tail(text, most)
+
+
+def _written(value: Any) -> str:
+    return _ANY_VALUE.dump_json(value, fallback=str).decode() if isinstance(value, dict | list | tuple) else ""
+
+
+# Names of tools as providers take them: letters, digits, ``_`` and ``-``, at most 64, not beginning with a digit.
+#
+# An MCP server may call a tool ``files.read``, ``2fa_code`` or anything else. Such a name is replaced on the way to the
+# model, and put back into what the model answers. Everything else, the log, rules, cards and frames, has the real name.
+#
+# A name that providers take stays as it is. Any other one has each sign that they refuse replaced by ``_``; where that
+# is the name of another tool as well, a digest of the real name stands at its end. So the same tools always have the
+# same names, whatever order they come in, and no two of a request have the same one.
+
+
+M = TypeVar("M", bound=ModelMessage)
+LONGEST = 64
+_SAFE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
+_REFUSED = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST = 8
+"""Characters of a digest, unless that is not enough."""
+_ARGUMENTS = arguments_part("", "").partition(":")[0]
+
+
+def safe_names(names: Iterable[str]) -> dict[str, str]:
+    """Return names that providers take for those that they refuse, by the real names.
+
+    Examples
+    --------
+    >>> safe_names(["files.read", "plain", "2fa_code"])
+    {'2fa_code': '_2fa_code', 'files.read': 'files_read'}
+    """
+    every = set(names)
+    taken = {name for name in every if _SAFE.fullmatch(name)}
+    wanted = {name: _cleaned(name) for name in sorted(every - taken)}
+    counts = Counter(wanted.values())
+    found: dict[str, str] = {}
+    for name, cleaned in wanted.items():
+        is_own = cleaned not in taken and counts[cleaned] == 1 and len(name) < LONGEST
+        found[name] = cleaned if is_own else _with_digest(name, cleaned, taken | counts.keys() | set(found.values()))
+    return found
+
+
+def _cleaned(name: str) -> str:
+    cleaned = _REFUSED.sub("_", name)
+    return cleaned if _SAFE.match(cleaned) else f"_{cleaned}"
+
+
+def _with_digest(name: str, cleaned: str, taken: set[str]) -> str:
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    for length in range(_DIGEST, LONGEST - 1):
+        made = f"{cleaned[: LONGEST - 1 - length]}_{digest[:length]}"
+        if made not in taken:
+            return made
+    raise AssertionError(name)  # all 55 beginnings of its digest would have to be names of tools
+
+
+class ToolNames:
+    """The names of the tools of one request, for the model and back."""
+
+    def __init__(self, safe: Mapping[str, str]) -> None:
+        self._safe = safe
+        self._real = {sent: name for name, sent in safe.items()}
+
+    @classmethod
+    def of(cls, params: ModelRequestParams) -> ToolNames | None:
+        """Return the names of a request, with those of calls in its messages; None where none is to be replaced."""
+        parameters = params.model_request_parameters
+        names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
+        names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
+        safe = safe_names(names)
+        return cls(safe) if safe else None
+
+    def sent(self, params: ModelRequestParams) -> ModelRequestParams:
+        """Return a request with the names that its provider takes."""
+        return ModelRequestParams(
+            params.model_id,
+            messages=[_renamed(message, self._safe) for message in params.messages],
+            model_settings=self._settings(params.model_settings),
+            model_request_parameters=self._parameters(params.model_request_parameters),
+            run_context=params.run_context,
+        )
+
+    def _settings(self, settings: ModelSettings | None) -> ModelSettings | None:
+        choice = (settings or {}).get("tool_choice")
+        if not isinstance(choice, list):
+            return settings
+        chosen: Any = [self._safe.get(name, name) for name in choice]
+        return ModelSettings(**{**(settings or {}), "tool_choice": chosen})
+
+    def _parameters(self, parameters: ModelRequestParameters) -> ModelRequestParameters:
+        changed: dict[str, Any] = {
+            field: frozenset(self._safe.get(name, name) for name in names)
+            for field in ("revealed_tool_names", "introduced_tool_names")
+            if (names := getattr(parameters, field))
+        }
+        changed |= {
+            field: [replace(tool, name=self._safe.get(tool.name, tool.name)) for tool in getattr(parameters, field)]
+            for field in ("function_tools", "output_tools")
+        }
+        return replace(parameters, **changed)
+
+    def answered(self, response: ModelResponse) -> ModelResponse:
+        """Return a response with the real names."""
+        return _renamed(response, self._real)
+
+    def written(self, write: Write) -> Write:
+        """Return what takes the pieces of a response, and hands them on under the real names."""
+
+        def renamed(text: str, part: str) -> None:
+            kind, _, rest = part.partition(":")
+            name, _, call = rest.partition(":")
+            write(text, arguments_part(self._real[name], call) if kind == _ARGUMENTS and name in self._real else part)
+
+        return lambda text, part="": renamed(text, part) if part else write(text)
+
+
+def _tool_of(part: Any) -> str | None:
+    """Return the tool that a part of a message names, if it names one."""
+    name = getattr(part, "tool_name", None)
+    return name if isinstance(name, str) else None
+
+
+def _renamed(message: M, names: Mapping[str, str]) -> M:
+    """Return a message whose calls and results name their tools anew."""
+    parts: list[Any] = [*message.parts]
+    for number, part in enumerate(parts):
+        if (name := names.get(_tool_of(part) or "")) is not None:
+            parts[number] = replace(part, tool_name=name)
+    changed: Any = {"parts": parts}
+    return replace(message, **changed)

@@ -1,6 +1,6 @@
 """One run of an agent inside a step: what it needs of the engine, and what it comes to.
 
-`divebook.agents` sees nothing of `divebook.execution`: an agent with tools records what it does through a
+`divebook.agents` sees nothing of `divebook.runtime`: an agent with tools records what it does through a
 `TurnContext`, which `divebook.steps.turns` makes of a step.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
-    from divebook.agents.recall import Recall
+    from divebook.agents.requests import Recall
     from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
     from divebook.questions import Question
-    from divebook.workflow.policies import Retry
+    from divebook.workflow.step import Retry
     from divebook.workflow.tools import FileSpellings, ToolFunction
 
 
@@ -86,7 +86,7 @@ class Sampler(Protocol):
 
 
 class OperationOptions(TypedDict, total=False):
-    """What may be said of an operation besides; see `divebook.execution.context.StepContext.operation`."""
+    """What may be said of an operation besides; see `divebook.runtime.context.StepContext.operation`."""
 
     setting: Setting | None
     usage: Callable[[Any], Mapping[str, int]]
@@ -214,3 +214,28 @@ class TurnContext(Protocol):
 
     def calling(self) -> AbstractContextManager[None]:
         """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""
+
+
+# What a turn awaits side by side: strands of its step, all counted before one of them can have to wait.
+
+
+T = TypeVar("T")
+
+
+async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> list[T]:
+    """Return what they come to, in their order; raises what the first of them raised, once all have ended."""
+    strands = [ExitStack() for _ in calls]
+
+    async def awaited(strand: ExitStack, call: Awaitable[T]) -> T:
+        with strand:
+            return await call
+
+    with ExitStack() as left:  # of those that are cancelled before they begin
+        for strand in strands:
+            strand.enter_context(context.calling())
+            left.callback(strand.close)
+        found = await asyncio.gather(*map(awaited, strands, calls), return_exceptions=True)
+    for result in found:
+        if isinstance(result, BaseException):
+            raise result
+    return cast("list[T]", found)

@@ -7,15 +7,23 @@ costs US dollars.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from divebook.engine.bounds import NANODOLLARS
+from divebook.errors import SetupError
+from divebook.events.classes import Instance
 from divebook.events.event import to_datetime
+from divebook.events.recorded import opened
+from divebook.scripting.prelude import NOTHING, Attribute, Item
+from divebook.store.pages import Numbers
 
 MakerT = TypeVar("MakerT", bound=Callable[..., pd.DataFrame])
 
@@ -117,3 +125,211 @@ CONSUMED: Columns = {
 def moment(microseconds: int | None) -> datetime | None:
     """Return a time of the log as frames have it."""
     return None if microseconds is None else to_datetime(microseconds)
+
+
+# Columns that a person adds to frames, by path: ``outputs.label``, ``variables.rows.*.score``.
+
+
+ALL = "*"
+Part: TypeAlias = Attribute | Item | str
+_PART = re.compile(r"\.?(?:(?P<all>\*)|\[(?P<index>-?\d+)\]|\[\"(?P<key>[^\"]*)\"\]|(?P<name>[^.\[\]*]+))")
+_TYPES: Sequence[tuple[tuple[type, ...], str]] = (
+    ((bool,), "boolean"),
+    ((int,), "Int64"),
+    ((int, float), "Float64"),
+    ((str,), "str"),
+)
+_INT64 = range(-(2**63), 2**63)
+
+
+class OwnColumn(NamedTuple):
+    """A column and the way to its values.
+
+    Examples
+    --------
+    >>> column = OwnColumn.of("scores", "variables.rows.*.score")
+    >>> column.root, column.found({"rows": [{"score": 1}, {}, {"score": 3}]})
+    ('variables', [1, None, 3])
+    """
+
+    name: str
+    root: str
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, name: str, path: str) -> Self:
+        """Return the column of a path: names, ``[0]``, ``["a key"]`` and ``*`` for every entry of a list or mapping.
+
+        Raises
+        ------
+        SetupError
+            It is no path.
+        """
+        parts: list[Part] = []
+        place = 0
+        text = str(path)
+        while match := _PART.match(text, place):
+            parts.append(_part(match))
+            place = match.end()
+        if not parts or place < len(text) or not isinstance(parts[0], Attribute):
+            raise SetupError(
+                f"columns: {name} must be a path such as 'outputs.label' or 'variables.rows.*.score', not {path!r}"
+            )
+        return cls(name, parts[0].name, tuple(parts[1:]))
+
+    def found(self, value: Any) -> Any:
+        """Return what is at the end of the way from a value; None where there is nothing.
+
+        With ``*`` it is a list, flat where there are several, in which None stands for what an entry lacks.
+        """
+        values = [value]
+        for part in self.parts:
+            values = [below for each in values for below in _below(each, part)]
+        shown = [None if each is NOTHING else opened(each, lenient=True) for each in values]
+        return shown if ALL in self.parts else shown[0]
+
+
+def _part(match: re.Match[str]) -> Part:
+    if match["all"]:
+        return ALL
+    if match["index"]:
+        return Item(int(match["index"]))
+    return Attribute(match["name"] if match["key"] is None else match["key"])
+
+
+def _below(value: Any, part: Part) -> Iterable[Any]:
+    if isinstance(part, Attribute | Item):
+        return [part.of(value)]
+    if isinstance(value, Instance):
+        value = value.plain()
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def settled(values: Sequence[Any]) -> pd.Series:
+    """Return values as a column: truth values, whole numbers, numbers or texts if they all are, else as they are."""
+    known = [value for value in values if value is not None]
+    for kinds, dtype in _TYPES:
+        if known and all(type(value) in kinds and _fits(value) for value in known):
+            return pd.Series(list(values), dtype=dtype)
+    return pd.Series(list(values), dtype="object")
+
+
+def _fits(value: Any) -> bool:
+    return type(value) is not int or value in _INT64
+
+
+# For every row of a table: the latest one before it of its group that has some mark, and how many there are.
+
+
+NONE = -1
+"""Stands for no row."""
+ROW = np.int32
+"""What rows are numbered with: a log of a million events has a dozen such columns while its frame is made."""
+
+
+def none(length: int) -> Numbers:
+    """Return no row for so many, which takes no room."""
+    return np.broadcast_to(ROW(NONE), length)
+
+
+def latest(groups: Numbers, flags: Numbers) -> Numbers:
+    """Return, for each row, the latest row up to it that is flagged and in the same group; NONE without one."""
+    if not flags.any():
+        return none(len(groups))
+    order = np.argsort(groups, kind="stable")
+    place = np.arange(len(order), dtype=ROW)
+    start = np.maximum.accumulate(np.where(_begins(groups[order]), place, ROW(0)))
+    flagged = np.maximum.accumulate(np.where(flags[order], place, ROW(NONE)))
+    found = np.empty(len(order), dtype=ROW)
+    found[order] = np.where(flagged >= start, order[flagged], NONE)
+    return found
+
+
+def counted(groups: Numbers, flags: Numbers) -> Numbers:
+    """Return, for each row, how many of its group are flagged up to it."""
+    order = np.argsort(groups, kind="stable")
+    counts = np.empty(len(order), dtype=np.int64)
+    sums = np.cumsum(flags[order])
+    begins = _begins(groups[order])
+    before = np.where(begins, sums - flags[order], 0)
+    counts[order] = sums - np.maximum.accumulate(before) if len(order) else sums
+    return counts
+
+
+def since(groups: Numbers, flags: Numbers, begun: Numbers) -> Numbers:
+    """Return how many of the group of each row are flagged after the row in which something began."""
+    if not flags.any():
+        return np.zeros(len(groups), dtype=np.int64)
+    counts = counted(groups, flags)
+    return np.where(begun == NONE, 0, counts - counts[begun])
+
+
+def _begins(groups: Numbers) -> Numbers:
+    """Return where another group begins, of rows in the order of their groups."""
+    return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
+
+
+# Columns in parts, as they come page by page, made whole; and texts that are coded, each kept once.
+
+
+def joined(parts: list[Numbers]) -> Numbers:
+    """Return numbers as one."""
+    return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
+
+
+def coded(parts: list[Any]) -> Any:
+    """Return dictionary arrays as one."""
+    kind = pa.dictionary(pa.int32(), pa.string())
+    if parts and pa.types.is_null(parts[0].type):
+        return pa.nulls(len(parts[0]), kind)
+    return pa.chunked_array(parts, kind).unify_dictionaries().combine_chunks() if parts else pa.array([], kind)
+
+
+def chunked(parts: list[Any], kind: Any, length: int) -> Any:
+    """Return the parts of a column as one; of a part that says nothing there is but the length.
+
+    A column that says nothing takes no room.
+    """
+    if all(isinstance(part, int) or part.null_count == len(part) for part in parts):
+        return pa.chunked_array([pa.nulls(length)])
+    return pa.chunked_array([pa.nulls(part, kind) if isinstance(part, int) else part for part in parts], kind)
+
+
+def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
+    """Return whole numbers, and where there are any; where there are none at all, they take no room."""
+    if numbers.null_count == len(numbers):
+        return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
+    return numbers.fill_null(0).to_numpy(), numbers.is_valid().to_numpy()
+
+
+def flags(flagged: Any) -> Numbers:
+    """Return which are true; what says nothing is not."""
+    if flagged.null_count == len(flagged):
+        return np.broadcast_to(np.False_, len(flagged))
+    found: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
+    return found
+
+
+def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
+    """Return which coded texts pass a test; none does that is missing."""
+    passes = np.array([*(test(name) for name in coded.dictionary.to_pylist()), False], dtype=bool)
+    found: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
+    return found
+
+
+def or_missing(coded: Any) -> Any:
+    """Return coded texts with missing ones in place of empty ones."""
+    names = pa.array([name or None for name in coded.dictionary.to_pylist()], pa.string())
+    return pa.DictionaryArray.from_arrays(coded.indices, names)
+
+
+def taken(coded: Any, rows: Numbers) -> Any:
+    """Return the coded texts of some rows, missing for NONE."""
+    return coded.take(pa.array(rows, mask=rows == NONE))
+
+
+def whole(numbers: Numbers, known: Numbers) -> Any:
+    """Return whole numbers as a column of pandas, with the places where they are known."""
+    return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~known)

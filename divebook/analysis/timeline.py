@@ -2,7 +2,7 @@
 
 `layout` is pure and decides what is drawn: a lane per path; in it a row for the steps, below that rows for items and
 operations, as many as ran side by side; below it a lane for each turn of an agent that another agent gave work. `svg`
-draws a layout. Colours are those of `divebook.text.colours`; what a
+draws a layout. Colours are those of `divebook.text.format`; what a
 colour says is also said by a sign or a line, and in the table beside the picture.
 """
 
@@ -24,11 +24,9 @@ from divebook.engine.operations import (
     operation_kind,
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
-from divebook.history.spans import Span
-from divebook.text.colours import LIGHT
-from divebook.text.cuts import one_line
-from divebook.text.durations import in_parts, seconds
-from divebook.text.shown import branch_name, plural
+from divebook.projections.spans import Span
+from divebook.text.format import LIGHT, branch_name, in_parts, plural, seconds
+from divebook.text.redaction import one_line
 
 MAX_BARS = 300
 MAX_LANES = 30

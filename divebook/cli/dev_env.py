@@ -2,35 +2,562 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
+import io
+import json
 import math
 import os
+import shutil
+import signal
 import sys
+import termios
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from tty import setraw
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from divebook._version import __version__
-from divebook.cli import dev_env_kept, dev_env_running, dev_env_upkeep
-from divebook.cli.dev_env_options import (
-    DevEnvCommands,
-    DevEnvRequest,
-    Environment,
-    Template,
-    above_zero,
-    asked,
-    followed,
-    no_less_than_zero,
-    pairs,
-    print_json,
-    tell_failure,
-)
-from divebook.cli.streams import run_with_streams
+from divebook.cli.options import within
+from divebook.cli.output import json_escaped, note, run_with_streams, write
 from divebook.devenv import DevEnvManager
-from divebook.devenv.containers import ALWAYS, MISSING, NEVER
-from divebook.devenv.locking import WAIT
-from divebook.errors import DevEnvError, DivebookError
+from divebook.devenv.checkpoints import WAIT
+from divebook.devenv.docker import ALWAYS, MISSING, NEVER
+from divebook.devenv.jobs import FAILED, GENERAL, checked, exit_code_of
+from divebook.devenv.templates import profile_names, profile_of
+from divebook.errors import DevEnvError, DivebookError, ShellTimeoutError
+from divebook.text.ranges import SECONDS, SOME_SECONDS
+from divebook.workspace.shell import ShellResult
+
+# What the commands of ``dev_env`` have in common: their options, how they run, what they print, their exit codes.
+
+
+T = TypeVar("T")
+APART = 120
+"""Added to the codes of dev_env's own failures where a command's own status is passed through."""
+PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
+_BY_SIGNAL = 128
+_USAGE: type[Any] = typer.BadParameter.__bases__[0]
+_SEPARATED = "dev_env.separated"
+_FAILURE = "red"
+_FOLLOWING = 0.3
+"""Seconds between looks at a log that is followed."""
+
+Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
+Checkpoint: TypeAlias = Annotated[str, typer.Argument(metavar="CHECKPOINT")]
+Template: TypeAlias = Annotated[str, typer.Argument(metavar="TEMPLATE")]
+
+
+class DevEnvCommands(TyperGroup):
+    """The group of all commands: turns errors into the exit codes of ``dev_env``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take note of a ``--``, behind which a command is a program with its arguments."""
+        ctx.meta[_SEPARATED] = "--" in args
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        """Run what was written; a parser's own code, 2, would say that an environment is not found."""
+        written = list(sys.argv[1:] if args is None else args)
+        options["standalone_mode"] = False
+        try:
+            code = super().main(written, *rest, **options) or 0
+        except typer.Abort:
+            code = _BY_SIGNAL + signal.SIGINT
+        except DivebookError as error:
+            tell_failure(error)
+            code = exit_code_of(error) + _apart(written)
+        except BrokenPipeError:  # nobody reads any more
+            code = GENERAL + _apart(written)
+        except OSError as error:  # the system says on which file
+            note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
+            code = GENERAL + _apart(written)
+        except _USAGE as error:
+            note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
+            code = GENERAL + _apart(written)
+        sys.exit(code)
+
+
+def tell_failure(error: DivebookError) -> None:
+    """Say on stderr what went wrong."""
+    note(f"dev_env: {error}", _FAILURE)
+
+
+def _apart(written: Sequence[str]) -> int:
+    passes = "--passthrough" in written or os.environ.get(PASSTHROUGH) == "1"
+    return APART if passes and "execute" in written else 0
+
+
+@dataclass(frozen=True)
+class DevEnvRequest:
+    """What the options before a command say."""
+
+    manager: DevEnvManager
+    as_json: bool
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work to its end; SIGTERM ends it, once it has cleaned up."""
+
+        async def ended_by_signal() -> T:
+            task = asyncio.current_task()
+            if task is not None and threading.current_thread() is threading.main_thread():
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+            return await work
+
+        try:
+            return asyncio.run(ended_by_signal())
+        except asyncio.CancelledError:
+            raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
+
+    def tell(self, name: str, text: str) -> None:
+        """Print the one line that a command prints, or an object with it."""
+        if self.as_json:
+            print_json({name: text})
+        else:
+            write(text)
+
+
+def asked(context: typer.Context) -> DevEnvRequest:
+    """Return what the options before a command say."""
+    found: DevEnvRequest = context.obj
+    return found
+
+
+def is_separated(context: typer.Context) -> bool:
+    """Return whether there was a ``--``."""
+    return bool(context.meta[_SEPARATED])
+
+
+def print_json(value: Any) -> None:
+    """Print one document."""
+    write(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def pairs(written: Sequence[str]) -> dict[str, str]:
+    """Return what ``NAME=VALUE`` say."""
+    wrong = [text for text in written if "=" not in text]
+    if wrong:
+        raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in written)}
+
+
+above_zero = within(SOME_SECONDS)
+no_less_than_zero = within(SECONDS)
+
+
+def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
+    """Print lines; with `follow` also those that come, until it is interrupted."""
+    shown = 0
+    while True:
+        found = list(lines())
+        for line in found[shown if shown <= len(found) else 0 :]:
+            write(line)
+        sys.stdout.flush()
+        if not follow:
+            return
+        shown = len(found)
+        time.sleep(_FOLLOWING)
+
+
+# The commands of ``dev_env`` about what is kept: checkpoints, templates and profiles.
+
+
+checkpoints = typer.Typer(no_args_is_help=True, help="Work with checkpoints.")
+templates = typer.Typer(no_args_is_help=True, help="Work with templates.")
+profiles = typer.Typer(no_args_is_help=True, help="Look at resource profiles.")
+
+
+def save(
+    context: typer.Context,
+    environment: Environment,
+    checkpoint: Checkpoint,
+    *,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace one of that name.")] = False,
+    include_mounts: Annotated[bool, typer.Option("--include-mounts", help="Your own mounted folders too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also what is very large.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="A container's image as a file, for other hosts.")] = False,
+) -> None:
+    """Take a checkpoint, and print the path of its description."""
+    one = asked(context)
+    taken = one.manager.save(
+        environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
+    )
+    one.tell("path", str(one.run(taken)))
+
+
+def restore(
+    context: typer.Context,
+    environment: Environment,
+    checkpoint: Checkpoint,
+    *,
+    no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
+) -> None:
+    """Have an environment as it was at a checkpoint; its commands are ended."""
+    one = asked(context)
+    one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
+    one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
+
+
+@checkpoints.command("list")
+def list_checkpoints(context: typer.Context, environment: Environment) -> None:
+    """Print what checkpoints there are as JSON, the oldest first."""
+    print_json(asked(context).manager.checkpoints(environment))
+
+
+@checkpoints.command("show")
+def show_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
+    """Print what a checkpoint has as JSON."""
+    print_json(asked(context).manager.checkpoint(environment, checkpoint))
+
+
+@checkpoints.command("delete")
+def delete_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
+    """Delete a checkpoint."""
+    one = asked(context)
+    one.run(one.manager.delete_checkpoint(environment, checkpoint))
+    one.tell("message", f"Checkpoint '{checkpoint}' deleted")
+
+
+@templates.command("list")
+def list_templates(
+    context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
+) -> None:
+    """Print what templates there are as JSON."""
+    print_json(asked(context).manager.templates.listed(category))
+
+
+@templates.command("create")
+def create_template(
+    context: typer.Context,
+    name: Template,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Replace one of that name.")] = False,
+    allow_plain_secrets: Annotated[
+        bool, typer.Option("--allow-plain-secrets", help="Keep what looks like a secret.")
+    ] = False,
+) -> None:
+    """Keep a template of your own."""
+    one = asked(context)
+    other = one.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
+    if other is not None:
+        one.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
+    one.tell("message", f"Template '{name}' created")
+
+
+def _text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DevEnvError(f"the template file {file} cannot be read: {error}") from error
+
+
+@templates.command("validate")
+def validate_template(
+    context: typer.Context, file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")]
+) -> None:
+    """Look whether a file may be a template."""
+    one = asked(context)
+    one.manager.templates.require_valid("template", _text_of(file))
+    one.tell("message", f"{file} is valid")
+
+
+@templates.command("show")
+def show_template(
+    context: typer.Context,
+    name: Template,
+    *,
+    resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
+) -> None:
+    """Print a template as JSON."""
+    found = asked(context).manager.templates
+    print_json(found.resolved(name)[0] if resolved else found.read(name))
+
+
+@templates.command("delete")
+def delete_template(context: typer.Context, name: Template) -> None:
+    """Delete a template of your own; environments made of it stay as they are."""
+    one = asked(context)
+    one.manager.templates.delete(name)
+    one.tell("message", f"Template '{name}' deleted")
+
+
+@profiles.command("list")
+def list_profiles(context: typer.Context) -> None:
+    """Print the resource profiles as JSON."""
+    folder = asked(context).manager.layout.profiles
+    print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
+
+
+@profiles.command("show")
+def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(metavar="PROFILE")]) -> None:
+    """Print a resource profile as JSON."""
+    print_json({"name": name, **profile_of(name, asked(context).manager.layout.profiles)})
+
+
+# The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
+
+
+_PIECE = 1 << 16
+_KILLED = -9
+_UNREAD = 128 + signal.SIGPIPE
+_SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
+jobs = typer.Typer(no_args_is_help=True, help="Work with commands that go on (execute --detach).")
+Job = Annotated[str, typer.Argument(metavar="JOB")]
+User = Annotated[str | None, typer.Option(metavar="USER", help="As whom it runs in a container.")]
+
+
+def execute(
+    context: typer.Context,
+    environment: Environment,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="One text; behind -- a program's words.")],
+    *,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", callback=above_zero, help="Then it is ended.")
+    ] = None,
+    cwd: Annotated[str | None, typer.Option(metavar="FOLDER", help="Where it runs.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
+    user: User = None,
+    tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Let it go on, and print the id of its job.")] = False,
+    no_start: Annotated[bool, typer.Option("--no-start", help="Fail if it is stopped.")] = False,
+    passthrough: Annotated[
+        bool,
+        typer.Option(
+            "--passthrough", envvar=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what it came to as JSON.")] = False,
+) -> None:
+    """Run a command in an environment; what is piped in comes as it is."""
+    one, variables = asked(context), pairs(env or [])
+    if not is_separated(context) and len(command) > 1:
+        raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
+    wanted = command if is_separated(context) else command[0]
+    seconds = math.inf if timeout is None else timeout
+    if detach:
+        if tty or no_start:
+            raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
+        one.tell("job", one.manager.detach(environment, wanted, timeout=seconds, environ=variables, cwd=cwd, user=user))
+        return
+    is_json = as_json or one.as_json
+    options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
+    try:
+        ended = _ended(one, environment, wanted, options, in_terminal=tty, is_shown=not is_json)
+    except ShellTimeoutError as error:
+        if is_json:
+            late = ShellResult(_KILLED, error.stdout, error.stderr)
+            late.timed_out, late.duration = True, error.timeout
+            _print_result(late)
+        raise
+    if is_json:
+        _print_result(ended)
+    _exit(ended, passthrough=passthrough)
+
+
+def _print_result(ended: ShellResult) -> None:
+    told = {"exit_code": ended.exit_code, "stdout": ended.stdout, "stderr": ended.stderr}
+    duration = round(ended.duration * 1000)
+    print_json({**told, "duration_ms": duration, "timed_out": ended.timed_out, "truncated": ended.truncated})
+
+
+def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
+    """Work in an environment with a shell; what is piped in is a script."""
+    one, is_typed = asked(context), sys.stdin.isatty()
+    ended = _ended(one, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed)
+    _exit(ended, passthrough=False)
+
+
+def _ended(
+    one: DevEnvRequest,
+    environment: str,
+    command: str | list[str],
+    options: Mapping[str, Any],
+    *,
+    in_terminal: bool,
+    is_shown: bool = True,
+) -> ShellResult:
+    """Run a command with the streams of this process; return what it came to."""
+    size = shutil.get_terminal_size()
+    with _untouched(in_terminal):
+        return one.run(
+            one.manager.execute(
+                environment,
+                command,
+                stdin=_given(),
+                listen=_hand_on if is_shown else None,
+                undecodable="surrogateescape",
+                terminal=(size.lines, size.columns) if in_terminal else None,
+                **options,
+            )
+        )
+
+
+def _exit(ended: ShellResult, *, passthrough: bool) -> None:
+    if ended.exit_code:
+        note(f"dev_env: command exited with status {ended.exit_code}")
+        status = ended.exit_code if ended.exit_code > 0 else 128 - ended.exit_code
+        raise typer.Exit(status if passthrough else FAILED)
+
+
+@contextmanager
+def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing it is asked
+    """Have our own terminal hand on each key as it is, since the command has one of its own."""
+    if not in_terminal or not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(0)
+    try:
+        setraw(0, termios.TCSADRAIN)  # what was typed already stays
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+def _hand_on(stream: str, text: str) -> None:
+    out = (sys.stderr if stream == "stderr" else sys.stdout).buffer
+    try:
+        out.write(text.encode(errors="surrogateescape"))
+        out.flush()
+    except BrokenPipeError:  # who reads has seen enough, as head does: the command ends as any would
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # for what Python still holds
+        raise typer.Exit(_UNREAD) from None
+
+
+async def _given() -> AsyncIterator[bytes]:
+    """Give what is piped in or typed, as it comes."""
+    try:
+        end = sys.stdin.fileno()
+    except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
+        yield b"" if sys.stdin is None else sys.stdin.buffer.read()
+        return
+    if _is_in_background(end):  # where a look at the terminal would stop us
+        return
+    while piece := await _next(end):
+        yield piece
+
+
+def _is_in_background(end: int) -> bool:
+    try:
+        return os.isatty(end) and os.tcgetpgrp(end) != os.getpgrp()
+    except OSError:  # it is not the terminal that controls us
+        return False
+
+
+async def _next(end: int) -> bytes:
+    """Return what can be read once there is something; nothing at its end."""
+    loop = asyncio.get_running_loop()
+    is_ready = asyncio.Event()
+    try:
+        loop.add_reader(end, is_ready.set)
+    except PermissionError:  # a file, which never has to be waited for
+        return os.read(end, _PIECE)
+    try:
+        await is_ready.wait()
+    finally:
+        loop.remove_reader(end)
+    return os.read(end, _PIECE)
+
+
+def cp(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="One of both is ENVIRONMENT:PATH.")],
+) -> None:
+    """Copy a file or folder into an environment or out of it, and print where it is."""
+    one = asked(context)
+    (inside, source_path), (outside, target_path) = _place(source), _place(target)
+    if (inside is None) == (outside is None):
+        raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
+    if inside is not None:
+        one.tell("path", str(one.run(one.manager.copy_out(inside, source_path, Path(target_path)))))
+    elif outside is not None:
+        place = one.run(one.manager.copy_in(Path(source_path), outside, target_path))
+        one.tell("path", f"{outside}:{place}")
+
+
+def _place(written: str) -> tuple[str | None, str]:
+    """Return the environment, None for this machine, and the path there."""
+    name, colon, path = written.partition(":")
+    return (name, path or ".") if colon and "/" not in name else (None, written)
+
+
+@jobs.command("list")
+def list_jobs(context: typer.Context, environment: Environment) -> None:
+    """Print the jobs of an environment as JSON, the oldest first."""
+    print_json(asked(context).manager.jobs(environment).listed())
+
+
+@jobs.command("output")
+def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
+    """Print what a job has printed so far, each stream where it belongs."""
+    out, err = asked(context).manager.jobs(environment).output(job)
+    for path, stream in ((out, sys.stdout), (err, sys.stderr)):
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, stream.buffer)
+        stream.flush()
+
+
+@jobs.command("kill")
+def kill_job(context: typer.Context, environment: Environment, job: Job) -> None:
+    """End a job, with all that it has started."""
+    one = asked(context)
+    was_running = one.manager.jobs(environment).kill(job)
+    one.tell("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
+
+
+# The commands of ``dev_env`` about the root as a whole: begin one, look after it, see what was done.
+
+
+def init(context: typer.Context) -> None:
+    """Make the folders of a root, for templates, profiles and secrets of your own, and print its path."""
+    one = asked(context)
+    one.manager.layout.make()
+    one.tell("path", str(one.manager.layout.root))
+
+
+def gc(
+    context: typer.Context,
+    *,
+    idle: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", callback=no_less_than_zero, help="Stop what nobody has used for so long."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
+) -> None:
+    """Remove what was left half made, has expired or was left behind in the engine; print as JSON what that was."""
+    one = asked(context)
+    print_json([found._asdict() for found in one.run(one.manager.collect(idle=idle, dry=dry_run))])
+
+
+def doctor(context: typer.Context) -> None:
+    """Print as JSON whether this machine has what environments need; exit code 1 where something must be mended."""
+    one = asked(context)
+    checks = one.run(checked(one.manager.layout))
+    is_fine = all(check["ok"] for check in checks if check["required"])
+    print_json({"ok": is_fine, "checks": checks})
+    if not is_fine:
+        raise typer.Exit(1)
+
+
+def events(
+    context: typer.Context,
+    environment: Annotated[str | None, typer.Argument(metavar="[ENVIRONMENT]", help="By default all.")] = None,
+    *,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
+) -> None:
+    """Print what was done, a JSON object a line: time, level, message, command, environment, exit_code, duration."""
+    manager = asked(context).manager
+    followed(lambda: manager.events(environment), follow=follow)
+
 
 app = typer.Typer(
     name="dev_env",
@@ -43,19 +570,19 @@ app = typer.Typer(
     epilog="Exit codes: 0 success, 1 general, 2 no such environment, 3 no such template, 4 over a limit, "
     "5 no container engine, 6 a command failed, 7 no such checkpoint, 8 not allowed.",
 )
-app.command("execute")(dev_env_running.execute)
-app.command("shell")(dev_env_running.shell)
-app.command("cp")(dev_env_running.cp)
-app.add_typer(dev_env_running.jobs, name="job")
-app.command("init")(dev_env_upkeep.init)
-app.command("gc")(dev_env_upkeep.gc)
-app.command("doctor")(dev_env_upkeep.doctor)
-app.command("events")(dev_env_upkeep.events)
-app.command("save")(dev_env_kept.save)
-app.command("restore")(dev_env_kept.restore)
-app.add_typer(dev_env_kept.checkpoints, name="checkpoint")
-app.add_typer(dev_env_kept.templates, name="template")
-app.add_typer(dev_env_kept.profiles, name="profile")
+app.command("execute")(execute)
+app.command("shell")(shell)
+app.command("cp")(cp)
+app.add_typer(jobs, name="job")
+app.command("init")(init)
+app.command("gc")(gc)
+app.command("doctor")(doctor)
+app.command("events")(events)
+app.command("save")(save)
+app.command("restore")(restore)
+app.add_typer(checkpoints, name="checkpoint")
+app.add_typer(templates, name="template")
+app.add_typer(profiles, name="profile")
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer hands over what was written

@@ -4,37 +4,198 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
 from types import TracebackType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from divebook._version import __version__
-from divebook.cli import (
-    convert,
-    doctor,
-    files,
-    keys,
-    logs,
-    looking,
-    mcp,
-    questions,
-    queues,
-    recovery,
-    resuming,
-    rules,
-    run,
-    runs,
-    schedule,
-    trying,
-    upkeep,
-    what_if,
-)
-from divebook.cli.refusal import Commands
-from divebook.cli.streams import run_with_streams
-from divebook.cli.text import secrets
+from divebook.cli import options as questions_options
+from divebook.cli import queues, run, runs, store, variants
+from divebook.cli.options import Actions, By, Code, Json, Store, within
+from divebook.cli.output import Commands, as_json, columns, note, one_line, run_with_streams, say, secrets, write
 from divebook.documents.policy import ENVIRONMENT, KINDS
-from divebook.text.shown import visible
+from divebook.errors import DefinitionError, InputError
+from divebook.text.format import visible
+from divebook.text.ranges import SECONDS
+from divebook.workflow.dialect import OWN, Dialect
+
+# ``divebook keys``: what a definition can say.
+
+
+def keys(
+    part: Annotated[
+        str | None, typer.Argument(metavar="[PART]", help="Such as Step, Agent, Each; without it, all.")
+    ] = None,
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The whole reference as a page.")] = False,
+    json: Json = False,
+) -> None:
+    """List the keys of definitions: what each holds and means."""
+    from divebook.workflow.schema import TABLES, page, reference
+
+    if markdown:
+        write(page())
+        return
+    found = dict(map(reference, TABLES if part is None else [part]))
+    if json:
+        # as it is: what stands under a part's name, such as TokenStore, is no secret
+        write(dumps({label: [asdict(line) for line in lines] for label, lines in found.items()}, indent=2))
+        return
+    for label, lines in found.items():
+        say(label)
+        titles = ("key", "holds", "means", "notes")
+        columns(titles, ([line.key, line.holds, line.means, line.notes] for line in lines))
+
+
+# ``divebook rules``: what people allowed when they approved calls.
+
+
+REVOKE = "revoke"
+USAGE = "write divebook rules, or divebook rules revoke ID"
+
+
+def rules(
+    words: Annotated[list[str] | None, typer.Argument(metavar="[revoke ID]", help="The rule to revoke.")] = None,
+    *,
+    by: By = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List rules that people made on approval, or revoke one.
+
+    A rule that is revoked holds for no call that is judged from then on.
+    """
+    from divebook.cli.project import existing_environment
+    from divebook.steps.call import rule_in_words
+
+    if words and (len(words) != 2 or words[0] != REVOKE):
+        raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
+    environment = existing_environment(store)
+    if words:
+        environment.revoke(words[1], by)
+        note(f"{words[1]} holds no more")
+        return
+    held = environment.rules()
+    if json:
+        write(as_json([{"execution": name, **rule._asdict()} for name, rule in held], indent=2))
+        return
+    for name, rule in held:
+        say(f"{rule.rule_id}  {one_line(rule_in_words(rule, name), 400)}")
+    if not held:
+        note("no rules: every call that asks is asked about")
+
+
+# ``divebook mcp``: offer workflows as tools of the Model Context Protocol.
+
+
+def mcp(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions: YAML, JSON, a notebook or Python.")
+    ] = Path(),
+    *,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", callback=within(SECONDS), help="How long a call waits for its run, which goes on."
+        ),
+    ] = 50.0,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve http://HOST:PORT/mcp instead of standard input and output."),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(metavar="env://NAME", help="What HTTP clients send as bearer token; needed beyond this machine."),
+    ] = None,
+    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+) -> None:
+    """Serve workflows to MCP clients, on pipes or over HTTP.
+
+    Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
+    `divebook answer` as well. A run outlives the call, the client and this process.
+    """
+    import asyncio
+
+    if token is not None and http is None:
+        raise typer.BadParameter("a token is asked of HTTP clients: give --http HOST:PORT as well")
+
+    from divebook.cli.project import open_environment, take_in
+    from divebook.documents.policy import KINDS, Policy, resolved
+    from divebook.serve import serve_stdio
+    from divebook.serve.server import serve_http
+
+    with open_environment(store, actions or (), note) as environment:
+        take_in(environment, file, dialect, code=code)
+        given = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
+        asyncio.run(
+            serve_stdio(environment, wait=wait)
+            if http is None
+            else serve_http(environment, http, token=given, wait=wait)
+        )
+
+
+# ``divebook convert``: definitions of the legacy Dive dialect, or of several files, as one text of divebook's own.
+
+
+DIFFERENCES = (
+    "an action's result, and each item's, is kept as a value and not as text",
+    "nested items of Each are not flattened",
+    "scripts may change variables with state.set",
+    "tools ask a person before a call only if they, or a rule, say so",
+)
+"""What a workflow of the dialect ``dive`` does differently once it is converted."""
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions to convert.")],
+    *,
+    dialect: Annotated[Dialect, typer.Option(help="The dialect they are written in.")] = "dive",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A new file for the result; default: stdout.")
+    ] = None,
+    format: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How it is written.")] = "yaml",
+) -> None:
+    """Write definitions of the legacy Dive dialect as divebook's own.
+
+    Scripts become Python.
+
+    What the result does differently, and what is wrong with it, is printed to stderr. The exit code is 1 if the result
+    needs corrections before it can be run.
+    """
+    from divebook.config.loader import load_file, load_folder
+    from divebook.steps.syntax import syntax_problems
+    from divebook.workflow.reader import definitions_to_text, read_definitions
+
+    if output is not None and output.exists():
+        raise InputError(f"{output} exists; name a file that does not, or remove it first")
+    definitions = (load_folder if file.is_dir() else load_file)(file, dialect=dialect)
+    for warning in definitions.warnings:
+        note(warning.describe(str(file)), "yellow")
+    text = definitions_to_text(definitions, format)
+    if output is None:
+        write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+    if dialect != OWN and definitions.workflows:
+        note("the converted workflows differ from those of the dialect dive:")
+        for difference in DIFFERENCES:
+            note(f"  {difference}")
+    try:
+        converted = read_definitions(text, source_name=str(output or "<converted>"), format=format)
+        problems = syntax_problems(converted)
+    except DefinitionError as error:
+        problems = list(error.problems)
+    for problem in problems:
+        note(problem.describe(str(output or "<converted>")), "red")
+    raise typer.Exit(1 if problems else 0)
+
 
 app = typer.Typer(
     name="divebook",
@@ -47,24 +208,24 @@ app = typer.Typer(
     epilog="Exit codes: 0 completed, 1 failed, 2 bad input or usage, 3 waiting, 130 cancelled.",
 )
 app.command("run", epilog="Example: divebook run audit.yaml -v limit=20")(run.run)
-app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(resuming.resume)
+app.command("resume", epilog="Example: divebook resume exec_01k8 audit.yaml")(run.resume)
 app.command("fork", epilog="Example: divebook fork exec_01k8 --at 12 --set city=Bonn")(run.fork)
-app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(trying.try_step)
-app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(what_if.what_if)
+app.command("try", epilog="Example: divebook try exec_01k8 draft audit.yaml --times 3")(variants.try_step)
+app.command("what-if", epilog="Example: divebook what-if exec_01k8 --input city=Bonn --plan")(variants.what_if)
 app.command("runs", epilog="Example: divebook runs --status failed --limit 5")(runs.runs)
 app.command("show", epilog="Example: divebook show exec_01k8 --events")(runs.show)
-app.command("why", epilog="Example: divebook why exec_01k8 total")(looking.why)
+app.command("why", epilog="Example: divebook why exec_01k8 total")(runs.why)
 app.command("compare", epilog="Example: divebook compare exec_01k8 exec_01k9")(runs.compare)
-app.command("inspect", epilog="Example: divebook inspect exec_01k8")(looking.inspect)
-app.command("files", epilog="Example: divebook files exec_01k8")(files.files)
-app.command("diff", epilog="Example: divebook diff exec_01k8 src/app.py")(files.diff)
-app.command("apply", epilog="Example: divebook apply exec_01k8 src/app.py")(files.apply)
-app.command("restore", epilog="Example: divebook restore exec_01k8 then --at 12")(files.restore)
-app.command("verify", epilog="Example: divebook verify exec_01k8 audit.yaml")(looking.verify)
-app.command("to-test", epilog="Example: divebook to-test exec_01k8 audit.yaml")(looking.to_test)
+app.command("inspect", epilog="Example: divebook inspect exec_01k8")(runs.inspect)
+app.command("files", epilog="Example: divebook files exec_01k8")(runs.files)
+app.command("diff", epilog="Example: divebook diff exec_01k8 src/app.py")(runs.diff)
+app.command("apply", epilog="Example: divebook apply exec_01k8 src/app.py")(runs.apply)
+app.command("restore", epilog="Example: divebook restore exec_01k8 then --at 12")(runs.restore)
+app.command("verify", epilog="Example: divebook verify exec_01k8 audit.yaml")(runs.verify)
+app.command("to-test", epilog="Example: divebook to-test exec_01k8 audit.yaml")(runs.to_test)
 app.command("open", epilog="Example: divebook open run.html")(runs.open_)
-app.command("inbox", epilog="Example: divebook inbox")(questions.inbox)
-app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6b")(rules.rules)
+app.command("inbox", epilog="Example: divebook inbox")(questions_options.inbox)
+app.command("rules", epilog="Example: divebook rules revoke rule_0c5a1b2d3e4f5a6b")(rules)
 app.command("answer", epilog="Example: divebook answer ask_1f0c retry audit.yaml")(run.answer)
 app.command("signal", epilog='Example: divebook signal exec_01k8 approved \'{"by": "ann"}\' audit.yaml')(run.signal)
 app.command("cancel", epilog="Example: divebook cancel exec_01k8")(runs.cancel)
@@ -72,21 +233,21 @@ app.command("tag", epilog="Example: divebook tag exec_01k8 baseline")(runs.tag)
 app.command("annotate", epilog="Example: divebook annotate exec_01k8 --note 'read twice' --label quality=good")(
     runs.annotate
 )
-app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(recovery.recover)
-app.command("check", epilog="Example: divebook check")(upkeep.check)
-app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(doctor.doctor)
-app.command("keys", epilog="Example: divebook keys Step")(keys.keys)
-app.command("convert", epilog="Example: divebook convert old.yaml --dialect dive -o new.yaml")(convert.convert)
-app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp.mcp)
-app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(schedule.schedule)
+app.command("recover", epilog="Example: divebook recover --all -d audit.yaml")(store.recover)
+app.command("check", epilog="Example: divebook check")(store.check)
+app.command("doctor", epilog="Example: divebook doctor audit.yaml --ping")(store.doctor)
+app.command("keys", epilog="Example: divebook keys Step")(keys)
+app.command("convert", epilog="Example: divebook convert old.yaml --dialect dive -o new.yaml")(convert)
+app.command("mcp", epilog="Example: divebook mcp audit.yaml --store runs.db")(mcp)
+app.command("schedule", epilog="Example: divebook schedule run audit.yaml")(queues.schedule)
 app.command("enqueue", epilog="Example: divebook enqueue audit.yaml -v limit=20 --queue labels")(queues.enqueue)
 app.command("queue", epilog="Example: divebook queue")(queues.queue)
 app.command("worker", epilog="Example: divebook worker audit.yaml --queue labels --parallel 8")(queues.worker)
-app.command("backup", epilog="Example: divebook backup backups/monday.db")(upkeep.backup)
-app.command("copy", epilog="Example: divebook copy .divebook/executions.db postgresql://me@host/runs")(upkeep.copy)
-app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(upkeep.gc)
-app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(logs.export)
-app.command("import", epilog="Example: divebook import audit.jsonl --rename")(logs.import_)
+app.command("backup", epilog="Example: divebook backup backups/monday.db")(store.backup)
+app.command("copy", epilog="Example: divebook copy .divebook/executions.db postgresql://me@host/runs")(store.copy)
+app.command("gc", epilog="Example: divebook gc --older-than 30d --dry-run")(store.gc)
+app.command("export", epilog="Example: divebook export exec_01k8 audit.jsonl")(store.export)
+app.command("import", epilog="Example: divebook import audit.jsonl --rename")(store.import_)
 
 
 @app.command("version", epilog="Example: divebook version")

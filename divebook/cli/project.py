@@ -8,22 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from divebook.cli.screen import note
+from divebook.cli.output import note
 from divebook.config import load, with_documents
 from divebook.config.answers import json_of
-from divebook.config.loader import NOTEBOOK, text_of
+from divebook.config.loader import NOTEBOOK, cells_named, definitions_of_notebook, python_of_notebook, text_of
 from divebook.config.modules import import_actions, take_in_held
-from divebook.config.notebooks import cells_named, definitions_of_notebook, python_of_notebook
-from divebook.dialects import OWN, Dialect
 from divebook.documents import FileDocuments
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import InputError, SetupError, StoreError
 from divebook.extensions import CODE_CELLS, extension
 from divebook.store import EventStore, open_store
 from divebook.store.registry import DEFAULT, VARIABLE, path_of
-from divebook.text.commands import in_shell
+from divebook.text.format import in_shell
 from divebook.text.passwords import for_command, without_password
 from divebook.workflow.definition import Definitions
+from divebook.workflow.dialect import OWN, Dialect
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:

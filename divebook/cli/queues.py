@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import Actions, Code, Json, Note, OnConflict, Store, Tags, within
-from divebook.cli.screen import columns, note, say
-from divebook.cli.text import as_json, secrets
-from divebook.errors import DefinitionError, StoreError
+from divebook.cli.output import as_json, columns, note, say, secrets, section
+from divebook.cli.run import INTERRUPTED
+from divebook.errors import DefinitionError, InputError, StoreError
+from divebook.text.format import local_time, plural
 from divebook.text.ranges import INTEGER, SECONDS
-from divebook.text.shown import plural
-from divebook.text.times import local_time
 
 if TYPE_CHECKING:
-    from divebook.analysis.queue_frame import QueueLine
-    from divebook.starting import StartOptions
+    from divebook.analysis.lists import QueueLine
+    from divebook.config.schedules import Due
+    from divebook.environment.environment import Environment
+    from divebook.environment.settings import StartOptions
     from divebook.workers import Worker
 
 
@@ -58,7 +61,7 @@ def enqueue(
     Prints the id of the execution.
     """
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
-    from divebook.queueing import time_named
+    from divebook.environment.queues import time_named
 
     given, when = inputs_from(inputs or ()), time_named(at)
     secrets.learn(given)
@@ -79,7 +82,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
 
     With who of them can run it, or why none can, and with what workers leave alone.
     """
-    from divebook.analysis.queue_frame import queue_lines
+    from divebook.analysis.lists import queue_lines
     from divebook.cli.project import existing_environment
 
     environment = existing_environment(store)
@@ -112,7 +115,7 @@ def queue(store: Store = None, *, json: Json = False) -> None:
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
-    from divebook.analysis.queue_frame import NOBODY
+    from divebook.analysis.lists import NOBODY
 
     attempts = f", {plural(line.attempts, 'attempt')}" if line.attempts else ""
     due = "" if line.due is None else local_time(line.due)
@@ -186,3 +189,88 @@ def _work(made: Worker, patience: float, *, until_idle: bool) -> None:
         raise StoreError(
             f"worker {made.name} cannot take anything any more; what it logged says why. Begin another one"
         )
+
+
+# ``divebook schedule``: what is due when, and the start of what is due.
+
+
+RUN = "run"
+USAGE = "write divebook schedule FILE, or divebook schedule run FILE"
+
+
+def schedule(
+    words: Annotated[list[str], typer.Argument(metavar="[run] FILE|FOLDER", help="Definitions with Schedules.")],
+    *,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List when schedules are due, or start what is due.
+
+    `schedule run` starts the latest due time of each schedule, unless it was started before: by its start key, also
+    from another process. Of due times that were missed, while the machine was off, only the latest one is made up for.
+    Times are those of each schedule's Zone, by default of this machine.
+    """
+    is_run = len(words) == 2 and words[0] == RUN
+    if len(words) != 1 + is_run:
+        raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
+    file, now = Path(words[-1]), datetime.now().astimezone()
+    if is_run:
+        _start(file, now, actions or (), store)
+    else:
+        _list(file, now, actions or (), json=json)
+
+
+def _list(file: Path, now: datetime, actions: list[str] | tuple[()], *, json: bool) -> None:
+    from divebook.cli.project import open_environment, schedules_of, take_in
+    from divebook.config.schedules import coming
+
+    environment = open_environment("memory:", actions, say)
+    take_in(environment, file)
+    due = coming(schedules_of(environment, file), now)
+    rows = [
+        {"schedule": one.schedule, "workflow": one.workflow, "due": one.at.isoformat(), "key": one.key} for one in due
+    ]
+    if json:
+        say(as_json(rows, indent=2))
+        return
+    if not rows:
+        say("no schedule is active; add Schedules: [{Name: ..., Cron: ..., Workflow: ...}]")
+        return
+    columns(("schedule", "workflow", "due"), ([row["schedule"], row["workflow"], row["due"]] for row in rows))
+    command = shlex.join([sys.executable, "-m", "divebook", "schedule", RUN, str(file.absolute())])
+    place = shlex.quote(str(Path.cwd()))
+    section(
+        "to start them when they are due",
+        [
+            ("cron", f"* * * * * cd {place} && {command}"),
+            ("systemd", f"systemd-run --user --on-calendar=minutely --working-directory={place} {command}"),
+        ],
+    )
+
+
+def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str | None) -> None:
+    from divebook.cli.project import open_environment, schedules_of, take_in
+    from divebook.config.schedules import latest
+
+    environment = open_environment(store, actions, say)
+    take_in(environment, file)
+    definitions = schedules_of(environment, file)
+    for due in latest(definitions, now):  # before anything is started
+        environment.workflow(due.workflow)
+    codes = [_begin(environment, due) for due in latest(definitions, now)]
+    raise typer.Exit(max(codes, default=0))
+
+
+def _begin(environment: Environment, due: Due) -> int:
+    """Start one due time and wait for its end; what was started before is left alone."""
+    if not due.is_new(environment.store, due.at):
+        return 0
+    if environment.store.records(key=due.key):  # by another process, at this moment
+        due.see_to(environment.store)
+        return 0
+    execution = environment.start(due.workflow, due.inputs, key=due.key, note=f"due {local_time(due.at)}")
+    due.see_to(environment.store)
+    execution.wait()
+    say(f"{due.key}  {execution.status}  {execution.id}")
+    return 1 if execution.status == "failed" else 0

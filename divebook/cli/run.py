@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import signal as signal_signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
-from divebook.cli.interrupts import INTERRUPTED
 from divebook.cli.options import (
     Actions,
     Agents,
@@ -34,31 +40,220 @@ from divebook.cli.options import (
     Tags,
     VariablesChanged,
     Waits,
+    command,
+    ways_on,
     within,
 )
-from divebook.cli.questions import command, ways_on
-from divebook.cli.screen import note
-from divebook.cli.text import secrets
-from divebook.cli.waiting import finish, with_children
-from divebook.dialects import OWN, Dialect
+from divebook.cli.output import note, say, secrets
 from divebook.errors import (
+    ConcurrentAppendError,
     DefinitionError,
+    ExecutionError,
     ExecutionNotFoundError,
+    FencedError,
     KeptError,
     NotFoundError,
     SetupError,
 )
-from divebook.events.catalog import WAITING
+from divebook.events.catalog import COMPLETED, WAITING
+from divebook.interrupts import interruptible_wait
+from divebook.text.format import plural
 from divebook.text.ranges import INTEGER
-from divebook.text.shown import plural
+from divebook.workflow.dialect import OWN, Dialect
+
+if TYPE_CHECKING:
+    from divebook.cli.result import Progress
+    from divebook.config.answers import Answers
+    from divebook.environment.environment import Environment
+    from divebook.environment.settings import StartOptions
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.runtime.execution import Execution
+    from divebook.workflow.definition import Workflow
+
+
+# Ctrl-C while an execution runs: the first cancels it durably, the second leaves at once.
+
+
+INTERRUPTED = 130
+
+
+class Interrupts:
+    """Takes over Ctrl-C inside a ``with`` block.
+
+    A thread hears of it through a socket that the signal writes to. The main thread would not do: it waits for a lock,
+    and a signal that comes just before that is only noticed afterwards; KeyboardInterrupt can moreover be raised when
+    an execution has begun and its id is not known yet (`tests/cli/test_process.py` interrupts real processes).
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.count = 0
+        self._say = say
+        self._lock = threading.Lock()
+        self._execution: Execution | None = None
+        self._restore: list[Callable[[], Any]] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._take_over()
+        return self
+
+    def _take_over(self) -> None:
+        ours, signals = socket.socketpair()
+        signals.settimeout(0)  # what set_wakeup_fd demands: a full buffer must not block
+        listener = threading.Thread(target=self._listen, args=(ours,), name="divebook-interrupts", daemon=True)
+        handler = signal_signal.signal(signal_signal.SIGINT, lambda *_: None)
+        wakeup = signal_signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
+        self._restore = [
+            lambda: signal_signal.set_wakeup_fd(wakeup),
+            lambda: signal_signal.signal(signal_signal.SIGINT, handler),
+            signals.close,
+            listener.join,
+            ours.close,
+        ]
+        listener.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for undo in self._restore:
+            undo()
+
+    def guard(self, execution: Execution) -> None:
+        """Name the execution to cancel; do so now if Ctrl-C was quicker."""
+        with self._lock:
+            self._execution = execution
+            if self.count:
+                self._cancel(execution)
+
+    def _listen(self, signals: socket.socket) -> None:
+        while number := signals.recv(1):
+            if number[0] == signal_signal.SIGINT:
+                self._interrupted()
+
+    def _interrupted(self) -> None:
+        with self._lock:
+            self.count += 1
+            if self.count > 1:
+                self._leave()
+            elif self._execution is not None:
+                self._cancel(self._execution)
+
+    def _cancel(self, execution: Execution) -> None:
+        self._say("cancelling; press Ctrl-C again to leave at once")
+        with suppress(ExecutionError):  # it has just ended by itself
+            execution.cancel()
+
+    def _leave(self) -> None:
+        again = f": divebook resume {self._execution.id}" if self._execution else ""
+        self._say(f"left at once; it can be resumed{again}")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)  # a blocking action would hold up the usual way out
+
+
+# Waiting for an execution in the shell, until it ends, or the last one as which it goes on.
+
+
+LONGEST = 1.0
+"""Seconds after which a waiting execution is looked at again without news."""
+
+
+def finish(
+    start: Callable[[], Execution],
+    environment: Environment,
+    progress: Progress,
+    answers: Answers | None = None,
+    *,
+    waits: bool | None = False,
+) -> tuple[Execution, bool]:
+    """Start an execution, wait for its end or that of the last one it goes on as; return whether Ctrl-C was pressed.
+
+    Parameters
+    ----------
+    waits
+        Whether to wait until questions with a default expire; None: only where no terminal can ask a person, and not
+        for a question that is asked during a call.
+    """
+    progress.watch(environment.store)
+    with Interrupts(progress.print) as interrupts:
+        execution = start()
+        while True:
+            interrupts.guard(execution)
+            secrets.learn(execution.state.inputs, execution.state.variables)
+            try:
+                if execution.was_driven or execution.state.is_over:  # else another process drives it
+                    execution = execution.wait() if answers is None else answers.settle(execution)
+            except (ConcurrentAppendError, FencedError):
+                if environment.store.record(execution.id).ended_at is None:
+                    raise
+                execution = _as_recorded(environment, execution)  # another process cancelled it
+            if _continues_alone(execution, waits=waits):
+                _wait_for_news(execution)
+                continue
+            following = execution.successor
+            if following is None:
+                for key in () if answers is None else answers.unused:
+                    progress.print(f"the answer for {key!r} was not needed: no question of that name was asked")
+                return execution, bool(interrupts.count)
+            execution = following
+
+
+def with_children(execution: Execution) -> Iterator[Execution]:
+    """Yield an execution, and the executions that it waits for."""
+    yield execution
+    for child in execution.children:
+        yield from with_children(child)
+
+
+def has_terminal() -> bool:
+    """Return whether a person can type answers to this process."""
+    return sys.stdin.isatty()
+
+
+def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
+    """Return whether an execution that waits continues without a person.
+
+    A question with a default expires, of the execution or of one that it waits for, or such a one is still at work.
+    """
+    from divebook.runtime.manager import stands_still
+
+    if waits is False or (waits is None and has_terminal()):
+        return False
+    if execution.status != WAITING or execution.state.paused is not None or not execution.was_driven:
+        return False
+    asking = [each for each in with_children(execution) if waits or not each.is_blocked]
+    questions = [question for each in asking for question in each.interrupts]
+    if any(question.expires_us is not None and question.default is not None for question in questions):
+        return True
+    return not stands_still(execution.refresh().state, execution.store)
+
+
+def _wait_for_news(execution: Execution) -> None:
+    """Return when an execution that waits, or one that it waits for, has something new in its log."""
+    news, store = threading.Event(), execution.store
+    ends = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
+    before = _positions(execution)
+    try:
+        while _positions(execution) == before:
+            interruptible_wait(news, LONGEST)
+            news.clear()
+    finally:
+        for end in ends:
+            end()
+
+
+def _positions(execution: Execution) -> dict[str, int]:
+    """Return the number of the last event of an execution and of those that it waits for, by id."""
+    return {each.id: each.refresh().state.last_sequence for each in with_children(execution)}
+
+
+def _as_recorded(environment: Environment, execution: Execution) -> Execution:
+    from divebook.environment.environment import Environment
+
+    return Environment(store=environment.store).execution(execution.id)
+
 
 STRICT, WAITS = 1, 3
 """Exit codes of what has to wait: where it may not, and where it may."""
-
-if TYPE_CHECKING:
-    from divebook.environment import Environment
-    from divebook.execution.execution import Execution
-    from divebook.starting import StartOptions
 
 
 def run(
@@ -97,8 +292,8 @@ def run(
     waits for a question that has ExpiresIn and Default, and continues with the Default once the question expires;
     --no-wait returns at once. Ctrl-C cancels the run in such a way that it can be resumed.
     """
-    from divebook.cli.progress import make_progress
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
+    from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
     given, limits = inputs_from(inputs or ()), bounds_from(bounds)
@@ -153,9 +348,9 @@ def fork(
 
     It shares the events up to there; the other one stays as it is. show ID --events has numbers and ids.
     """
-    from divebook.cli.progress import make_progress
     from divebook.cli.project import existing_store, open_environment, take_in
-    from divebook.config.changed_words import change_from
+    from divebook.cli.result import make_progress
+    from divebook.config.answers import change_from
 
     existing_store(store)
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
@@ -234,8 +429,8 @@ def signal(
     quiet: Quiet = False,
 ) -> None:
     """Send a signal to an execution and resume it."""
-    from divebook.engine.waiting import kept_until_taken
-    from divebook.workflow.yaml_value import value_typed
+    from divebook.engine.state import kept_until_taken
+    from divebook.workflow.yaml_text import value_typed
 
     given = None if payload is None else value_typed(payload)
 
@@ -258,8 +453,8 @@ def _carry_on(
     quiet: bool,
 ) -> None:
     """Send something to an execution, wait for what becomes of it and print that."""
-    from divebook.cli.progress import make_progress
     from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.result import make_progress
 
     existing_store(store)
     again = [*([] if file is None else [str(file)]), *said_again(actions, store, code=code)]
@@ -332,3 +527,91 @@ def conclude(
         note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
     raise typer.Exit(INTERRUPTED if code and interrupted else code)
+
+
+# ``divebook resume``: where a log ends, with a corrected definition, or in one of the ways to try again.
+
+
+def resume(
+    execution_id: ExecutionId,
+    file: Agents = None,
+    actions: Actions = None,
+    store: Store = None,
+    *,
+    definition: Annotated[
+        Literal["new"] | None,
+        typer.Option("--definition", help="new: go on with the definition in FILE, as a new execution."),
+    ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="With --definition: only say what would be reused and done, and its cost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --definition: do not ask before it begins.")] = False,
+    strategy: Annotated[
+        Literal["from_start", "from_failure", "skip_failed"] | None,
+        typer.Option("--strategy", help="How to try again; skip_failed: failed steps count as done, in a fork."),
+    ] = None,
+    code: Code = False,
+    bounds: BoundsText = None,
+    answer: Answer = None,
+    answers: AnswersFile = None,
+    wait: Waits = None,
+    strict: Strict = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Resume an execution where its log ends.
+
+    What completed is not run again. With --definition new it goes on with a corrected one, as a new execution, and says
+    first what is reused, what is done and its likely cost. Prints the result, as run does.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.cli.result import make_progress
+    from divebook.config.answers import answers_from, bounds_from
+
+    _require_sense(definition, strategy, plan=plan, has_bounds=bounds is not None)
+    existing_store(store)
+    limits, known = bounds_from(bounds), answers_from(answer or (), answers)
+    progress = make_progress(quiet=quiet)
+    environment = open_environment(store, actions or (), progress.print)
+    if strategy is None and environment.execution(execution_id).status == COMPLETED:
+        raise ExecutionError(f"execution {execution_id} has completed; start a new one to run the workflow again")
+    if file is not None:
+        recorded = environment.execution(execution_id).workflow
+        take_in(environment, file, recorded.dialect, code=code)
+        if definition is None:
+            _tell_of_changes(environment, recorded, progress)
+    if definition is not None:
+        found = environment.resume(execution_id, limits, definition=definition, plan=True)
+        _show(found, tell=say if plan else note, asks=not (plan or yes))
+    if plan:
+        return
+    with progress:
+        resumed = partial(environment.resume, execution_id, limits, definition=definition)
+        begin = resumed if strategy is None else partial(environment.retry, execution_id, strategy)
+        ended = finish(partial(with_file_named, begin, "resume", file), environment, progress, known, waits=wait)
+    names = [] if file is None else [str(file)]
+    conclude(*ended, [*names, *said_again(actions, store, code=code)], json=json, strict=strict)
+
+
+def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, has_bounds: bool) -> None:
+    if plan and definition is None:
+        raise SetupError("--plan says what --definition new would do; give both")
+    if strategy is not None and (definition is not None or has_bounds):
+        raise SetupError("--strategy goes with neither --definition nor --bounds; leave those out")
+
+
+def _show(found: ResumePlan, *, tell: Callable[[str], None], asks: bool) -> None:
+    """Say what a resumption with another definition would do; ask whether it is to begin, where somebody can say."""
+    for line in found.lines:
+        tell(line)
+    if asks and sys.stdin.isatty():
+        typer.confirm("Go on?", abort=True, err=True)
+
+
+def _tell_of_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
+    defined = environment.workflows.get(recorded.name)
+    if defined is not None and defined.fingerprint != recorded.fingerprint:
+        progress.print(
+            f"workflow {recorded.name!r} has changed since; the execution keeps the definition it was started with. "
+            "To go on with the new one: --definition new"
+        )

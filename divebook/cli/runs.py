@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from divebook.cli.options import ExecutionId, Json, Store, within
-from divebook.cli.refusal import ending_damaged
-from divebook.cli.screen import DAMAGED, columns, note, note_damage, say, status_text, write
-from divebook.cli.text import as_json, one_line, secrets
+from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, within
+from divebook.cli.output import (
+    DAMAGED,
+    as_json,
+    columns,
+    ending_damaged,
+    note,
+    note_damage,
+    one_line,
+    say,
+    secrets,
+    status_text,
+    write,
+)
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, SetupError, StoreError
-from divebook.text.durations import seconds
-from divebook.text.ranges import COUNT_OR_ZERO
-from divebook.text.shown import size
-from divebook.text.times import json_time, local_time
+from divebook.errors import ConcurrentAppendError, DivebookError, SetupError, StoreError
+from divebook.text.format import json_time, local_time, seconds, size
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from divebook.config.many import Handled
-    from divebook.environment import Environment
-    from divebook.execution.execution import Execution
-    from divebook.execution.overview import RunLine
-    from divebook.history.aligned import Pair, Row
+    from divebook.config.answers import Handled
+    from divebook.environment.environment import Environment
+    from divebook.projections.compare import Pair, Row
+    from divebook.projections.summary import RunLine
+    from divebook.replay.files import KeptFiles
+    from divebook.runtime.execution import Execution
     from divebook.store import EventStore, ExecutionRecord
+
 
 Status = Literal[
     "pending",
@@ -68,7 +80,7 @@ def runs(
 ) -> None:
     """List executions, newest first."""
     from divebook.cli.project import existing_store
-    from divebook.execution.overview import Overview
+    from divebook.projections.summary import Overview
 
     logs = existing_store(store)
     records = logs.records(status, workflow, limit, tag=tag, origin=origin, notebook=notebook)
@@ -88,7 +100,7 @@ def runs(
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
     """Take note of the secrets among the inputs of an execution: its error may repeat them."""
-    from divebook.execution.definitions import recorded_opening
+    from divebook.runtime.forks import recorded_opening
 
     with suppress(StoreError):  # a damaged log has none that could be shown
         secrets.learn(recorded_opening(execution_id, store).inputs)
@@ -143,15 +155,16 @@ def open_(
 
 
 def _is_file(name: str) -> bool:
-    from divebook.store.carried import is_carrier
+    from divebook.store.embedded import is_carrier
 
     return name.endswith((".jsonl", ".json")) or is_carrier(name)
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
     """Return the execution of a file as it was when it was exported, where it is, and what is wrong after it."""
-    from divebook.environment import Environment
-    from divebook.store import MemoryStore, jsonl
+    from divebook.environment.environment import Environment
+    from divebook.store import MemoryStore
+    from divebook.store import transfer as jsonl
 
     log, damage = jsonl.read_sound(file)
     if not log.events:
@@ -185,7 +198,7 @@ def compare(
 
 
 def _difference(pair: Pair, row: Row) -> dict[str, str | int | None]:
-    from divebook.history.aligned import told
+    from divebook.projections.compare import told
 
     return {
         "difference": row.difference,
@@ -217,7 +230,7 @@ def cancel(
     one, it stops there before its next step. What cannot be cancelled is said, and the others are.
     """
     from divebook.cli.project import existing_environment
-    from divebook.config.many import handle_each
+    from divebook.config.answers import handle_each
 
     environment = existing_environment(store)
     records = _chosen(environment, execution_ids, status, workflow, tagged, tag_option="--tag")
@@ -315,7 +328,7 @@ def annotate(
     What cannot be said of one is told, and the others have it.
     """
     from divebook.cli.project import existing_environment
-    from divebook.config.many import annotating, handle_each
+    from divebook.config.answers import annotating, handle_each
 
     environment = existing_environment(store)
     verb = annotating(note=text, labels=labels or (), tags=tags or (), untag=untag or ())
@@ -365,8 +378,248 @@ def _worked(line: RunLine) -> float | None:
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
     """Name the executions of which a power failure may take the end."""
-    from divebook.store.durability import RELAXED
+    from divebook.store.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
     if relaxed:
         note(f"relaxed durability: {', '.join(relaxed)}", "yellow")
+
+
+# ``divebook files``, ``diff``, ``apply``, ``restore``: what executions did to files, taken over or put back.
+
+
+Workspace = Annotated[
+    str | None, typer.Option("--workspace", metavar="NAME", help="Which workspace, where it has used several.")
+]
+At = Annotated[
+    int | None,
+    typer.Option("--at", metavar="N", callback=within(COUNT), help="As they were at event N, and not at the end."),
+]
+Since = Annotated[
+    int | None,
+    typer.Option("--since", metavar="N", callback=within(COUNT), help="From event N on, and not from the beginning."),
+]
+Files = Annotated[
+    list[str] | None, typer.Argument(metavar="[FILE]...", help="Only these files, by their paths in the workspace.")
+]
+
+
+def _files(execution_id: str, store: str | None, workspace: str | None) -> KeptFiles:
+    from divebook.cli.project import existing_environment
+
+    return existing_environment(store).files(execution_id, workspace)
+
+
+def files(
+    execution_id: ExecutionId,
+    store: Store = None,
+    *,
+    workspace: Workspace = None,
+    since: Since = None,
+    at: At = None,
+    json: Json = False,
+) -> None:
+    """List the files that an execution has changed."""
+    _show(_files(execution_id, store, workspace), None, since, at, json=json, whole=False)
+
+
+def diff(
+    execution_id: ExecutionId,
+    paths: Files = None,
+    store: Store = None,
+    *,
+    workspace: Workspace = None,
+    since: Since = None,
+    at: At = None,
+    json: Json = False,
+) -> None:
+    """Print what an execution has changed in files."""
+    _show(_files(execution_id, store, workspace), paths, since, at, json=json, whole=True)
+
+
+def _show(
+    kept: KeptFiles, paths: list[str] | None, since: int | None, at: int | None, *, json: bool, whole: bool
+) -> None:
+    from divebook.cli.output import as_json
+
+    found = kept.changed(since, at, paths or None, whole=whole)
+    write(as_json(found.to_dict()) if json else str(found))
+
+
+def apply(
+    execution_id: ExecutionId,
+    paths: Files = None,
+    store: Store = None,
+    *,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Into this folder, not that which was copied.")
+    ] = None,
+    workspace: Workspace = None,
+    since: Since = None,
+    at: At = None,
+) -> None:
+    """Take over what an execution has changed in its copy of a folder.
+
+    All of it, or nothing: a file that has changed there meanwhile is named, and nothing is written. Hidden files
+    (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are taken over only if you name them or their folder.
+    """
+    from divebook.workspace.snapshots.restore import left_out_text
+
+    kept = _files(execution_id, store, workspace)
+    done = kept.apply(to, paths or None, since=since, until=at)
+    from divebook.cli.output import one_line
+
+    for path in done.written:
+        write(one_line(path))
+    there = f", {len(done.there)} were so already" if done.there else ""
+    note(f"{len(done.written)} taken over into {to or kept.source}{there}")
+    if done.left_out:
+        note(left_out_text(done.left_out, f"divebook apply {execution_id} {{}}"))
+
+
+def restore(
+    execution_id: ExecutionId,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder, which then holds nothing else.")],
+    store: Store = None,
+    *,
+    workspace: Workspace = None,
+    at: At = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Also if the folder holds something.")] = False,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--include", metavar="PATH", help="Also this hidden file, or all of this hidden folder. Repeatable."
+        ),
+    ] = None,
+) -> None:
+    """Put the files of an event into a folder.
+
+    All of them, or no change. Hidden files and version-control metadata (`.git/`) are left as they are there, unless
+    you name them with `--include`.
+    """
+    from divebook.workspace.snapshots.restore import left_out_text
+
+    kept = _files(execution_id, store, workspace)
+    tree = kept.restore(folder, at, force=force, by_name=include or ())
+    note(f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {folder}")
+    if tree.problems:
+        note(left_out_text([path for path, _ in tree.problems], "--include {}"))
+
+
+# ``divebook why``, ``inspect``, ``verify``, ``to-test``: where a value came from, what is still as recorded.
+
+
+def why(
+    execution_id: ExecutionId,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The variable; inputs.NAME for an input, state for all variables.")
+    ],
+    store: Store = None,
+    *,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="N", callback=within(COUNT), help="As it was at event N, and not at the end."),
+    ] = None,
+    row: Annotated[
+        int | None,
+        typer.Option(
+            "--row", metavar="N", callback=within(COUNT_OR_ZERO), help="Of a list or frame that items have made: row N."
+        ),
+    ] = None,
+    column: Annotated[str | None, typer.Option("--column", metavar="NAME", help="And of that row this column.")] = None,
+    form: Annotated[
+        Literal["text", "mermaid"], typer.Option("--form", help="In words, or as a flow chart for Mermaid.")
+    ] = "text",
+) -> None:
+    """Say where the value of a variable came from.
+
+    Which events, steps, calls, variables, inputs and choices made it, all the way back.
+    """
+    from divebook.cli.project import existing_environment
+
+    found = existing_environment(store).why(execution_id, name, at, row=row, column=column)
+    write(str(found) if form == "text" else found.graph)
+
+
+def inspect(execution_id: ExecutionId, store: Store = None) -> None:
+    """Say what an execution waited for and spent.
+
+    The critical path, time by kind, what was tried again, and what agents, models and steps cost.
+    """
+    from divebook.cli.project import existing_environment
+
+    write(str(existing_environment(store).inspect(execution_id)))
+
+
+def verify(
+    execution_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The execution; the beginning of its id is enough.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|FOLDER]", help="Definitions to check, and the agents they need."),
+    ] = None,
+    store: Store = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Every execution of the store, a line each.")] = False,
+    code: Code = False,
+    actions: Actions = None,
+) -> None:
+    """Check definitions against logs, without a call.
+
+    The first difference names event, step, line, what was expected and what came instead. Without a file it is the
+    definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+
+    if not every and execution_id is None:
+        raise SetupError("name one execution, or --all for every one of the store: divebook verify exec_01k8")
+    records = existing_store(store).records()
+    environment = open_environment(store, actions or (), note)
+    definitions = Path(execution_id) if every and execution_id is not None else file
+    if definitions is not None:
+        take_in(environment, definitions, code=code)
+    is_equal = True
+    for name in [record.execution_id for record in records] if every else [str(execution_id)]:
+        try:
+            execution = environment.execution(name)
+            found = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
+        except DivebookError as error:
+            if not every:
+                raise
+            told, is_equal = f"{name}: not checked: {error}", False
+        else:
+            told, is_equal = str(found), is_equal and found.equal
+        write(secrets.text(told))
+    raise typer.Exit(0 if is_equal else 1)
+
+
+def to_test(
+    execution_id: ExecutionId,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|FOLDER]", help="Its definition, and the agents it needs: the test reads them."),
+    ] = None,
+    store: Store = None,
+    *,
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="The test; by default test_NAME.py.")] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the files of an earlier one.")] = False,
+    actions: Actions = None,
+) -> None:
+    """Write a run as a test for pytest, with its log beside it.
+
+    The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says, with
+    event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
+    left out.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.export.pytest import write_test
+
+    existing_store(store)
+    environment = open_environment(store, actions or (), note)
+    if file is not None:
+        take_in(environment, file)
+    read_from = None if file is None or file.suffix == ".py" else file
+    execution = environment.execution(execution_id)
+    written = write_test(environment, execution, to, definitions=read_from, overwrite=force)
+    note(f"wrote {written} and its log; python -m pytest {shlex.quote(str(written))} runs it")

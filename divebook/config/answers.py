@@ -8,17 +8,23 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from divebook.bounds import Bounds
-from divebook.errors import InputError
-from divebook.execution.execution import Execution
+from divebook.engine.forks import Change
+from divebook.environment.environment import Environment
+from divebook.errors import DefinitionError, DivebookError, ExecutionError, InputError, NotFoundError
 from divebook.questions import Question, Typed
-from divebook.text.cuts import one_line
-from divebook.text.names import normal_name
-from divebook.workflow.yaml_value import yaml_of
+from divebook.questions.bounds import Bounds
+from divebook.runtime.execution import Execution
+from divebook.runtime.messages import annotation
+from divebook.store import ExecutionRecord
+from divebook.text.arguments import normal_name
+from divebook.text.redaction import one_line
+from divebook.workflow.resources import RECOVERIES, Config
+from divebook.workflow.yaml_text import value_typed, yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
 """Environment variable: answers as a YAML mapping, or the path of a file that holds one."""
@@ -213,3 +219,211 @@ def bounds_from(text: str | None) -> Bounds | None:
             raise InputError(f"bounds {text!r} are not understood at {part!r}; write max_cost=2.50,max_llm_calls=40")
         given[name] = yaml_of(value, "bounds")
     return Bounds.read(given)
+
+
+# What a fork or a what-if is to have otherwise, as it is typed: ``x=1`` of variables, inputs, answers, results.
+
+
+def change_from(
+    variables: Iterable[str] = (),
+    inputs: Iterable[str] = (),
+    answers: Iterable[str] = (),
+    results: Iterable[str] = (),
+    *,
+    prompts: Iterable[str] = (),
+    model: str | None = None,
+) -> Change:
+    """Return a change whose parts are written as ``NAME=VALUE``, values in YAML; prompts are texts as they stand.
+
+    Raises
+    ------
+    InputError
+        There is no ``=`` or no name before it, a name is given twice, or a value is no YAML.
+
+    Examples
+    --------
+    >>> change_from(["city=Bonn"], ["n=3"]).to_data()
+    {'variables': {'city': 'Bonn'}, 'inputs': {'n': 3}}
+    """
+    return Change(
+        variables=pairs("--set", variables, "--set city=Bonn"),
+        inputs=pairs("--input", inputs, "--input n=3"),
+        answers=pairs("--answer", answers, "--answer ask_1f0c=yes"),
+        results=pairs("--result", results, "--result op_5b1e=3"),
+        prompts=pairs("--prompt", prompts, "--prompt draft='Shorter: ${state.text}'", str),
+        model=model,
+    )
+
+
+def pairs(
+    option: str, written: Iterable[str], example: str, read: Callable[[str], Any] = value_typed
+) -> dict[str, Any]:
+    """Return what an option says that is written as ``NAME=VALUE``, several times; values in YAML."""
+    found: dict[str, Any] = {}
+    for text in written:
+        name, equals, value = text.partition("=")
+        if not (equals and name):
+            raise InputError(f"{option} {text!r} changes nothing; write NAME=VALUE, for instance {example}")
+        if name in found:
+            raise InputError(f"{option} {name}=... is given twice; keep one", name)
+        try:
+            found[name] = read(value)
+        except DefinitionError as error:
+            problem = error.problems[0].message
+            raise InputError(f"{option} {name}: {problem} in {value!r}; write the value in YAML", name) from error
+    return found
+
+
+# Taking up executions that were interrupted: their process has died, or they slept past their time.
+
+
+RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
+ASK, AUTO, OFF = RECOVERIES
+MOST_AT_ONCE = 50
+"""How many are resumed automatically at a time."""
+MOST_REFUSED = 10
+"""How many are looked at, for each one that is resumed at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The result of a recovery: which executions were resumed, and which were not."""
+
+    resumed: tuple[Execution, ...] = ()
+    refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
+    """Those that cannot go on here, and why: an agent or action is missing, or another process was quicker."""
+    left: int = 0
+    """How many were not looked at."""
+
+    @property
+    def waiting(self) -> int:
+        """How many do not go on."""
+        return len(self.refused) + self.left
+
+
+def way_to_recover(config: Config | None = None) -> str:
+    """Return ``ask``, ``auto`` or ``off``: what the variable ``DIVEBOOK_RECOVER`` says, else the settings, else ask.
+
+    Raises
+    ------
+    NotFoundError
+        The variable has another value.
+    """
+    said = os.environ.get(RECOVER_VARIABLE) or (config.recover if config is not None else "") or ASK
+    if said not in RECOVERIES:
+        raise NotFoundError("way to recover", said, RECOVERIES, f"{RECOVER_VARIABLE} cannot be {said!r}")
+    return said
+
+
+def take_up(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
+    """Resume executions as far as their definitions allow it; they go on at once, and are not waited for."""
+    return _each(records, environment.resume, len(records))
+
+
+def take_up_by_itself(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
+    """Resume executions automatically; one that makes no progress is left to a person."""
+    return _each(records, environment.recover, MOST_AT_ONCE)
+
+
+def _each(records: Sequence[ExecutionRecord], resume: Callable[[str], Execution], most: int) -> Recovered:
+    resumed: list[Execution] = []
+    refused: list[tuple[ExecutionRecord, DivebookError]] = []
+    for record in records[: most * MOST_REFUSED]:
+        if len(resumed) == most:
+            break
+        try:
+            resumed.append(resume(record.execution_id))
+        except DivebookError as error:
+            refused.append((record, error))
+    return Recovered(tuple(resumed), tuple(refused), len(records) - len(resumed) - len(refused))
+
+
+def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
+    """Return the executions that can be recovered: all, or the one whose id begins so.
+
+    Raises
+    ------
+    ExecutionNotFoundError
+        There is none of that id.
+    ExecutionError
+        It is not interrupted.
+    """
+    records = environment.recoverable()
+    if execution_id is None:
+        return records
+    whole_id = environment.store.resolve(execution_id)
+    chosen = [record for record in records if record.execution_id == whole_id]
+    if not chosen:
+        status = environment.store.record(whole_id).status
+        raise ExecutionError(f"execution {whole_id} is {status}, but not interrupted; to go on all the same, resume it")
+    return chosen
+
+
+# One thing done with many executions: what fails for one of them is said in its row, and the others go on.
+
+
+Verb: TypeAlias = Callable[[Environment, str], object]
+"""Does it with one execution, by its id; an execution that it returns goes on, or came of it, and may be another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What became of one of them."""
+
+    execution_id: str
+    before: str = ""
+    """Its status before; empty where the store has no such execution."""
+    status: str = ""
+    """The status of what came of it."""
+    made: str = ""
+    """The execution that came of it, where that is another one."""
+    error: DivebookError | None = None
+    """Why nothing was done."""
+
+
+def annotating(
+    *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
+) -> Verb:
+    """Return what says something of each; raises where that can be said of none. Labels are written NAME=VALUE."""
+    told = pairs("--label", labels, "--label quality=good")
+    annotation(tags=tags, untagged=untag, note=note, labels=told)
+    return lambda environment, name: environment.annotate(name, note=note, labels=told, tags=tags, untag=untag)
+
+
+def handle_each(
+    environment: Environment, execution_ids: Iterable[str], verb: Verb, *, wait: bool = True, dry_run: bool = False
+) -> list[Handled]:
+    """Do one thing with each of them, and return a row for each.
+
+    Parameters
+    ----------
+    wait
+        Whether what goes on is waited for, once it was done with all.
+    dry_run
+        Only find out which they are.
+    """
+    begun = [_begun(environment, name, verb, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
+    return [_ended(row, found, wait=wait) for row, found in begun]
+
+
+def _begun(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
+    whole_id, before = name, ""
+    try:
+        whole_id = environment.store.resolve(name)
+        before = environment.store.record(whole_id).status
+        result = None if dry_run else verb(environment, whole_id)
+    except DivebookError as error:
+        return Handled(whole_id, before, before, error=error), None
+    found = result if isinstance(result, Execution) else None
+    made = found.id if found is not None and found.id != whole_id else ""
+    return Handled(whole_id, before, before, made), found
+
+
+def _ended(row: Handled, found: Execution | None, *, wait: bool) -> Handled:
+    if found is None:
+        return row
+    try:
+        status = (found.wait() if wait and found.is_live else found).status
+    except DivebookError as error:
+        return Handled(row.execution_id, row.before, found.status, row.made, error)
+    return Handled(row.execution_id, row.before, status, row.made)

@@ -12,9 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import SetupError
-from divebook.workflow.definition import ScheduleDefinition, Workflow
+from divebook.workflow.definition import Workflow
+from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.servers import MCPServerDefinition
 
 

@@ -5,21 +5,138 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import posixpath
+import re
+import shlex
+import shutil
 import sys
+import tarfile
+import tempfile
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
-from divebook.devenv.configuration import Configuration
-from divebook.devenv.interpolating import at_start, is_secret
-from divebook.devenv.retrying import Retrying
-from divebook.devenv.usage import MARK, ResourceUsage, end_processes, marked_processes, size_of, use_of_processes
-from divebook.errors import DevEnvError
-from divebook.workspace.commands import terminal
-from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.shell import Command
+from divebook.devenv.templates import Configuration, Retrying, at_start, is_secret
+from divebook.errors import CommandFailedError, DevEnvError, ShellExecutionError
+from divebook.text.format import size
+from divebook.workspace import terminal
+from divebook.workspace.local import LocalWorkspace, VirtualenvWorkspace
+from divebook.workspace.shell import Command, ShellResult
+
+# What an environment uses of this machine: its processes, which bear its mark, and its folders.
+
+
+MARK = "DEV_ENV_ID"
+"""The variable of all commands of an environment; its value is the environment's id."""
+_SAMPLE = 0.1
+_LONGEST = 5.0
+
+
+class ResourceUsage(NamedTuple):
+    """What an environment uses now."""
+
+    cpu_percent: float
+    """100 is one core."""
+    memory_bytes: int
+    disk_bytes: int
+
+    def shown(self) -> dict[str, str]:
+        """Return it as people read it; 1 MB is 10^6 bytes."""
+        return {
+            "cpu": f"{self.cpu_percent:.1f}%",
+            "memory": size(self.memory_bytes),
+            "disk": size(self.disk_bytes),
+        }
+
+    def told(self) -> dict[str, Any]:
+        """Return it as people and programs read it."""
+        return {
+            **self.shown(),
+            "cpu_percent": round(self.cpu_percent, 1),
+            "memory_bytes": self.memory_bytes,
+            "disk_bytes": self.disk_bytes,
+        }
+
+
+def marked_processes(environment_id: str) -> list[Any]:
+    """Return the live processes of an environment's commands."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == environment_id and process.pid != os.getpid():
+                found.append(process)
+        except (psutil.Error, OSError):  # it is gone, or somebody else's
+            continue
+    return found
+
+
+def use_of_processes(environment_id: str) -> tuple[float, int]:
+    """Return percents of a core, measured for a moment, and bytes of memory."""
+    import psutil
+
+    processes = marked_processes(environment_id)
+    began, before = time.monotonic(), _times(processes)
+    if processes:
+        time.sleep(_SAMPLE)
+    spent, memory = _times(processes) - before, 0
+    for process in processes:
+        try:
+            memory += process.memory_info().rss
+        except psutil.Error:
+            continue
+    return (100 * max(0.0, spent) / (time.monotonic() - began) if processes else 0.0), memory
+
+
+def _times(processes: Iterable[Any]) -> float:
+    import psutil
+
+    total = 0.0
+    for process in processes:
+        try:
+            total += sum(process.cpu_times()[:2])
+        except psutil.Error:
+            continue
+    return total
+
+
+def end_processes(environment_id: str) -> None:
+    """End all commands of an environment, and wait until they are gone."""
+    import psutil
+
+    while found := marked_processes(environment_id):
+        for process in found:
+            try:
+                process.kill()
+            except psutil.Error:
+                continue
+        _, alive = psutil.wait_procs(found, timeout=1)
+        if {process.pid for process in alive} == {process.pid for process in found}:
+            return  # they are stuck in the kernel, which nobody can end
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of the files below a folder; what is counted within five seconds, of a huge one."""
+    total, limit = 0, time.monotonic() + _LONGEST
+    folders = [str(folder)]
+    while folders and time.monotonic() < limit:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:  # it went meanwhile, or may not be read
+            continue
+    return total
+
 
 State = dict[str, Any]
 Artefacts = Mapping[str, Mapping[str, Any]]
@@ -245,3 +362,248 @@ class NativeIsolation(Isolation):
     def disk(self) -> int:
         """Return the bytes of the files in the folder."""
         return size_of(self._working)
+
+
+# Environments with a Python of their own: a workspace with a virtual environment, and its lock file.
+
+
+_PYTHON = re.compile(r"python(3\.\d+)")
+LOCK, LOCK_FILE = "lock", "requirements.txt"
+
+
+def found_pythons() -> list[str]:
+    """Return the versions of the Pythons that can be named here, the newest first."""
+    found = set()
+    for folder in os.get_exec_path():
+        names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
+        found |= {match[1] for match in names if match is not None and shutil.which(match.string)}
+    return sorted(found, key=lambda version: int(version.partition(".")[2]), reverse=True)
+
+
+class VirtualenvIsolation(Isolation):
+    """A virtual environment and a folder, both in the environment's own folder."""
+
+    def planned(self) -> State:
+        """Return where the virtual environment lies; raises `DevEnvError` for a Python that is not here."""
+        version = self.section["python_version"]
+        if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
+            found = ", ".join(found_pythons()) or "none"
+            raise DevEnvError(f"virtualenv.python_version: there is no Python {version} here, but {found}; uv has all")
+        return {"virtualenv_path": str(self._path)}
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / "venv"
+
+    async def build(self) -> State:
+        """Make the virtual environment, and install what is configured."""
+        (self.folder / "work").mkdir(exist_ok=True)
+
+        async def make() -> None:
+            async with self.workspace():
+                pass
+
+        try:
+            await self.retrying(make)
+        except ShellExecutionError as error:
+            raise DevEnvError(str(error)) from error
+        return {}
+
+    def workspace(self, manner: CommandManner = USUAL) -> VirtualenvWorkspace:
+        """Return the folder as a workspace with the virtual environment."""
+        return VirtualenvWorkspace(
+            self.folder / "work",
+            python=self.section["python_version"],
+            packages=self.section.get("packages", ()),
+            venv_path=self._path,
+            environ=self.variables(),
+            secrets=self.secrets_for(manner),
+        )
+
+    def host_variables(self) -> dict[str, str]:
+        """Return what commands get of this process's variables, with the virtual environment in front."""
+        return self.workspace().activated(super().host_variables())
+
+    def folders(self) -> dict[str, Path]:
+        """Return the folder in which commands run; the virtual environment comes from its lock file."""
+        return {"work": self.folder / "work"}
+
+    async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
+        """Write what is installed as a file of requirements."""
+        _ = checkpoint
+        text = "".join(f"{line}\n" for line in await self._installed())
+        (folder / LOCK_FILE).write_text(text, encoding="utf-8")
+        return [{"kind": LOCK, "path": LOCK_FILE, "sha256": sha256(text.encode()).hexdigest()}]
+
+    async def _installed(self) -> list[str]:
+        async with self.workspace() as workspace:
+            return await workspace.requirements()
+
+    async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
+        """Install what was installed then, and nothing else."""
+        wanted = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
+        if await self._installed() == wanted:
+            return {}
+
+        async def install() -> None:
+            async with self.workspace() as workspace:
+                await workspace.install(wanted)
+
+        try:
+            await self.retrying(install)
+        except ShellExecutionError as error:
+            raise DevEnvError(str(error)) from error
+        if (found := await self._installed()) != wanted:
+            other = ", ".join(sorted(set(found) ^ set(wanted)))
+            raise DevEnvError(f"what is installed is not what it was, but differs in {other}")
+        return {}
+
+
+# The tools that a template names, installed by whatever the environment has for that: pip, apk, apt-get or dnf.
+
+
+_PYTHON_PACKAGES = {
+    *("pytest", "hypothesis", "coverage", "tox", "nox", "mypy", "ruff", "black", "flake8", "pylint", "isort"),
+    *("ipython", "ipdb", "pudb", "debugpy", "jupyterlab", "notebook", "pre-commit", "uv", "build", "twine"),
+}
+"""Tools whose package in the index of Python's is named as they are."""
+_PACKAGES = {"node": "nodejs", "python": "python3", "pip": "python3-pip", "gcc": "gcc", "neovim": "neovim"}
+"""Packages of systems that are named otherwise than their tool."""
+_INSTALLERS = {
+    "apk": "apk add --no-cache {}",
+    "apt-get": "apt-get -o APT::Sandbox::User=root update -q && apt-get -o APT::Sandbox::User=root install -qy {}",
+    "dnf": "dnf install -qy {}",
+    "microdnf": "microdnf install -y {}",
+}
+_TOOL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+_ROOT = "0:0"
+Run = Callable[..., Awaitable[ShellResult]]
+
+
+async def install(isolation: Isolation, run: Run) -> list[str]:
+    """Have an environment's tools there; return what is to be told of those that are not.
+
+    Raises `CommandFailedError` where an installer fails.
+    """
+    tools = [tool for names in isolation.configuration.get("tools", {}).values() for tool in names]
+    known = [tool for tool in dict.fromkeys(tools) if _TOOL.fullmatch(tool)]
+    async with isolation.workspace() as workspace:
+        missing = [tool for tool in known if not await _has(run, workspace, tool)]
+        kind = isolation.state["isolation_type"]
+        if kind == "virtualenv" and (packages := [tool for tool in missing if tool in _PYTHON_PACKAGES]):
+            await _done(run, workspace, "python -m pip install --quiet " + " ".join(packages))
+        elif kind == "docker" and missing:
+            await _install_in_image(isolation, run, workspace, missing)
+        left = [tool for tool in missing if not await _has(run, workspace, tool)]
+    return [f"the tool {tool!r} is not installed: install it by an init command" for tool in left]
+
+
+async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
+    return not (await run(workspace, f"command -v {tool}")).exit_code
+
+
+async def _install_in_image(isolation: Isolation, run: Run, workspace: LocalWorkspace, tools: list[str]) -> None:
+    """Install tools by the first installer that the image has, which needs its root."""
+    for installer, command in _INSTALLERS.items():
+        if await _has(run, workspace, installer):
+            manner = CommandManner(user=_ROOT)
+            async with isolation.workspace(manner) as as_root:
+                packages = " ".join(_PACKAGES.get(tool, tool) for tool in tools)
+                await _done(run, as_root, command.format(packages), manner=manner)
+            return
+
+
+async def _done(run: Run, workspace: LocalWorkspace, command: str, **options: Any) -> None:
+    ended = await run(workspace, command, **options)
+    if ended.exit_code:
+        told = (ended.stderr.strip() or ended.stdout.strip())[-2000:]
+        raise CommandFailedError(f"installing tools, {command!r} ended with {ended.exit_code}: {told}")
+
+
+# Files are copied into an environment and out of it by its ``tar``: with their modes, and as its commands may.
+
+
+_PIECE = 1 << 16
+
+
+async def copy_in(run: Run, source: Path, target: str) -> str:
+    """Copy a file or folder of this machine; return where it is in the environment.
+
+    Where `target` is a folder it gets below that, else that is what it is called.
+    """
+    into, name = posixpath.split(target)
+    if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
+        into, name = target, _name_of(source)
+    with tempfile.TemporaryFile() as file:
+        await asyncio.to_thread(_pack, source, name, file)
+        place = shlex.quote(into or ".")
+        await _run_checked(run, f"mkdir -p {place} && tar -xof - -C {place}", stdin=_pieces(file))
+    return posixpath.join(into, name)
+
+
+async def copy_out(run: Run, source: str, target: Path) -> Path:
+    """Copy a file or folder of the environment; return where it is on this machine, as `copy_in` says of names."""
+    folder, name = posixpath.split(source.rstrip("/") or "/")
+    with _beside(target) as passing:
+        archive = passing / "archive"
+        with archive.open("wb") as file:
+
+            def keep(stream: str, text: str) -> None:
+                if stream == "stdout":
+                    file.write(text.encode(errors="surrogateescape"))
+
+            command = f"tar -cf - -C {shlex.quote(folder or '.')} {shlex.quote(name or '.')}"
+            await _run_checked(run, command, listen=keep, undecodable="surrogateescape")
+        return await asyncio.to_thread(_put, archive, name or ".", target)
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Give a folder for what is passing, on the disk on which the files are to be."""
+    place = target if target.is_dir() else target.parent
+    try:
+        with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as passing:
+            yield Path(passing)
+    except FileNotFoundError as error:
+        raise DevEnvError(f"there is no folder {place} on this machine: make it first") from error
+
+
+async def _run_checked(run: Run, command: str, **options: object) -> None:
+    ended = await run(command, **options)
+    if ended.exit_code:
+        raise DevEnvError(f"the files cannot be copied: {ended.stderr.strip()[-2000:] or 'tar has failed'}")
+
+
+def _name_of(source: Path) -> str:
+    return source.resolve().name
+
+
+def _pack(source: Path, name: str, file: BinaryIO) -> None:
+    try:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            archive.add(source, name)
+    except OSError as error:
+        raise DevEnvError(f"{source} of this machine cannot be read: {error}") from error
+    file.seek(0)
+
+
+async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, _PIECE):
+        yield piece
+
+
+def _put(archive: Path, name: str, target: Path) -> Path:
+    """Put at its place what an archive has, which may hold anything; return the place."""
+    folder = archive.with_name("files")
+    try:
+        with tarfile.open(archive) as opened:
+            opened.extractall(folder, filter="data")  # refuses what would lead out
+        found = folder / name
+        place = target / name if target.is_dir() and name not in (".", "..") else target
+        if found.is_dir() and not found.is_symlink():
+            shutil.copytree(found, place, symlinks=True, dirs_exist_ok=True)
+        else:
+            shutil.move(found, place)
+    except (tarfile.TarError, OSError) as error:
+        raise DevEnvError(f"the files cannot be written at {target}: {error}") from error
+    return place

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from divebook.devenv.jobs import BEGUN, ENDED, began_at
-from divebook.devenv.layout import write_json
 from divebook.devenv.manager import DevEnvManager
+from divebook.devenv.templates import write_json
 from divebook.errors import DivebookError
 
 

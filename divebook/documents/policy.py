@@ -7,15 +7,251 @@ programs``, or the variable ``DIVEBOOK_ALLOW=files,programs``. SECURITY.md has t
 
 from __future__ import annotations
 
+import functools
+import glob
+import ipaddress
 import os
+import posixpath
 import re
 import socket
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from divebook.documents.addresses import is_public
-from divebook.documents.protected import why_protected
 from divebook.errors import SetupError
+from divebook.text.passwords import looks_secret
+from divebook.text.redaction import LEAST_SECRET, logger, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+# Whether an address is one of the public internet, also where another one is packed into it.
+
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_OWN_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
+"""Of a network's own: what is behind it is that network's choice."""
+_OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
+"""Public by its number; in a cloud it is what tells a machine its own secrets."""
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an address, with or without a zone (``fe80::1%eth0``), is public, with all that are packed into it.
+
+    Raises
+    ------
+    ValueError
+        It is no address.
+    """
+    return all(map(_is_public, _meant(address)))
+
+
+def _meant(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return an address, or those that are packed into it; raises ValueError."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return [found]
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if found in _NAT64:
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    packed = [part for part in inside if part is not None]
+    return packed or [found]
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Tell whether an address is of the internet; IPv6 has ranges that are neither private nor of anybody."""
+    if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address in _OWN_NAT64):
+        return False
+    is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST
+    return address.is_global and not is_special
+
+
+# Protected files: hidden files, version control, and the stores of this process.
+#
+# A definition needs permission to use them, and what a run has changed in them reaches a user's folder only if a person
+# names them (`divebook.workspace.snapshots.restore`).
+#
+# A file is judged by its real path, with links followed. Only the names below the folder that was granted count: a
+# project in ``~/.cache/project`` is not hidden from a definition that lies in it.
+
+
+VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
+"""Folders of version control whose names do not begin with a dot, in the form of `canonical_name`."""
+BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
+"""Entries by which git recognizes a folder as a repository, whatever the folder's name is."""
+LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
+"""Entries by which git recognizes a folder as a part of another repository, which the file ``commondir`` names."""
+REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
+_SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
+"""The second name that Windows gives to a file: ``GIT~1`` is ``.git``."""
+_IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
+_IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
+_EXECUTION = "exec_"
+_WORKSPACES = "workspaces"
+_stores: dict[Path, set[str]] = {}
+"""Names of the stores of this process by their folder, so that judging a file does not cost more with every store."""
+
+
+def protect_store(path: Path) -> None:
+    """Protect the file of a store, and the files beside it that belong to it, for the life of this process."""
+    store = path.resolve()
+    _stores.setdefault(store.parent, set()).add(store.name)
+
+
+def patterns_of_stores(folder: Path) -> list[str]:
+    """Return patterns of what belongs to stores of this process below a folder, relative to the folder."""
+    real = folder.resolve()
+    stores = [
+        (parent.relative_to(real).as_posix(), glob.escape(name))
+        for parent, names in _stores.items()
+        if parent.is_relative_to(real)
+        for name in names
+    ]
+    return [
+        f"/{parent}/{pattern}".replace("/./", "/")
+        for parent, name in stores
+        for pattern in (name, f"{name}-*", f"{name}.*", f"{_WORKSPACES}/{_EXECUTION}*")
+    ]
+
+
+def canonical_name(name: str) -> str:
+    r"""Return a name as the most lenient file system compares it: case, ignorable characters and look-alikes removed.
+
+    Examples
+    --------
+    >>> [canonical_name(name) for name in (".GIT", "\uff0egit", ".g\u200cit", ".git. ")]
+    ['.git', '.git', '.git', '.git']
+    """
+    text = "".join(
+        letter
+        for letter in unicodedata.normalize("NFKC", name)
+        if unicodedata.category(letter) not in _IGNORED_CATEGORIES and letter not in _IGNORED_LETTERS
+    )
+    text = unicodedata.normalize("NFKC", text).casefold()
+    return text.rstrip(". ") or text
+
+
+def why_protected_name(name: str) -> str:
+    """Return why a name of a file or folder is protected, as the end of a sentence; empty if it is not."""
+    text = canonical_name(name)
+    if text.startswith("."):
+        return f"{name} is hidden"
+    if text.partition(":")[0] in VERSION_CONTROL:
+        return f"{name} belongs to version control"
+    return f"{name} may be another name of a hidden file" if _SHORT_NAME.fullmatch(text) else ""
+
+
+def why_protected(path: Path, base: Path) -> str:
+    """Return why a file needs permission, as the end of a sentence; empty if it needs none.
+
+    Parameters
+    ----------
+    path
+        Real path of the file, which need not exist.
+    base
+        Real path of the folder that was granted. For a file outside it, the names below their common folder count.
+    """
+    common = base
+    while not path.is_relative_to(common) and common != common.parent:
+        common = common.parent
+    place = common
+    for name in path.parts[len(common.parts) if path.is_relative_to(common) else 1 :]:
+        if why := why_protected_name(name):
+            return why
+        if _completes_repository(place, name):
+            return f"with {name}, {place.name or place} would be a repository of git"
+        place /= name
+        if _is_bare_repository(place):
+            return f"{name} is a repository of git"
+    return _why_protected_as_store(path, base)
+
+
+def unprotected_files(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder that need no permission, without a look into folders that are protected.
+
+    Parameters
+    ----------
+    root
+        Real path of the folder that was granted.
+    """
+    for place, folders, files in os.walk(root):
+        folder = Path(place)
+        folders[:] = [name for name in folders if not _why_protected_entry(folder / name, root)]
+        for name in files:
+            path = folder / name
+            if path.is_file() and not _why_protected_entry(path, root):
+                yield path
+
+
+def _why_protected_entry(path: Path, root: Path) -> str:
+    """Return why a file or folder is protected whose own folder is not."""
+    if why := why_protected_name(path.name):
+        return why
+    if _is_bare_repository(path):
+        return f"{path.name} is a repository of git"
+    return _why_protected_as_store(path, root)
+
+
+def marks_named(name: str) -> set[str]:
+    """Return the entries of a repository of git that a name is, as the most lenient file system compares names."""
+    text = canonical_name(name)
+    return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
+
+
+def is_repository(marks: Collection[str]) -> bool:
+    """Return whether git recognizes a folder with these of the `REPOSITORY_MARKS` as a repository."""
+    return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
+
+
+def marks_in(folder: str | Path) -> set[str]:
+    """Return the entries of a repository of git that a folder on disk has."""
+    # `Path.exists` raises for a name that is too long, and in a folder that this user may not search.
+    return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
+
+
+def _is_bare_repository(folder: Path) -> bool:
+    # Most folders have no HEAD: one look is enough for them.
+    return os.path.lexists(folder / "HEAD") and is_repository(marks_in(folder))
+
+
+def _completes_repository(folder: Path, name: str) -> bool:
+    """Return whether a new entry makes a folder a repository of git.
+
+    Git runs programs that the file ``config`` of a repository names. A definition could write that file first.
+    """
+    mark = marks_named(name)
+    if not mark:
+        return False
+    marks = marks_in(folder)
+    return not is_repository(marks) and is_repository(marks | mark)
+
+
+def _why_protected_as_store(path: Path, base: Path) -> str:
+    stores = (store for store in _stores_of(path) if store not in _stores_of(base))
+    store = next(stores, None)
+    return "" if store is None else f"it belongs to the store {store.name}"
+
+
+def _stores_of(path: Path) -> list[Path]:
+    """Return the stores whose file a path is, one beside it (``-wal``, ``.cache``), or in a folder of an execution."""
+    return [
+        folder / name
+        for folder in path.parents
+        if folder in _stores
+        for name in _stores[folder]
+        if _belongs_to(name, path.relative_to(folder))
+    ]
+
+
+def _belongs_to(store: str, path: Path) -> bool:
+    """Return whether a path, relative to the folder of a store, belongs to the store of that name."""
+    first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
+    own = store.casefold()
+    is_beside = first == own or first.startswith((f"{own}-", f"{own}."))
+    return is_beside or (first == _WORKSPACES and bool(below) and below[0].startswith(_EXECUTION))
+
 
 VARIABLE = "DIVEBOOK_ALLOW"
 FILES, ADDRESSES, PROGRAMS, CREDENTIALS, APPROVALS, HIDDEN, ENVIRONMENT = KINDS = (
@@ -87,7 +323,7 @@ class Policy:
         Raises
         ------
         SetupError
-            It is outside the folder, or it is protected: see `divebook.documents.protected`.
+            It is outside the folder, or it is protected: see `divebook.documents.policy`.
         """
         try:
             real, root = (folder / path).resolve(), folder.resolve()
@@ -157,3 +393,273 @@ def _private(name: str) -> SetupError:
 
 def _way(kind: str) -> str:
     return f"to allow it: {VARIABLE}={kind} or --allow {kind}"
+
+
+# Values that a definition names instead of holding them: ``env://NAME`` and ``file://PATH``.
+#
+# They are looked up where they are used, at the moment of the call, so that no log, no definition and no notebook holds
+# them; the redactor of this process knows each of them from then on. The policy must allow the variable or the file.
+
+
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+MAX_BYTES = 64 * 1024
+"""The most that a file of a reference may hold."""
+_REFERENCE = re.compile(r"([A-Za-z]+ )?(env|file)://(.+)", re.DOTALL)
+_log = logger(__name__)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a value names another: a whole text such as ``env://TOKEN``, or ``Bearer env://TOKEN``."""
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+
+
+def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
+    """Return plain data with the values that its references name, at any depth; what is none stays as it is.
+
+    Parameters
+    ----------
+    policy
+        Which files and environment variables may be read.
+    folder
+        What paths of files are relative to; by default the current folder.
+
+    Raises
+    ------
+    SetupError
+        There is no such variable or file, or it may not be read.
+
+    Examples
+    --------
+    >>> os.environ["SEARCH_KEY"] = "k-2f9d8c71"
+    >>> resolved({"Authorization": "Bearer env://SEARCH_KEY", "retries": 3}, Policy("environment:SEARCH_KEY"))
+    {'Authorization': 'Bearer k-2f9d8c71', 'retries': 3}
+    >>> del os.environ["SEARCH_KEY"]
+    """
+    match value:
+        case str():
+            found = _REFERENCE.fullmatch(value)
+            return value if found is None else (found[1] or "") + _looked_up(found[2], found[3], policy, folder)
+        case Mapping():
+            found_by_name = {name: resolved(part, policy, folder) for name, part in value.items()}
+            shared().know_all(found_by_name)  # one that is written out under the name of a secret is one all the same
+            return found_by_name
+        case list() | tuple():
+            return [resolved(part, policy, folder) for part in value]
+    return value
+
+
+def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> None:
+    """Raise `SetupError` unless a policy allows every reference in plain data; nothing is looked up.
+
+    A definition is refused this way before anything starts.
+    """
+    for kind, name in _references_in(value):
+        if kind == "env":
+            policy.variable(name)
+        else:
+            policy.file(_path(name), folder or Path())
+
+
+def _references_in(value: Any) -> Iterator[tuple[str, str]]:
+    match value:
+        case str():
+            reference = _REFERENCE.fullmatch(value)
+            if reference is not None:
+                yield reference[2], reference[3]
+        case Mapping():
+            for part in value.values():
+                yield from _references_in(part)
+        case list() | tuple():
+            for part in value:
+                yield from _references_in(part)
+
+
+def require_expandable(text: str, policy: Policy) -> None:
+    """Raise `SetupError` unless a policy allows every variable that `expanded` would put into a text."""
+    for found in _VARIABLE.finditer(text):
+        policy.variable(found[1] or found[2])
+
+
+def expanded(text: str, policy: Policy) -> str:
+    """Return a text with the process's variables in the places of ``$NAME`` and ``${NAME}``; empty where not set.
+
+    Raises
+    ------
+    SetupError
+        The policy does not allow one of the variables.
+
+    Examples
+    --------
+    >>> os.environ["WHERE"] = "here"
+    >>> expanded("$WHERE/${WHERE}/$NO_SUCH_VARIABLE", Policy("environment"))
+    'here/here/'
+    >>> del os.environ["WHERE"]
+    """
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        policy.variable(name)
+        looked_up = os.environ.get(name, "")
+        if looks_secret(name):
+            shared().know(looked_up)
+        return looked_up
+
+    return _VARIABLE.sub(value, text)
+
+
+def _looked_up(kind: str, name: str, policy: Policy, folder: Path | None) -> str:
+    found = _variable(name, policy) if kind == "env" else _content(name, policy, folder or Path())
+    if len(found) < LEAST_SECRET:
+        _log.warning(
+            "%s://%s names a value of fewer than %s characters, which is hidden only where it stands under the name of "
+            "a secret: use a longer one",
+            kind,
+            name,
+            LEAST_SECRET,
+        )
+    shared().know(found)
+    return found
+
+
+def _variable(name: str, policy: Policy) -> str:
+    policy.variable(name)
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise SetupError(f"env://{name} names a variable that is not set, or is empty: set {name} and run it again")
+    return value
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:  # no such user
+        raise SetupError(f"file://{text} cannot be the path of a file: {error}") from error
+
+
+def _content(path: str, policy: Policy, folder: Path) -> str:
+    where = policy.file(_path(path), folder)
+    try:
+        if where.exists() and not where.is_file():  # a pipe would be waited for
+            raise SetupError(f"file://{path} is not a file: name one that holds nothing but the value")
+        data = where.read_bytes()
+        if len(data) > MAX_BYTES:
+            raise SetupError(f"file://{path} holds more than {MAX_BYTES} bytes: name one that holds only the value")
+        found = data.decode("utf-8").strip()
+    except OSError as error:
+        raise SetupError(f"file://{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SetupError(f"file://{path} is not UTF-8 text at byte {error.start}") from error
+    if not found:
+        raise SetupError(f"file://{path} is empty: write the value into it")
+    return found
+
+
+# Arguments of tools that name files: the spellings by which approval rules know the file that a call would reach.
+#
+# A tool follows links, and ``./a//b``, ``x/../a/b`` and an absolute path all reach ``a/b``. A rule about ``a/b`` holds
+# for the file, so a call is judged by the real path of the file, once below the working folder and once absolute. A
+# rule that asks or denies also holds for the file that its own path leads to: one about ``secret/**`` protects
+# ``vault/`` where ``secret`` is a link to ``vault``. The path of a rule that allows is not followed: whoever makes a
+# link under an allowed name must not extend the rule to the link's target.
+
+
+_WILDCARD = "*"
+
+
+class FileArguments:
+    """Arguments that name files below a folder.
+
+    Parameters
+    ----------
+    names
+        Names of the arguments, at any depth: ``src`` in ``{"pairs": [{"src": "a", "dst": "b"}]}``.
+    folder
+        The working folder, to which paths of rules are relative.
+    start
+        The folder to which paths of calls are relative; by default the working folder.
+    shown_as
+        Absolute path of the working folder as the tool knows it, such as the mount point in a container.
+    path_of_name
+        Returns the path that a registered name stands for; None for what is not a file.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        folder: Path,
+        shown_as: str | None = None,
+        start: Path | None = None,
+        path_of_name: Callable[[str], str | None] = str,
+    ) -> None:
+        self._names, self._path_of_name = frozenset(names), path_of_name
+        self._folder = os.path.realpath(folder)
+        self._start = self._folder if start is None else os.path.realpath(start)
+        self._shown_as = self._folder if shown_as is None else shown_as
+
+    def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Return the arguments with the real paths of their files: below the working folder, and absolute."""
+        absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
+        return [dict(self._map_paths(absolute, self._below)), absolute]
+
+    def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a rule with links followed in what precedes the first wildcard of a path."""
+        return dict(self._map_paths(arguments, self._follow_links))
+
+    def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments of a rule as `spellings` spells them, without following links below the folder."""
+        return dict(self._map_paths(arguments, self._without_detours))
+
+    def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
+        match value:
+            case str():
+                return change(value) if is_path and value else value
+            case Mapping():
+                parts = value.items()
+                return {
+                    name: self._map_paths(part, change, is_path=is_path or name in self._names) for name, part in parts
+                }
+            case list() | tuple():
+                return [self._map_paths(part, change, is_path=is_path) for part in value]
+        return value
+
+    def _absolute(self, path: str, start: str | None = None) -> str:
+        file = self._path_of_name(path)
+        if file is None:
+            return path
+        try:
+            return os.path.realpath(Path(start or self._folder, self._on_disk(file)))
+        except (OSError, ValueError):  # a NUL; the tool refuses it
+            return path
+
+    def _relative(self, path: str) -> str:
+        return self._below(self._absolute(path))
+
+    def _below(self, real: str) -> str:
+        return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
+
+    def _on_disk(self, path: str) -> str:
+        """Return an absolute path below the folder as it is on this machine."""
+        if path == self._shown_as or path.startswith(f"{self._shown_as.rstrip('/')}/"):
+            return self._folder + path[len(self._shown_as.rstrip("/")) :]
+        return path
+
+    def _follow_links(self, pattern: str) -> str:
+        start, wildcard, rest = pattern.partition(_WILDCARD)
+        folder, slash, name = start.rpartition("/") if wildcard else (start, "", "")
+        if wildcard and not slash:
+            return pattern
+        return f"{self._relative(folder or '/')}{slash}{name}{wildcard}{rest}"
+
+    def _without_detours(self, pattern: str) -> str:
+        if ".." in pattern.split("/") or self._path_of_name(pattern) is None:
+            return pattern
+        tidy = posixpath.normpath(self._on_disk(pattern))
+        if not tidy.startswith("/"):
+            return tidy
+        # /tmp/project/** means the project also where /tmp is a link: what leads to the folder may be followed
+        parts = tidy.split("/")
+        for count in range(len(parts), 1, -1):
+            start = "/".join(parts[:count])
+            if _WILDCARD not in start and os.path.realpath(start) == self._folder:
+                return "/".join([self._folder, *parts[count:]])
+        return tidy

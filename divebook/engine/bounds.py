@@ -3,20 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from divebook.bounds import ASK, FAIL, Bounds, edge_key
-from divebook.engine.instructions import Fact
-from divebook.engine.operations import Reserved
-from divebook.engine.paths import held_by_children
-from divebook.engine.records import Usage
-from divebook.engine.state import PENDING, ExecutionState, PathState
-from divebook.errors import BoundExceededError
+from divebook.engine.changes import SLEEPS, Draft, held_by_children, sleeps, without_held
+from divebook.engine.changes import held_of as held_by
+from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, Reserved
+from divebook.engine.state import ENDED, ExecutionState, Ledger, OpenStep, OperationRecord, Outcome, PathState, Usage
+from divebook.errors import BoundExceededError, CorruptStoreError
 from divebook.events import catalog
-from divebook.questions.kinds import RAISE, RESOURCE_EXHAUSTED, STOP
+from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
+from divebook.events.payload import quickly_made
+from divebook.questions import Question
+from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
+from divebook.questions.question import RAISE, RESOURCE_EXHAUSTED, STOP
 from divebook.workflow.step import Step
+
+# What the rules ask a driver to do next.
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One payload to record, and where."""
+
+    data: Payload
+    path: str = ""
+    step: str = ""
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class RecordFacts:
+    """Append these facts, in this order."""
+
+    facts: tuple[Fact, ...]
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Append `first`, then carry out a step; `resumed` means that its start is in the log already."""
+
+    path: str
+    step: str
+    visit: int
+    resumed: bool = False
+    first: tuple[Fact, ...] = ()
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class EvaluateConditions:
+    """Evaluate the conditions of a step's edges, ``(condition, target)``, and record each result in this order."""
+
+    path: str
+    step: str
+    conditions: tuple[tuple[str, str], ...]
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class AwaitJoin:
+    """Nothing to do for this path until others have come or ended."""
+
+    path: str
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class AwaitAnswer:
+    """Append these facts, if any, and let the path rest until its question is answered."""
+
+    path: str
+    facts: tuple[Fact, ...] = ()
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class CancelPaths:
+    """Stop every path that is still active, wait for it, and record that it was cancelled."""
+
+    reason: str
+
+
+PathInstruction = RecordFacts | RunStep | EvaluateConditions | AwaitJoin | AwaitAnswer
+Instruction = PathInstruction | CancelPaths
+
 
 MICROSECONDS = 1_000_000
 NANODOLLARS = 1_000_000_000
@@ -370,3 +444,240 @@ def asked_about(found: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]
 def fails_at_bounds(state: ExecutionState) -> bool:
     """Whether a bound ends the execution without a question."""
     return state.bounds.on_exhausted == FAIL
+
+
+# How calls begin and end: their records, what they use, and what they hold back of the bounds.
+
+
+_RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
+LONGEST_SECONDS = 1000 * 365 * 86400.0
+"""A timer that is set for longer counts as this long, since dates end with the year 9999."""
+
+
+def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
+    """Note a call; one to a model counts, and holds back what it may consume."""
+    path, opened = draft.open_step(data)
+    kind = data.operation_type
+    record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
+    if kind in _RESERVES:
+        held, earlier = Reserved.of(data.reserved), opened.operations.get(data.operation_id)
+        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
+        record = record._replace(reserved=held)
+        draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
+    if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
+        record, opened = held_by(opened, record, data)
+    if data.undone is not None:
+        record = record._replace(undone=data.undone, item=data.iteration_index)
+    if kind not in SLEEPS:
+        path.open = opened.with_operation(record)
+        return
+    until, signal = _end_of(draft, data), (data.parameters or {}).get("signal")
+    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
+
+
+def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
+    """Return what a call held that begins again.
+
+    What an execution handed on in whose place another one begins stays held
+    (test_it_stays_held_where_another_execution_takes_the_place).
+    """
+    is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
+    return earlier.reserved if earlier is not None and is_same else None
+
+
+def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
+    """Return the ledger once a model call has begun, perhaps for the second time."""
+    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
+    if path.hop is None:
+        return ledger
+    agent, calls = (data.parameters or {}).get("agent"), ledger.history[path.hop].llm_calls
+    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
+
+
+def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
+    """Return the ledger once it is known that no model was called, though a call to one had begun."""
+    ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
+    if path.hop is None:
+        return ledger
+    return ledger.with_hop(path.hop, llm_calls=ledger.history[path.hop].llm_calls - 1)
+
+
+def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
+    seconds = (data.parameters or {}).get("seconds")
+    if not isinstance(seconds, int | float):
+        return None
+    return draft.moment + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
+
+
+def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
+    """Note what a call has given; one that waited for a signal has taken the oldest of that name."""
+    begun = _ended(draft, data, COMPLETED, (data.result, None, (), None))
+    if begun.signal is not None and begun.operation_type != CHILD_WORKFLOW:
+        left = draft.signals.get(begun.signal, ())[1:]
+        draft.signals = draft.signals.set(begun.signal, left) if left else draft.signals.delete(begun.signal)
+
+
+def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
+    """Note an event of a person's own, if its code asks for it again on replay."""
+    if data.operation_id is None:
+        return
+    path, opened = draft.open_step(data)
+    moment, sequence = draft.moment, draft.last_sequence
+    begun = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
+    path.open = opened.with_operation(begun._replace(ended_sequence=sequence, status=COMPLETED))
+
+
+def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
+    """Note why a call has failed."""
+    _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
+    path, opened = draft.open_step(data)
+    record = opened.operations[data.operation_id]
+    if data.final or data.lost != record.lost:
+        is_final = record.is_final or bool(data.final)
+        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
+
+
+def _ended(
+    draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
+) -> OperationRecord:
+    """Note the end of a call, what it has used, and what it held back; return it as it stood before."""
+    path, opened = draft.open_step(data)
+    begun = opened.operations.get(data.operation_id)
+    if begun is None:
+        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
+    is_plain = begun.reserved is None and begun.operation_type not in SLEEPS and not data.usage and not data.served
+    if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
+        return begun  # nothing of it is left once its step is over
+    if data.usage:
+        opened = opened._replace(usage=opened.usage.plus(data.usage))
+        draft.usage = draft.usage.plus(data.usage)
+    if begun.reserved is not None:
+        draft.ledger = draft.ledger.holding(begun.reserved, -1)
+    if data.served is not None and begun.operation_type == AGENT_RESPONSE:
+        draft.ledger = without_a_call(draft.ledger, path)
+    ended = begun.ended(draft.last_sequence, status, outcome)
+    if data.held:
+        draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))
+        ended = ended._replace(reserved=held)
+    if status == COMPLETED and begun.operation_type in ENCLOSING:
+        opened, ended = without_held(opened, begun), ended._replace(holds=())
+    if begun.operation_type not in SLEEPS:
+        path.open = opened.with_operation(ended)
+        return begun
+    if begun.operation_type == CHILD_WORKFLOW:
+        _child_ended(draft, begun, data.usage)
+    _put_sleeping(draft, path, opened, ended)
+    return begun
+
+
+def _child_ended(draft: Draft, begun: OperationRecord, usage: Mapping[str, int] | None) -> None:
+    """Note the end of an execution that this one started: what it has consumed counts, its signals are done with."""
+    child = begun.signal or ""
+    draft.ledger = draft.ledger.with_child(child, usage or {})
+    if child in draft.signals:
+        draft.signals = draft.signals.delete(child)
+
+
+def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
+    path.open = after = opened.with_operation(record)
+    draft.sleeping += sleeps(after) - sleeps(opened)
+
+
+# How questions, their answers, and signals change the state.
+
+
+def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
+    """Note a question; its path waits."""
+    path = draft.path(data)
+    question = Question(
+        data.interrupt_id,
+        data.kind,
+        data.question,
+        path.id,
+        draft.step,
+        message=data.message,
+        data=data.data,
+        schema=data.schema,
+        operation_id=data.operation_id,
+        raised_us=draft.moment,
+        expires_us=data.expires_at,
+        default=data.default,
+        optional=bool(data.optional),
+        waiting=(path.id,),
+    )
+    _wait(draft, path, question)
+
+
+def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
+    """Let another path wait for the answer to a question."""
+    question, path = _open_question(draft, data.interrupt_id), draft.path(data)
+    _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
+
+
+def _wait(draft: Draft, path: PathState, question: Question) -> None:
+    draft.interrupts = draft.interrupts.set(question.id, question)
+    draft.asking += path.asking == 0
+    path.asking += 1
+
+
+def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
+    question = state.interrupts.get(interrupt_id)
+    if question is None or not question.is_open:
+        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is settled without being open")
+    return question
+
+
+def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
+    """Note an answer; the paths that waited for it go on."""
+    question = _open_question(draft, data.interrupt_id)
+    answered = question.resolved(data)
+    _settle(draft, answered, data.message)
+    if question.kind == RESOURCE_EXHAUSTED:
+        follow_about_bounds(draft, answered)
+
+
+def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
+    """Note that a question expired without an answer; its default holds, if there is one."""
+    question = _open_question(draft, data.interrupt_id)
+    _settle(draft, question.expired(), data.message)
+
+
+def _settle(draft: Draft, question: Question, message: int | None) -> None:
+    if draft.status == WAITING and draft.asking:  # it has done nothing else since the last event
+        draft.paused_us += max(0, draft.moment - draft.last_us)
+    for path_id in question.waiting:
+        path = draft.own(path_id)
+        draft.asking -= path.asking == 1 and path.phase != ENDED
+        path.asking -= 1
+        path.woken += 1
+    draft.interrupts = draft.interrupts.set(question.id, question._replace(settled_us=draft.moment))
+    _take(draft, message)
+
+
+def _take(draft: Draft, message: int | None) -> None:
+    if message is not None:
+        draft.taken = max(draft.taken, message)
+
+
+def follow_about_bounds(draft: Draft, question: Question) -> None:
+    """Raise a bound, or stop, as the answer says."""
+    response = question.response or {}
+    told = question.data or {}
+    if "bound" not in told or "agent" in told:  # of a definition, or of an agent's turn, which follows it by itself
+        return
+    if response.get("decision") == STOP:
+        error = question.question.partition(". Raise the bound")[0]
+        draft.stops, draft.stopped = draft.stops + 1, (error, told.get("reason", ""))
+    elif response.get("decision") == RAISE:
+        draft.bounds = raised(draft.bounds, told["bound"], told.get("edge"), response["data"]["to"])
+
+
+def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
+    """Keep a signal until somebody takes it; the paths that wait for its name look for it."""
+    name = data.signal_type
+    draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
+    _take(draft, data.message)
+    for path in draft.active_paths():
+        records = path.open.operations.values() if path.open is not None else ()
+        if any(record.signal == name and record.status == RUNNING for record in records):
+            draft.own(path.id).woken += 1

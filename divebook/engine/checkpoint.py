@@ -1,6 +1,6 @@
 """A state as bytes and back: a cached fold, so that a long log need not be read from its beginning.
 
-Large values stand in the log already: a checkpoint names the events that hold them (`divebook.engine.places`), and
+Large values stand in the log already: a checkpoint names the events that hold them (`divebook.engine.checkpoint`), and
 copies only what is small. Nothing depends on it: one of another version, or that does not fit its log, is ignored, and
 deleting all of them changes nothing. What the fields of a state hold, their types say; values of users are apart.
 """
@@ -15,13 +15,42 @@ from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_typ
 
 from immutables import Map
 
-from divebook.bounds import Bounds
-from divebook.engine.places import is_large
-from divebook.engine.records import OpenStep, OperationRecord
-from divebook.engine.state import COMPLETED, ExecutionState, PathState
+from divebook.engine.state import ExecutionState, OpenStep, OperationRecord, PathState
 from divebook.errors import UNFIT
-from divebook.events.catalog import Payload
+from divebook.events.catalog import COMPLETED, Payload
 from divebook.events.codec import decode, encode_parts
+from divebook.events.recorded import ATOMS
+from divebook.questions.bounds import Bounds
+
+# Where the log holds the large values of a state: a checkpoint names those events instead of copying them.
+
+
+K = TypeVar("K")
+
+SMALL = 64
+"""Characters of a text that is as soon copied as found again."""
+
+
+def is_large(value: Any) -> bool:
+    """Return whether a value is to be looked up in the log."""
+    kind = type(value)
+    return len(value) > SMALL if kind is str else kind not in ATOMS and bool(value)
+
+
+def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
+    """Return the places of large values by key, once an event has set one of the values."""
+    if is_large(value):
+        return places.set(key, sequence)
+    return places.delete(key) if places and key in places else places
+
+
+def moved(places: Map[K, int], others: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
+    """Return the places once the values under some keys are those of others."""
+    for key in keys if places else ():
+        if key in places and key not in others:
+            places = places.delete(key)
+    return places.update(others) if others else places
+
 
 VERSION = 8
 BEGINNING = 1

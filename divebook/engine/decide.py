@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from divebook.engine.bounds import facts_about, fails_at_bounds, step_bound
-from divebook.engine.instructions import (
+from divebook.engine.bounds import (
     AwaitAnswer,
     AwaitJoin,
     CancelPaths,
@@ -20,24 +19,26 @@ from divebook.engine.instructions import (
     PathInstruction,
     RecordFacts,
     RunStep,
+    facts_about,
+    fails_at_bounds,
+    step_bound,
 )
-from divebook.engine.ledger import NO_BOUNDS
 from divebook.engine.operations import Place
-from divebook.engine.rolling_back import unknown, unsettled
 from divebook.engine.state import (
     BRANCHED,
-    COMPLETED,
     ENDED,
-    FAILED,
     IN_STEP,
     JOINED,
     JOINING,
-    PENDING,
+    NO_BOUNDS,
     READY,
     ExecutionState,
     PathState,
+    unknown,
+    unsettled,
 )
 from divebook.events import catalog
+from divebook.events.catalog import COMPLETED, FAILED, PENDING
 from divebook.workflow.definition import Workflow
 
 ROOT = "main"
@@ -358,3 +359,25 @@ def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
 def _last_output(state: ExecutionState) -> str | None:
     last = max(state.paths.values(), key=lambda path: (path.ended_us or 0, path.number))
     return last.step_outputs.get(last.current_step)
+
+
+# Which steps an execution can still come to: pure.
+
+
+def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
+    """Return the names of the steps that an execution is in, or can still come to: what they need must be there.
+
+    What only finished steps needed may be gone. One that has ended can be resumed at any of its steps.
+    """
+    if state.rolling_back is not None:
+        return steps_to_undo(state)
+    present = frozenset(path.current_step for path in state.active_paths())
+    if not present:
+        return frozenset(step.name for step in workflow.steps)
+    return present.union(*map(workflow.reachable, present))
+
+
+def steps_to_undo(state: ExecutionState) -> frozenset[str]:
+    """Return the names of the steps of which something is to be undone, or may be."""
+    done = {undoing.step for undoing in state.rollbacks.values()}
+    return frozenset(done.union(path.current_step for path in state.unsettled))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from divebook.engine.cards import rule_made
-from divebook.engine.instructions import Fact
+from divebook.engine.approvals import rule_made
+from divebook.engine.bounds import Fact
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.questions import Question

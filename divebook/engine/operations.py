@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from divebook.text.shown import branch_name
+from divebook.text.format import branch_name
 
 AGENT_RESPONSE = "agent_response"
 ACTION_EXECUTION = "action_execution"

@@ -26,9 +26,8 @@ from divebook.errors import (
     UnstorableValueError,
     UnusableEngineError,
 )
-from divebook.text.shown import as_unicode
-from divebook.workflow.policies import Catch, Retry
-from divebook.workflow.step import STAGE, Step
+from divebook.text.format import as_unicode
+from divebook.workflow.step import STAGE, Catch, Retry, Step
 
 MOST_TEXT = 20_000
 """Characters of an error's message that are kept."""
@@ -145,7 +144,7 @@ class Fault:
 def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
     """Return an error's message as a log can hold it: valid Unicode, and of a length that people read.
 
-    Before it is cut, `clean` leaves out what no log is to hold (`divebook.execution.error_texts`).
+    Before it is cut, `clean` leaves out what no log is to hold (`divebook.runtime.errors`).
     """
     try:
         text = str(error) or type(error).__name__

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
-from divebook.events.frozen import quickly_made
+from divebook.events.payload import HOLDS, quickly_made
 from divebook.events.recorded import BigInt
-from divebook.events.shapes import HOLDS
 from divebook.events.upcast import CHANGES, FORM
 
 PENDING, ENQUEUED, RUNNING, WAITING = "pending", "enqueued", "running", "waiting"
@@ -144,7 +143,7 @@ class ExecutionForked(Payload):
     """The log goes on apart from that of its source, whose events up to `at` it shares; what was in flight is dropped.
 
     It is an opening as `ExecutionStarted` is one: what it leaves out is as the opening before it says
-    (`divebook.engine.forked.opened_as`).
+    (`divebook.engine.forks.opened_as`).
     """
 
     source: str = ""
@@ -155,7 +154,7 @@ class ExecutionForked(Payload):
     previous: int = 1
     """The number of the opening before this one."""
     change: Mapping[str, Any] | None = None
-    """What is otherwise from here on (`divebook.engine.change.Change`), but for definition and model."""
+    """What is otherwise from here on (`divebook.engine.forks.Change`), but for definition and model."""
     origin: str | None = None
     """How it came about, one of `ORIGINS`; where nothing is said, a fork."""
     definition: Mapping[str, Any] | None = None
@@ -830,7 +829,7 @@ class WorkspaceOpened(Payload):
     tree: str | None = None
     """Digest of all of its files; None where nothing is known of them."""
     files: Sequence[Any] | None = None
-    """All of them, as `divebook.workspace.snapshots.manifests` writes them; None where they are those of its source."""
+    """All of them, as `divebook.workspace.snapshots.take` writes them; None where they are those of its source."""
     problems: Sequence[Mapping[str, Any]] | None = None
     """Files that the tree leaves out: ``path`` and ``reason``."""
 
@@ -849,7 +848,7 @@ class FilesChanged(Payload):
     cause: str | None = None
     """What else did it: ``outside``, ``restored``."""
     files: Sequence[Any] | None = None
-    """Those that are others, as `divebook.workspace.snapshots.manifests` writes them."""
+    """Those that are others, as `divebook.workspace.snapshots.take` writes them."""
     previous: int | None = None
     """The event that had the files before."""
     changes: Sequence[Mapping[str, Any]] | None = None

@@ -5,24 +5,90 @@ A payload is one JSON object. `encode_line`/`decode_line` write a whole event as
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+import json
+import math
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import orjson
 
-from divebook.errors import CorruptStoreError, InvalidEventError, NewerStoreError, UnstorableValueError
-from divebook.events.by_hash import ByHash
-from divebook.events.catalog import PAYLOADS, Payload
+from divebook.errors import CorruptStoreError, DivebookError, InvalidEventError, NewerStoreError, UnstorableValueError
+from divebook.events.catalog import PAYLOADS, Mutation, Payload, StateMutated
 from divebook.events.classes import Instance
 from divebook.events.event import Event, to_microseconds, validate
-from divebook.events.plain import Said, compiled
-from divebook.events.recorded import TAG, BigInt, Container, NonFinite, Recorded, TaggedDict
-from divebook.events.shapes import missing_field, wrong_field
-from divebook.events.standard import StandardValue
-from divebook.events.upcast import upcast
-from divebook.events.values import normalize, tag, untag
+from divebook.events.payload import WHOLE, declared, missing_field, wrong_field
+from divebook.events.recorded import TAG, BigInt, Container, NonFinite, Recorded, StandardValue, TaggedDict
+from divebook.events.upcast import FORM, upcast
+from divebook.events.values import ByHash, normalize, tag, untag
+from divebook.text.format import visible
+
+# What a payload says, if each of its fields holds just what its class declares: the check of `shapes`, compiled.
+#
+# Nearly all payloads do, so a class gets a function of its own that looks at each field once. It knows only plain
+# types; for all else, and to say what is wrong, there is `divebook.events.codec.looked_through`, which gives the same
+# where both answer (test_what_the_compiled_check_lets_pass_is_what_the_other_gives).
+
+
+Said: TypeAlias = Callable[[Any], dict[str, Any]]
+"""Returns what a payload says, ready to be encoded."""
+
+_CONDITIONS: Mapping[Any, str] = {
+    str: "t is not str",
+    bool: "t is not bool",
+    int: "not (t is int and -WHOLE <= v < WHOLE)",
+    float: "not (t is float and v - v == 0)",  # which infinities and NaN are not
+    Mapping[str, Any]: "t is not dict",
+    Sequence[Any]: "t is not list and t is not tuple",
+}
+
+
+def compiled(kind: type[Payload], otherwise: Said) -> Said:
+    """Return a function for the payloads of a class, which asks `otherwise` of one that is not all plain, or wrong."""
+    if kind is StateMutated:
+        return _changes(otherwise)
+    if kind.to_data is not Payload.to_data:
+        return otherwise
+    lines = [f"def plain(payload):\n data = { ({FORM: kind.form} if kind.form else {})!r}"]
+    lines += [_looked_at(name, hint) for name, hint in declared(kind).items()]
+    names: dict[str, Any] = {"WHOLE": WHOLE, "otherwise": otherwise}
+    exec("\n".join([*lines, " return data"]), names)  # noqa: S102 - as dataclasses do, of our own classes
+    plain: Said = names["plain"]
+    return plain
+
+
+def _looked_at(name: str, hint: Any) -> str:
+    """Return the lines that take over one field, or give up."""
+    read, taken = f" v = payload.{name}", f"data[{name!r}] = v"
+    if hint is Any:
+        return f"{read}\n if v is not None: {taken}"
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    unfit = " and ".join(f"({_CONDITIONS[choice]})" for choice in choices if choice in _CONDITIONS) or "True"
+    if types.NoneType not in choices:
+        return f"{read}\n t = type(v)\n if {unfit}: return otherwise(payload)\n {taken}"
+    return f"{read}\n if v is not None:\n  t = type(v)\n  if {unfit}: return otherwise(payload)\n  {taken}"
+
+
+def _changes(otherwise: Said) -> Said:
+    """Return the function for changes of variables, which are of a class of their own."""
+
+    def plain(payload: StateMutated) -> dict[str, Any]:
+        mutations = payload.mutations
+        if type(mutations) is not tuple:
+            return otherwise(payload)
+        data: list[dict[str, Any]] = []
+        for mutation in mutations:
+            if type(mutation) is not Mutation:
+                return otherwise(payload)
+            data.append(mutation.to_data())
+        return {"mutations": data}
+
+    return plain
+
 
 P = TypeVar("P", bound=Payload)
 
@@ -398,3 +464,70 @@ def decode_record(record: Any) -> Event:
         return event_from_dict(untag(record))
     except ValueError as error:
         raise InvalidEventError(f"not an event: {error}") from error
+
+
+# Recorded values as people read them, and as JSON for other programs.
+
+
+def readable(value: Any, *, indent: int | None = None) -> str:
+    """Return a value for people: a text as it is, a frame or the like in a few words, anything else as JSON.
+
+    >>> readable({"big": 10**30, "small": [1]})
+    '{"big": 1000000000000000000000000000000, "small": [1]}'
+    """
+    if isinstance(value, str):
+        return visible(value)
+    if type(value) is int:
+        return str(value)
+    data = json.loads(encode_shown(normalize(value)))
+    return visible(data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, indent=indent))
+
+
+def json_form(value: Any) -> Any:
+    """Return a value as JSON that any program reads, by one rule for every place where divebook gives results away.
+
+    Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
+    (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
+    a string; a dataclass, pydantic model or named tuple becomes an object, an enum its value; a frame becomes a list of
+    records. A value without such a form, such as a frame that is too large for a list, becomes a string that describes
+    it.
+
+    >>> json_form({1: (float("nan"), b"a", Decimal("0.10"))})
+    {'1': [None, 'YQ==', '0.10']}
+    """
+    return _json_form(normalize(value))
+
+
+def _json_form(value: Any) -> Any:
+    match value:
+        case Recorded():
+            try:
+                return _json_form(value.plain())
+            except (ValueError, DivebookError):
+                return value.summary()
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case bytes():
+            return base64.b64encode(value).decode()
+        case timedelta():
+            return _duration(value)
+        case date() | time():
+            return value.isoformat()
+        case Decimal():
+            return str(value)
+        case dict():
+            return {_json_key(key): _json_form(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_json_form(item) for item in value]
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def _duration(value: timedelta) -> str:
+    microseconds = abs(value) // timedelta(microseconds=1)
+    seconds = f"{microseconds // 10**6}.{microseconds % 10**6:06}".rstrip("0").rstrip(".")
+    return f"{'-' if value < timedelta() else ''}PT{seconds}S"
+
+
+def _json_key(key: Any) -> str:
+    form = _json_form(key)
+    return form if isinstance(form, str) else json.dumps(form)

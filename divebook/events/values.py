@@ -4,7 +4,7 @@
 that runs on gets exactly what a later reader gets, and raises with the path to the first part that cannot be stored.
 A value comes back with the type that it had, or is refused. JSON lacks infinities, integers beyond 64 bits, bytes,
 dates and decimals; they are written as ``{"$type": ..., "value": ...}``, and so are `Recorded` values: tuples, sets and
-other containers, and those of `divebook.events.standard`, `divebook.events.classes` and `divebook.events.arrow`.
+other containers, and those of `divebook.events.recorded`, `divebook.events.classes` and `divebook.events.arrow`.
 
 Three conversions are made: a scalar of numpy becomes a Python number, an instance of a subclass of str, int, float,
 bytes, Decimal, date, time, datetime or timedelta one of that class, and a time zone that is neither a
@@ -17,30 +17,128 @@ import base64
 import functools
 import json
 import math
+import re
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias, TypeVar
+from hashlib import sha256
+from typing import Any, ClassVar, NoReturn, Self, TypeAlias, TypeVar
 
-from divebook.errors import DivebookError, UnstorableValueError
+from divebook.errors import DivebookError, UnopenableValueError, UnstorableValueError
 from divebook.events.arrow import LIBRARIES, Arrow, ForeignScalar, record_foreign
-from divebook.events.bulk import MANY, collector_resting
-from divebook.events.by_hash import ByHash
 from divebook.events.classes import Instance, Member, record_instance
 from divebook.events.recorded import (
     CONTAINERS,
     FACTORIES,
+    KINDS,
+    MANY,
     SEQUENCES,
     TAG,
     BigInt,
     Container,
     NonFinite,
     Recorded,
+    StandardValue,
     TaggedDict,
+    collector_resting,
+    opened,
+    record_moment,
+    record_standard,
 )
-from divebook.events.standard import KINDS, StandardValue, record_moment, record_standard
-from divebook.events.stored_file import StoredFile
+
+# A value that a store keeps once however often it is recorded: what stays the same from call to call, as schemas do.
+#
+# In a store it is a blob named by its content (`divebook.store.encoding`), also where it is short; in an export it
+# stands whole. Its digest is that of its content, so that to compare it costs the same however long it is.
+
+
+class ByHash(Recorded):
+    """Plain data that are kept under their hash; `divebook.events.codec.by_hash` makes one."""
+
+    __slots__ = ("content", "value")
+    tag: ClassVar[str] = "by_hash"
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.content: bytes | None = None
+        """The value as JSON, once somebody has asked for it."""
+
+    def data(self) -> Any:
+        """Return the value."""
+        return self.value
+
+    def open(self) -> Any:
+        """Return the value, as code gets it."""
+        return opened(self.value)
+
+    def plain(self) -> Any:
+        """Return the value."""
+        return self.value
+
+    def summary(self) -> str:
+        """Return what it is, and how long."""
+        length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
+        return f"{type(self.value).__name__}{length}, kept by its hash"
+
+
+# The content of a file, by its hash: a store keeps it beside the log, and whoever reads the log gets its name only.
+#
+# In a store it is a blob whose content is the file as it is (`divebook.store.encoding`); to read it is for
+# `divebook.store.maintenance`. A log of a thousand snapshots is read as fast as one without.
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class StoredFile(Recorded):
+    """A content that a store has, or is to have.
+
+    Parameters
+    ----------
+    digest
+        SHA-256 of the content, hexadecimal.
+    size
+        Bytes.
+    content
+        The content, where it is to be kept; None where it is known already.
+    """
+
+    __slots__ = ("content", "digest", "size")
+    tag: ClassVar[str] = "file"
+
+    def __init__(self, digest: str, size: int, content: bytes | None = None) -> None:
+        if not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
+            raise ValueError(f"{digest!r} with {size!r} bytes names no content of a file")
+        self.digest, self.size, self.content = digest, size, content
+
+    @classmethod
+    def of(cls, content: bytes) -> Self:
+        """Return what stands for a content that is to be kept."""
+        return cls(sha256(content).hexdigest(), len(content), content)
+
+    @staticmethod
+    def all_in(payload: object) -> Iterator[StoredFile]:
+        """Give those that an event names."""
+        rows: Sequence[Any] = getattr(payload, "files", None) or ()
+        return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
+
+    def data(self) -> Any:
+        """Return the digest and the size."""
+        return [self.digest, self.size]
+
+    def open(self) -> NoReturn:
+        """Raise: only a store has it."""
+        raise UnopenableValueError("file", "the content of a file lies in the store, not in its log")
+
+    def plain(self) -> NoReturn:
+        """Raise: only a store has it."""
+        raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
+
+    def summary(self) -> str:
+        """Return how long it is."""
+        return f"file of {self.size:,} bytes"
+
 
 T = TypeVar("T")
 

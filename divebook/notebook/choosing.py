@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from divebook.errors import EditedError
-from divebook.keyboard import KEYBOARD, interruptible_wait
-from divebook.notebook.edits import AGAIN, KEEP, REUSE
-from divebook.notebook.finishing import GREETING, TICK, greeted
+from divebook.interrupts import KEYBOARD, interruptible_wait
+from divebook.notebook.commands import tell
 from divebook.notebook.lasting import NOTHING, WIDGET_VIEW, display_bundle
-from divebook.notebook.printed import tell
-from divebook.widgets.offer import OfferView
-from divebook.widgets.protocol.questions import Choice, Offer
+from divebook.notebook.reattach import AGAIN, KEEP, REUSE
+from divebook.notebook.waiting import GREETING, TICK, greeted
+from divebook.widgets.protocol import Choice, Offer
+from divebook.widgets.views import OfferView
 
 if TYPE_CHECKING:
     from divebook.notebook.run import Run

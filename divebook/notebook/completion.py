@@ -6,15 +6,25 @@ It looks only at what the session holds already and at an existing store; it mak
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 
-if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.notebook.candidates import CellWithCursor, Found
-    from divebook.notebook.cell_completion import Known
+from divebook.notebook.magics import (
+    DevEnvMagics,
+    DiveMagics,
+    await_magics,
+    help_for_commands,
+    remember_cell,
+    runs_inside,
+)
+from divebook.notebook.recovery import tell_on_load
+
+if TYPE_CHECKING:
+    from divebook.notebook.line_completion import CellWithCursor, Found, Known
+
 
 _LINE = re.compile(r"\s*(?:[\w.,\[\]\"' ]+=\s*)?%dive\s")
 _CELL = re.compile(r"\s*%%dive\s")
@@ -66,7 +76,7 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
     cell = _CELL.match(f"{lines[top]} ") if row > top else None
     if cell is None:
         return None
-    from divebook.notebook.candidates import CellWithCursor
+    from divebook.notebook.line_completion import CellWithCursor
 
     first = lines[top][cell.end() :]
     words = first.split()
@@ -110,9 +120,8 @@ def _in_line(before: str, shell: InteractiveShell) -> Found:
 
 
 def _first_line(before: str, shell: InteractiveShell) -> Found:
-    from divebook.notebook.candidates import Candidate, matching
-    from divebook.notebook.cell import DIALECTS
-    from divebook.notebook.line_completion import KnownNames
+    from divebook.notebook.cells import DIALECTS
+    from divebook.notebook.line_completion import Candidate, KnownNames, matching
 
     if before.lstrip().startswith(f"{_TRY} "):
         return _in_line(before, shell)
@@ -131,16 +140,131 @@ def _first_line(before: str, shell: InteractiveShell) -> Found:
 
 
 def _in_cell(document: CellWithCursor) -> Found:
-    from divebook.notebook.cell_completion import complete
+    from divebook.notebook.line_completion import complete_cell as complete
 
     return complete(document, _known())
 
 
 def _known() -> Known:
-    from divebook.notebook.cell_completion import Known
-    from divebook.notebook.line_completion import present_environment
+    from divebook.notebook.line_completion import Known, present_environment
 
     environment = present_environment()
     if environment is None:
         return Known()
     return Known(tuple(environment.agents), tuple(environment.actions), tuple(environment.workflows))
+
+
+# Shift+Tab in a cell: what the key of a definition, or the sub-command of ``%dive``, under the cursor means.
+#
+# A kernel is asked about a place in a cell, and asks IPython about the name that stands there. Keys are no names of
+# Python, so that the kernel's own method is stood in for; elsewhere it answers as ever.
+
+
+_WORD = re.compile(r"\w*")
+
+
+class HelpAtCursor:
+    """Stands in for a kernel's ``do_inspect``."""
+
+    def __init__(self, asked: Callable[..., Any]) -> None:
+        self._asked = asked
+
+    def __call__(self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Iterable[str] = ()) -> Any:
+        """Return the reply to a request for inspection."""
+        text = told_at(code, cursor_pos)
+        if text is None:
+            return self._asked(code, cursor_pos, detail_level, omit_sections)
+        return {"status": "ok", "found": True, "data": {"text/plain": text}, "metadata": {}}
+
+
+def install_inspection(shell: InteractiveShell) -> None:
+    """Have the kernel of a shell answer for keys; a shell in a terminal has none."""
+    kernel = getattr(shell, "kernel", None)
+    if kernel is not None:
+        kernel.do_inspect = HelpAtCursor(kernel.do_inspect)
+
+
+def remove_inspection(shell: InteractiveShell) -> None:
+    """Take away what `install` put there."""
+    kernel = getattr(shell, "kernel", None)
+    if kernel is not None and isinstance(vars(kernel).get("do_inspect"), HelpAtCursor):
+        del kernel.do_inspect
+
+
+def told_at(code: str, cursor: int) -> str | None:
+    """Return what is to be said of a place in a cell; None where that is for others to say."""
+    lines, row = code.split("\n"), code.count("\n", 0, cursor)
+    column = cursor - (code.rfind("\n", 0, cursor) + 1)
+    body = body_at(lines, row, column)
+    if body is not None:
+        from divebook.notebook.line_completion import key_at
+        from divebook.workflow.schema import help_for
+
+        found = key_at(body)
+        return None if found is None else help_for(*found)
+    line = line_before(lines[row])
+    if line is None:
+        return None
+    from divebook.notebook.magics import COMMANDS
+
+    name = _WORD.match(line.lstrip())
+    return COMMANDS[name[0]].whole_help if name and name[0] in COMMANDS else None
+
+
+# ``%load_ext divebook`` and ``%unload_ext divebook``: magics, completion, and two changes to the text of cells.
+
+
+Transform: TypeAlias = Callable[[list[str]], list[str]]
+
+
+class AwaitWherePossible:
+    """The change that lets cells await; bound to a shell, since not every cell can be changed."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def __call__(self, lines: list[str]) -> list[str]:
+        """Return the lines with long calls awaited, unless the shell would run them without a loop."""
+        is_nested = runs_inside(InteractiveShell.run_code.__code__)
+        return lines if is_nested or not self._shell.autoawait else await_magics(lines)
+
+
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Register the magics, and say which executions were interrupted; loading twice is the same as once."""
+    _take_away(shell)
+    shell.register_magics(DiveMagics, DevEnvMagics)
+    shell.input_transformers_cleanup.append(help_for_commands)
+    shell.input_transformers_post.append(AwaitWherePossible(shell))
+    install(shell)
+    install_inspection(shell)
+    shell.events.register("pre_run_cell", remember_cell)
+    tell_on_load()
+
+
+def unload_ipython_extension(shell: InteractiveShell) -> None:
+    """Take away all that loading added, and close the session: runs that have not ended can be resumed later."""
+    from divebook.notebook.session import close_session  # loading the extension must be quick
+
+    _take_away(shell)
+    close_session()
+
+
+def _take_away(shell: InteractiveShell) -> None:
+    _remove(shell.input_transformers_cleanup, lambda transform: transform is help_for_commands)
+    _remove(shell.input_transformers_post, lambda transform: isinstance(transform, AwaitWherePossible))
+    remove(shell)
+    remove_inspection(shell)
+    if remember_cell in shell.events.callbacks["pre_run_cell"]:
+        shell.events.unregister("pre_run_cell", remember_cell)
+    shell.configurables[:] = [
+        found for found in shell.configurables if not isinstance(found, DiveMagics | DevEnvMagics)
+    ]
+    for kind in (DiveMagics, DevEnvMagics):
+        shell.magics_manager.registry.pop(kind.__name__, None)
+    for magics in shell.magics_manager.magics.values():
+        magics.pop("dive", None)
+        magics.pop("dev_env", None)
+
+
+def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -> None:
+    transforms[:] = [transform for transform in transforms if not is_ours(transform)]

@@ -4,28 +4,70 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from divebook.config import load
 from divebook.config.answers import answers_from
-from divebook.dialects import OWN, Dialect
+from divebook.environment.environment import Environment
+from divebook.environment.settings import StartOptions
 from divebook.errors import NotFoundError, SetupError
-from divebook.history.comparison import Comparison
-from divebook.history.framed import FramedLog
-from divebook.notebook.framed_runs import executions_of
+from divebook.events.classes import name_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Defined, Session, current_session
-from divebook.starting import StartOptions
+from divebook.projections.comparison import Comparison
+from divebook.projections.frames_mixin import FramedLog
+from divebook.runtime.execution import Execution
+from divebook.store import EventStore
 from divebook.text.arguments import require
-from divebook.workflow.definition import Definitions, Workflow
+from divebook.workflow.answer_types import allow_answers, answer_type
+from divebook.workflow.definition import Definitions, InputDefinition, Workflow
+from divebook.workflow.dialect import OWN, Dialect
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.step import Step
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from divebook.analysis.whole_store import Frames
-    from divebook.notebook.framed_runs import FramesOf
-    from divebook.notebook.runs import Runs
+    from divebook.analysis.store import Frames
+    from divebook.notebook.lists import Runs
+
+
+# What `divebook.frames` is given: a store, or executions of one.
+
+
+FramesOf: TypeAlias = (
+    "EventStore | Environment | Execution | Run | Iterable[Execution | Run] | pd.DataFrame | str | None"
+)
+
+
+def executions_of(given: Any) -> tuple[EventStore | None, list[str] | None]:
+    """Return the store that is meant, and which of its executions; None for that of the session, and for all.
+
+    Raises
+    ------
+    SetupError
+        It is nothing of that, or executions of several stores.
+    """
+    if given is None or isinstance(given, EventStore):
+        return given, None
+    if isinstance(given, Environment):
+        return given.store, None
+    if isinstance(given, Execution | Run):
+        given = [given]
+    if hasattr(given, "columns"):
+        if "execution_id" not in given.columns:
+            raise SetupError("frames of a DataFrame need its column 'execution_id', as frames of executions have it")
+        return None, list(dict.fromkeys(given["execution_id"]))
+    runs = list(given) if isinstance(given, Iterable) else [given]
+    for run in runs:
+        if not isinstance(run, Execution | Run):
+            raise SetupError(f"frames are of a store, an environment, runs or a frame of executions, not of {run!r}")
+    held = [run.execution if isinstance(run, Run) else run for run in runs]
+    stores = {id(run.store): run.store for run in held}
+    if len(stores) > 1:
+        raise SetupError("these runs are in several stores; ask for the frames of each store")
+    return next(iter(stores.values()), None), [run.id for run in runs]
+
 
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
@@ -72,7 +114,7 @@ def run(
     dialect
         How a file or text is read.
     options
-        Bounds, durability, start key, model, tags and more: see `divebook.starting.StartOptions`.
+        Bounds, durability, start key, model, tags and more: see `divebook.environment.settings.StartOptions`.
 
     Examples
     --------
@@ -134,7 +176,7 @@ def runs(
     executions. `limit` 0 takes all. The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``,
     ``notebook``, ``cell``.
     """
-    from divebook.notebook.runs import Runs
+    from divebook.notebook.lists import Runs
 
     if of is not None:
         if status or workflow or limit or filters:
@@ -155,7 +197,7 @@ def runs(
 def inbox(*, store: str | None = None) -> pd.DataFrame:
     """Return the questions that wait for an answer, those of the newest execution first.
 
-    `divebook.analysis.listings.questions_frame` documents the columns. As the last value of a cell it shows
+    `divebook.analysis.lists.questions_frame` documents the columns. As the last value of a cell it shows
     the cards that ``%dive inbox`` shows.
 
     Examples
@@ -169,8 +211,8 @@ def inbox(*, store: str | None = None) -> pd.DataFrame:
     >>> answer(question["interrupt_id"], "this one").wait().status
     'completed'
     """
-    from divebook.analysis.listings import ShownFrame, questions_frame
-    from divebook.notebook.inbox import InboxDisplay
+    from divebook.analysis.lists import ShownFrame, questions_frame
+    from divebook.notebook.lists import InboxDisplay
 
     environment = current_session().over(store)
     asked = environment.interrupts()
@@ -199,10 +241,10 @@ def frames(
         text is the name of a workflow. Without it, and with a workflow, it is the session's store.
     where
         Which executions: ``status``, ``workflow``, ``tag``, ``origin``, ``ids``, ``text``, ``since``, ``until`` and
-        more, see `divebook.analysis.selection.Selection`; each may be a list. `filters` are further parts of it.
+        more, see `divebook.analysis.store.Selection`; each may be a list. `filters` are further parts of it.
     columns
         Columns of your own, by path: ``{"label": "outputs.label", "scores": "variables.rows.*.score"}``; see
-        `divebook.analysis.whole_store.Frames`.
+        `divebook.analysis.store.Frames`.
     limit
         0 takes all executions, else the newest.
 
@@ -221,8 +263,7 @@ def frames(
     >>> frames(environment, {"tag": "baseline"}, columns={"n": "variables.n"}).executions[["status", "n"]].to_numpy()
     array([['completed', 1]], dtype=object)
     """
-    from divebook.analysis.selection import Selection
-    from divebook.analysis.whole_store import Frames
+    from divebook.analysis.store import Frames, Selection
 
     asked = {**(where or {}), **filters}
     if isinstance(of, str):
@@ -297,3 +338,37 @@ def show(execution_id: str, *, store: str | None = None) -> Run:
 def resume(execution_id: str, *, store: str | None = None) -> Run:
     """Take a run up again where its log ends; returns at once, `wait` for the end."""
     return current_session().resume(execution_id, store=store)
+
+
+# A question to an agent as a run: a workflow of one step, so that it is recorded, resumed and shown as any other.
+
+
+STEP, ANSWER = "ask", "answer"
+
+
+def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:
+    """Return the workflow that asks an agent what its input says.
+
+    The answer may have to be of an allowed class, and the question may go on with a thread.
+
+    >>> ask_workflow("critic").name
+    'ask critic'
+    """
+    step = Step(STEP, agent=agent, prompt="${inputs.prompt}", output=output, thread=thread, store=ANSWER)
+    return Workflow(f"ask {agent}", [step], inputs=[InputDefinition("prompt", type="string")], outputs=[ANSWER])
+
+
+def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | None:
+    """Return the full name of the class that a line names: one of the kernel's, which this allows, or an allowed one.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such class.
+    """
+    found = variables.get(name or "")
+    if not isinstance(found, type):
+        answer_type(name)
+        return name
+    allow_answers(found)
+    return name_of(found)

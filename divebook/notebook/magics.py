@@ -2,32 +2,216 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import json
+import os
+import re
+import selectors
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from IPython import get_ipython
 from IPython.core.error import UsageError
-from IPython.core.magic import line_cell_magic, magics_class, needs_local_scope, no_var_expand
+from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
-from divebook.errors import EditedError
-from divebook.keyboard import KEYBOARD
-from divebook.notebook.awaiting import AWAIT
-from divebook.notebook.caller import line_in_cell
-from divebook.notebook.commands import HELP_OPTIONS, Command, command, command_called, help_with
+from divebook.errors import DevEnvError, EditedError
+from divebook.interrupts import KEYBOARD
+from divebook.notebook.commands import (
+    HELP_OPTIONS,
+    Command,
+    command,
+    command_called,
+    help_with,
+    line_in_cell,
+    own_variables,
+    tell,
+)
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
-from divebook.notebook.printed import tell
-from divebook.notebook.trying_magics import TryingMagics
-from divebook.notebook.variables import own_variables
-from divebook.notebook.verdict import at_once, finish_here, finish_in_cell, in_background, shown_while_it_goes_on
+from divebook.notebook.run_magics import (
+    TryingMagics,
+    at_once,
+    finish_here,
+    finish_in_cell,
+    in_background,
+    shown_while_it_goes_on,
+)
+from divebook.runtime.errors import CodeCell
+from divebook.text.syntax import parse_python
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from divebook.history.comparison import Comparison
-    from divebook.notebook.arguments import Arguments
-    from divebook.notebook.expressions import Names
+    from divebook.notebook.commands import Arguments, Names
     from divebook.notebook.run import Run
     from divebook.notebook.saved import SavedNotebook, SavedRun
+    from divebook.projections.comparison import Comparison
+
+
+# The magics ``%dev_env`` and ``%%dev_env``: the command of that name, whose data are values of Python.
+
+
+# A process of its own, so that commands end for Ctrl+C as in a shell, and the loop of the kernel is not theirs.
+_PROGRAM = (sys.executable, "-c", "from divebook.cli.dev_env import main; main()")
+_PIECE = 1 << 16
+
+
+@magics_class
+class DevEnvMagics(Magics):
+    """The magic of one shell for development environments."""
+
+    @no_var_expand
+    @line_cell_magic
+    def dev_env(self, line: str, cell: str | None = None) -> Any:
+        """Work with development environments, as ``dev_env`` does in a shell; ``%dev_env --help`` lists the commands.
+
+        What is JSON comes as a value (``states = %dev_env list``), a path as a text. ``%%dev_env NAME`` runs the cell
+        in the environment NAME.
+
+        Raises
+        ------
+        DevEnvError
+            It ended with another exit code than 0.
+        """
+        from divebook.notebook.report import short_errors
+
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UsageError(f"%dev_env {line}: {error}") from error
+        if cell is not None:
+            if len(words) != 1:
+                raise UsageError("%%dev_env takes the name of an environment, in which the cell is run")
+            words = ["execute", words[0], cell]
+        with short_errors():
+            return _value(words)
+
+
+def _value(words: list[str]) -> Any:
+    """Return what a command prints as data; what commands of an environment print is shown as it comes."""
+    is_shown = "execute" in words or "logs" in words
+    code, printed, told = _run(words or ["--help"], is_shown=is_shown and "--json" not in words)
+    if code:
+        last = told.strip().rpartition("\n")[2].removeprefix("dev_env: ") or "it said nothing"
+        raise DevEnvError(f"{last} (exit code {code})")
+    try:
+        return json.loads(printed)
+    except ValueError:
+        text = printed.rstrip("\n")
+    if text.startswith("/") and "\n" not in text:
+        return text
+    if text:
+        sys.stdout.write(f"{text}\n")
+    return None
+
+
+def _run(words: list[str], *, is_shown: bool) -> tuple[int, str, str]:
+    """Return exit code, what was printed and not shown, and what was told."""
+    with (
+        subprocess.Popen(
+            [*_PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as running,
+        selectors.DefaultSelector() as streams,
+    ):
+        kept: dict[Any, bytearray] = {running.stdout: bytearray(), running.stderr: bytearray()}
+        for stream in kept:
+            streams.register(stream, selectors.EVENT_READ)
+        try:
+            while streams.get_map():
+                for key, _ in streams.select():
+                    piece = os.read(key.fd, _PIECE)
+                    if not piece:
+                        streams.unregister(key.fileobj)
+                        continue
+                    is_told = key.fileobj is running.stderr
+                    if is_told or not is_shown:
+                        kept[key.fileobj] += piece
+                    if is_told or is_shown:
+                        out = sys.stderr if is_told else sys.stdout
+                        out.write(piece.decode(errors="replace"))
+                        out.flush()
+        except BaseException:
+            running.terminate()  # it ends its command, and cleans up
+            raise
+        code = running.wait()
+    printed, told = (bytes(kept[stream]).decode(errors="replace") for stream in (running.stdout, running.stderr))
+    return code, printed, told
+
+
+# ``%dive run`` in a cell waits without blocking the kernel: the call is awaited.
+#
+# IPython awaits what a cell awaits, but not what a magic returns. So the text of a cell is changed before it runs:
+# ``%dive run x``, which IPython has made ``get_ipython().run_line_magic('dive', 'run x')``, becomes ``await
+# get_ipython().run_line_magic('dive', 'await run x')``, also after ``r =``. Where that is impossible (in a function,
+# inside ``%%time`` or ``%%capture``) the call stays as it is, and the magic blocks.
+# `tests/notebook/test_awaiting.py` lists the texts that are changed, and those that are not.
+
+
+AWAIT = "await"
+"""Sub-command before another one: return a coroutine instead of blocking."""
+AWAITED = ("run", "resume", "fork", "answer", "signal")
+
+_CALL = "run_line_magic('dive', "
+_HELP = re.compile(r"^(\s*%dive\s+)([a-z-]+)\s*\?{1,2}\s*$")
+_OVERVIEW = re.compile(r"^(\s*)%%?dive\s*\?{1,2}\s*$")
+_NO_WAY_IN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+def await_magics(lines: list[str]) -> list[str]:
+    """Put ``await`` before the calls of a cell that take long."""
+    if not any(_CALL in line for line in lines):
+        return lines
+    try:
+        tree = parse_python("".join(lines))
+    except SyntaxError:
+        return lines
+    changed = list(lines)
+    for call, offset in reversed(list(_calls(tree))):
+        row = call.lineno - 1
+        line = changed[row].encode()
+        before, between, behind = line[: call.col_offset], line[call.col_offset : offset], line[offset:]
+        changed[row] = (before + b"await " + between + f"{AWAIT} ".encode() + behind).decode()
+    return changed
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
+    """Yield the calls to be awaited, and where in their line the sub-command begins, in the order of the text."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, _NO_WAY_IN):
+            continue
+        if isinstance(node, ast.Call) and (command := _command(node)) is not None:
+            yield node, command
+        yield from _calls(node)
+
+
+def _command(call: ast.Call) -> int | None:
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "run_line_magic" and len(call.args) == 2):
+        return None
+    magic, line = call.args
+    if not (isinstance(magic, ast.Constant) and magic.value == "dive" and isinstance(line, ast.Constant)):
+        return None
+    word = str(line.value).split(maxsplit=1)[:1]
+    return line.col_offset + 1 if word and word[0] in AWAITED else None
+
+
+def help_for_commands(lines: list[str]) -> list[str]:
+    """Turn ``%dive run?`` into ``%dive help run``: IPython alone would look for an object called ``run``."""
+    return [_OVERVIEW.sub(r"\1%dive help", _HELP.sub(r"\1help \2", line)) for line in lines]
+
+
+def runs_inside(code: CodeType) -> bool:
+    """Return whether this thread is executing `code` now."""
+    frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code is code:
+            return True
+    return False
+
 
 Result: TypeAlias = Any
 LISTED = "; %dive runs lists them"
@@ -49,10 +233,10 @@ class DiveMagics(TryingMagics):
     @line_cell_magic
     def dive(self, line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Result:
         """Define and run workflows; ``%dive help`` lists what can be done."""
-        from divebook.notebook.cards import located, short_errors
+        from divebook.notebook.report import located, short_errors
 
         if cell is not None:
-            from divebook.notebook.defining import take_cell
+            from divebook.notebook.cells import take_cell
 
             lines_above, number = self._place(cell)
             return take_cell(self._session, line, cell, lines_above, self._names(local_ns), number=number)
@@ -61,7 +245,7 @@ class DiveMagics(TryingMagics):
 
     def _names(self, local: Mapping[str, Any] | None) -> Names:
         """Return the names of the place that a line stands in, a function's own among them."""
-        from divebook.notebook.expressions import Names
+        from divebook.notebook.commands import Names
 
         if self.shell is None:
             return Names()
@@ -80,7 +264,7 @@ class DiveMagics(TryingMagics):
         return (1 + written.count("\n", 0, blank), len(cells) - 1) if is_this_cell else (1, 0)
 
     def _command(self, line: str, names: Names) -> Result:
-        from divebook.notebook.arguments import split
+        from divebook.notebook.commands import split
         from divebook.notebook.run import Run
 
         words = split(line)
@@ -163,7 +347,7 @@ class DiveMagics(TryingMagics):
         `run = %dive open run.html`; `runs = %dive open old.ipynb`, then `runs[0].replay()`, `runs[0].events`.
         """
         from divebook.notebook.saved import carries_log, open_notebook, open_page
-        from divebook.store.carried import PAGE
+        from divebook.store.embedded import PAGE
 
         if len(arguments.words) > 2:
             raise UsageError("%dive open takes a file and, after it, at most the id of a run")
@@ -234,8 +418,8 @@ class DiveMagics(TryingMagics):
 
         --store PATH   where the logs are
         """
-        from divebook.notebook.inbox import InboxOutput
-        from divebook.notebook.listing import questions
+        from divebook.notebook.lists import InboxOutput
+        from divebook.notebook.report import questions
 
         store = arguments.options.get("store")
         environment = self._session.over(store)
@@ -251,7 +435,7 @@ class DiveMagics(TryingMagics):
         --revoke ID    let one hold no more, for calls that are judged from now on
         --store PATH   where the logs are
         """
-        from divebook.notebook.listing import rules
+        from divebook.notebook.report import rules
 
         tell(rules(self._session.over(arguments.options.get("store")), arguments.options.get("revoke")))
 
@@ -302,7 +486,7 @@ class DiveMagics(TryingMagics):
         --no-data      leave the data of the run out of the notebook
         --store PATH   where its log is
         """
-        from divebook.workflow.yaml_value import value_typed
+        from divebook.workflow.yaml_text import value_typed
 
         if len(arguments.words) not in (2, 3):
             raise UsageError("%dive signal needs the id of an execution, the name of a signal, and perhaps a payload")
@@ -339,7 +523,7 @@ class DiveMagics(TryingMagics):
         --untag TAG    take a tag away, also several
         --store PATH   where its log is
         """
-        from divebook.config.many import annotating
+        from divebook.config.answers import annotating
         from divebook.notebook.functions import runs
 
         if not arguments.words:
@@ -356,7 +540,7 @@ class DiveMagics(TryingMagics):
 
         Workflows, agents and actions.
         """
-        from divebook.notebook.listing import contents
+        from divebook.notebook.report import contents
 
         tell(contents(self._session.environment))
 
@@ -368,7 +552,7 @@ class DiveMagics(TryingMagics):
 
         PART           such as Step, Agent or Each; without it, the names of the parts
         """
-        from divebook.workflow.keys import TABLES, reference
+        from divebook.workflow.schema import TABLES, reference
 
         if not arguments.words:
             tell(f"parts of a definition: {', '.join(TABLES)}; %dive keys PART lists the keys of one")
@@ -398,3 +582,31 @@ COMMANDS = {
     for found in vars(kind).values()
     if isinstance(found, Command)
 }
+
+
+# Which cell of a notebook some code stands in: kernels compile cells under file names that mean nothing to people.
+
+
+_IDS: dict[int, str] = {}
+"""By the number of a cell's execution: the id that the front end has for the cell."""
+
+
+def remember_cell(info: Any) -> None:
+    """Note which cell is about to run; for IPython's event ``pre_run_cell``."""
+    shell = get_ipython()
+    if shell is not None and info.store_history and getattr(info, "cell_id", None):
+        # its place among the inputs is its number: some versions of IPython have counted it by now
+        _IDS[len(shell.history_manager.input_hist_raw)] = info.cell_id
+
+
+def cell_of(file: str) -> CodeCell | None:
+    """Return the cell that was compiled under a file name in this process, by the number of its last execution."""
+    shell = get_ipython()
+    known = getattr(getattr(shell, "compile", None), "_filename_map", {})  # there is no public way to ask for it
+    number = known.get(file)
+    if shell is None or number is None:
+        return None
+    written = shell.history_manager.input_hist_raw[number : number + 1]
+    text = written[0] if written else ""
+    above = text[: len(text) - len(text.lstrip())].count("\n")
+    return CodeCell(f"Cell [{number}]", above, _IDS.get(number, ""))

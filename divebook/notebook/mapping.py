@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from divebook.agents import Agent
-from divebook.bounds import Bounds
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.mapping import PARALLEL, MappedRows, mapped
-from divebook.notebook.finishing import show_live
 from divebook.notebook.frontend import present_front_end
 from divebook.notebook.run import Run
 from divebook.notebook.session import current_session
+from divebook.notebook.waiting import show_live
+from divebook.questions.bounds import Bounds
 from divebook.workflow.definition import Workflow
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 
 
 class MappedRun(MappedRows):

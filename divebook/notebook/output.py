@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from divebook.engine.lifecycle import TERMINAL
 from divebook.events.catalog import COMPLETED
-from divebook.notebook.lasting import PAGES, LastingOutput
+from divebook.notebook.lasting import PAGES, LastingOutput, view_of
 from divebook.notebook.run import Run
-from divebook.notebook.view import view_of
 from divebook.widgets.feed import Feed
-from divebook.widgets.protocol.run import Delta
+from divebook.widgets.protocol import Delta
 from divebook.widgets.publisher import Publisher, publisher_of
 from divebook.widgets.recording import MAX_EVENTS
 

@@ -4,7 +4,7 @@ An execution that a cell begins keeps which cell that was (``identity.cell``): n
 names them, a digest of the cell's text, and which of the runs of that cell it is. The same cell with the same workflow
 and inputs gets it back: shown if it has completed, resumed if it has not. Where the definition or the inputs have
 changed, one that has ended is left alone and a new one begins; for one that has not, a person must say what to do.
-Where functions have changed, `divebook.notebook.edits` says what follows.
+Where functions have changed, `divebook.notebook.reattach` says what follows.
 
 Front ends that run notebooks for programs name neither notebook nor cell. A run is then taken for the cell's own only
 if definition, inputs and functions are the same, and the note says whose it is (`tests/notebook/test_edits.py`).
@@ -12,25 +12,33 @@ if definition, inputs and functions are the same, and the note says whose it is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from IPython.core.error import UsageError
 
 from divebook.engine.lifecycle import TERMINAL
-from divebook.environment import Environment
-from divebook.errors import ExecutionError, StoreError
-from divebook.events.catalog import CANCELLED, FAILED, ExecutionStarted
+from divebook.environment.environment import Environment
+from divebook.environment.settings import CELL, StartOptions
+from divebook.errors import DivebookError, EditedError, ExecutionError, StoreError
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
-from divebook.execution.definitions import recorded_opening
 from divebook.notebook.frontend import FrontEnd
-from divebook.starting import CELL, StartOptions
+from divebook.runtime.forks import calls_in, epochs_of, first_reached, recorded_opening
+from divebook.steps.function import ChangedFunction, changed_since
 from divebook.store import ExecutionRecord
+from divebook.text.format import plural
 from divebook.workflow.definition import Workflow
-from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.functions import bind_inputs
 
 if TYPE_CHECKING:
-    from divebook.execution.execution import Execution
+    from divebook.config.answers import Answers
+    from divebook.notebook.run import Run
+    from divebook.replay.resume_changed import ResumePlan
+    from divebook.runtime.execution import Execution
+
 
 MOST_LOOKED_AT = 200
 
@@ -180,7 +188,7 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
 
 def note_of(execution: Execution, earlier: Earlier) -> str:
     """Return what is said beside a run that is shown and was not run again."""
-    from divebook.text.times import local_time
+    from divebook.text.format import local_time
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
     run = "this cell's run" if earlier.begun_by is None else whose(earlier)
@@ -208,3 +216,142 @@ def changed_meanwhile(earlier: Earlier) -> ExecutionError:
         f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
         f"%dive resume {execution_id} goes on with it as it was; {mended}--new starts a new run"
     )
+
+
+# Functions that were edited since a cell's run: what of the run is still what they would do, and what to offer.
+#
+# A run that called what has changed is not shown as the result of the cell. It is forked before the first call that the
+# change can reach, and goes on from there as a run of its own; the old one stays as it is.
+
+
+WhenEdited: TypeAlias = Literal["ask", "again", "keep", "reuse"]
+"""What to do about it: let a person say, run again from the first call that it reaches, keep the old run, or,
+where the definition was edited, reuse all that it would do as before."""
+AGAIN: Final = "again"
+KEEP: Final = "keep"
+REUSE: Final = "reuse"
+CHOICES = (AGAIN, KEEP, REUSE)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What was edited of a run's functions, and what of the run that reaches."""
+
+    execution_id: str
+    functions: tuple[ChangedFunction, ...]
+    until: int
+    """How many events of the run hold for the functions of now; 0 if it is not worth while to fork it."""
+    calls: int
+    """How many calls have completed in them."""
+    done: int
+    """How many calls have completed in all."""
+    has_completed: bool
+    """Whether there is nothing to go on with."""
+
+    def offer(self, begin: Callable[[str], Run]) -> EditedError:
+        """Return what is wrong where a person must choose."""
+        anew = plural(self.done - self.calls, "completed call")
+        part = f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
+        kept = plural(self.done, "completed call")
+        keeping = "shows the old one as it is" if self.has_completed else f"goes on with the old one, with its {kept}"
+        told = f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result."
+        ways = {AGAIN: f"runs it {part}; {anew} made anew", KEEP: f"{keeping}, and asks no more until the next edit"}
+        return EditedError(told, ways, begin)
+
+    def note(self, new: str) -> str:
+        """Return what is said beside the run that takes its place."""
+        reused = f"reuses its first {self._calls}, and goes on with the present code" if self.until else "is a new run"
+        return (
+            f"{self._changed} since this cell's run {self.execution_id}; {new} {reused}. To see the old one: "
+            f"%dive show {self.execution_id}; to keep it as the result of this cell: --changed keep"
+        )
+
+    @property
+    def _calls(self) -> str:
+        return plural(self.calls, "call")
+
+    @property
+    def _changed(self) -> str:
+        return ", ".join(f"{found.label} {_BECAME[found.change]}" for found in self.functions)
+
+
+def said_of_edits(word: str | None) -> WhenEdited | None:
+    """Return what ``--changed`` says; UsageError if that is nothing that can be done."""
+    if word is not None and word not in CHOICES:
+        raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
+    return cast("WhenEdited | None", word)
+
+
+_BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}
+
+
+def edit_of(environment: Environment, execution: Execution) -> Edit | None:
+    """Return what was edited since a run and reaches what it has done; None if nothing does."""
+    events, name = execution.history(), execution.state.workflow_name
+    changed = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
+    functions = tuple({found.label: found for functions in changed.values() for found in functions}.values())
+    done, has_completed = calls_in(events), execution.status == COMPLETED
+    if any(found.by_workflow for found in [*changed.values()][-1]):
+        return Edit(execution.id, functions, 0, 0, done, has_completed)
+    reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})
+    if reached is None:
+        return None
+    until = reached - 1
+    calls = calls_in(events[:until])
+    return Edit(execution.id, functions, until if calls else 0, calls, done, has_completed)
+
+
+# A definition that was edited since a cell's run: what of that run it would do again, and what is offered.
+#
+# A new run stays what comes without a choice, and the cell waits for nobody long: Run All comes to its end. Where
+# nothing would be saved, nothing is asked (`tests/notebook/test_redefined.py`).
+
+
+@dataclass(frozen=True, slots=True)
+class Redefined:
+    """What a cell's run and its edited definition have in common."""
+
+    plan: ResumePlan
+    has_ended: bool
+    """Whether that run has; one that has not is not cancelled without being asked for."""
+
+    def offer(self, begin: Callable[[str], Run]) -> EditedError:
+        """Return what a person may choose; without a choice all of it is run."""
+        told = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
+        ways = {REUSE: str(self.plan), AGAIN: "runs all of it, as a new run"}
+        return EditedError(told, ways, begin, AGAIN if self.has_ended else None)
+
+    @property
+    def advice(self) -> str:
+        """What is said beside a new run."""
+        return (
+            f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
+            f"--changed {REUSE} would have gone on with it: {self.plan}"
+        )
+
+    def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
+        """Begin a run that goes on with what still holds."""
+        from divebook.notebook.run import Run
+
+        run = Run(environment.run_again(self.plan.source, **options), environment, answers)
+        run.remark = self.note(run.id)
+        return run
+
+    def note(self, new: str) -> str:
+        """Return what is said beside the run that takes its place."""
+        return (
+            f"the definition changed since this cell's run {self.plan.source}; {new} goes on from event {self.plan.at} "
+            f"of it: {self.plan}. To run all of it: --new"
+        )
+
+
+def redefined(environment: Environment, workflow: Workflow, earlier: Earlier | None) -> Redefined | None:
+    """Return what is to be offered; None where the inputs changed as well, or nothing would be saved."""
+    now = environment.workflows.get(workflow.name)
+    if earlier is None or earlier.changed != ("definition",) or now is None or now.fingerprint != workflow.fingerprint:
+        return None
+    try:
+        plan = environment.run_again(earlier.record.execution_id, plan=True)
+    except DivebookError:  # it is driven elsewhere, damaged, or needs what is not here: no run to go on with
+        return None
+    return Redefined(plan, earlier.is_over) if plan.saves else None

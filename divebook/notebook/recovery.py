@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from divebook.errors import DivebookError, NeedsPersonError
-from divebook.notebook.printed import tell
+from divebook.notebook.commands import tell
 
 if TYPE_CHECKING:  # loading the extension must be quick
-    from divebook.config.recovery import Recovered
+    from divebook.config.answers import Recovered
     from divebook.notebook.session import Session
     from divebook.store import EventStore, ExecutionRecord
 
@@ -19,7 +19,7 @@ MOST_LINES, MOST_LISTED = 5, 50
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
-"""As in `divebook.store.registry` and `divebook.config.recovery`, which would load SQLite and the engine."""
+"""As in `divebook.store.registry` and `divebook.config.answers`, which would load SQLite and the engine."""
 
 
 def tell_on_load() -> None:
@@ -52,7 +52,7 @@ def _lines_on_load() -> list[str]:
     orphans = open_store().orphans()
     if not orphans:
         return []
-    from divebook.config.recovery import AUTO, way_to_recover
+    from divebook.config.answers import AUTO, way_to_recover
 
     if way_to_recover() != AUTO:
         return [_interrupted(len(orphans))]
@@ -70,7 +70,7 @@ def _interrupted(count: int) -> str:
 
 def lines_after_defining(session: Session) -> list[str]:
     """Take up what new definitions have made possible, if the settings say so; return what to print of it."""
-    from divebook.config.recovery import AUTO, way_to_recover
+    from divebook.config.answers import AUTO, way_to_recover
 
     if way_to_recover(session.environment.config) != AUTO:
         return []
@@ -102,14 +102,14 @@ def _first(lines: list[str], kind: str) -> list[str]:
 
 def resumed_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that goes on."""
-    from divebook.text.cuts import one_line
+    from divebook.text.redaction import one_line
 
     return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
 
 
 def refused_lines(recovered: Recovered) -> list[str]:
     """Return a line for each execution that cannot go on, with the reason."""
-    from divebook.text.cuts import one_line
+    from divebook.text.redaction import one_line
 
     return [
         f"{record.execution_id} was not resumed: {one_line(str(error), 400)}" for record, error in recovered.refused
@@ -118,8 +118,8 @@ def refused_lines(recovered: Recovered) -> list[str]:
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
     """Return a page of the interrupted executions as text, the newest ones first, and how to go on."""
-    from divebook.text.cuts import one_line
-    from divebook.text.times import local_time
+    from divebook.text.format import local_time
+    from divebook.text.redaction import one_line
 
     lines = [
         f"  {found.execution_id}  {one_line(found.workflow_name, 40)}  {found.status}  {local_time(found.started_at)}"

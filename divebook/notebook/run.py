@@ -4,44 +4,86 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Generator, Mapping
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from divebook.engine.change import Change
-from divebook.engine.state import ExecutionState
-from divebook.engine.waiting import awaited_signals
-from divebook.environment import Environment
-from divebook.errors import ExecutionWaitingError
-from divebook.events.bulk import collector_resting
+from divebook.engine.forks import Change
+from divebook.engine.state import ExecutionState, awaited_signals
+from divebook.environment.environment import Environment
+from divebook.environment.settings import StartOptions, said_of
+from divebook.environment.variants import FROM_FAILURE, NEW, GivenDefinition
+from divebook.errors import ExecutionWaitingError, NotFoundError
+from divebook.events import Event
 from divebook.events.catalog import WAITING
-from divebook.execution.definitions import recorded_opening
-from divebook.execution.execution import Execution
-from divebook.execution.reading import ReadExecution
-from divebook.history.comparison import Comparison
-from divebook.history.framed import FramedLog
-from divebook.mending import FROM_FAILURE, NEW, GivenDefinition
-from divebook.notebook.bundle import sent_secrets
+from divebook.events.recorded import collector_resting
 from divebook.notebook.frontend import shows_widgets
+from divebook.projections.comparison import Comparison
+from divebook.projections.frames_mixin import FramedLog
 from divebook.questions import Question
-from divebook.starting import StartOptions, said_of
-from divebook.store.past import History
-from divebook.text.cuts import one_line
+from divebook.runtime.execution import Execution, ReadExecution
+from divebook.runtime.forks import recorded_opening
+from divebook.store.history import History
+from divebook.text.passwords import looks_secret
+from divebook.text.redaction import one_line
+from divebook.widgets.recording import MIME, saved_run
+from divebook.workflow.resources import NOTEBOOK_DATA, Config
 
 if TYPE_CHECKING:
     from divebook.config.answers import Answers
+    from divebook.environment.variants import GivenChange, StepChanges, TrialOptions
     from divebook.notebook.lasting import RunReplay
-    from divebook.replay.going_on import ResumePlan
-    from divebook.replay.kept_files import KeptFiles
+    from divebook.replay.files import KeptFiles
+    from divebook.replay.resume_changed import ResumePlan
     from divebook.replay.trial import StepTrial
     from divebook.replay.verify import Verification
-    from divebook.replay.what_if import Plan
-    from divebook.replay.what_if_result import RepeatedWhatIf, WhatIf
-    from divebook.trials import StepChanges, TrialOptions
-    from divebook.what_ifs import GivenChange
-    from divebook.widgets.live import LiveView
+    from divebook.replay.what_if import Plan, RepeatedWhatIf, WhatIf
+    from divebook.widgets.views import LiveView
     from divebook.workflow.definition import Workflow
+
+
+# The data of a run in its output: ``application/vnd.divebook.run+json``, beside the text and HTML that everybody sees.
+#
+# It holds what stepping through the run needs (definition, events, states, questions and answers, the header's
+# numbers), so that the notebook alone replays it: in JupyterLab by the extension that comes with divebook, in Python by
+# `divebook.open_notebook`. It is at most 256 kB; of larger runs long texts are cut first, then a sample of the events
+# is kept, with all failures and questions, and it always says where the whole log is. Secrets are left out as
+# `divebook.text.redaction` says. It is switched off by ``DIVEBOOK_NOTEBOOK_DATA=off``, by ``NotebookData: off`` in a
+# definition's ``Config``, or for one run by ``%dive run --no-data``.
+
+
+VARIABLE = "DIVEBOOK_NOTEBOOK_DATA"
+ON, OFF = NOTEBOOK_DATA
+
+
+def data_of(
+    execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", wanted: bool | None = None
+) -> dict[str, Any]:
+    """Return the data of a run by its type, or nothing if that is switched off; `wanted` overrides the settings."""
+    if wanted is False or (wanted is None and _said(config) == OFF):
+        return {}
+    if execution.damage is not None or not execution.state.last_sequence:
+        return {}
+    return {MIME: saved_run(execution, log, sent_secrets(config), next_step=next_step)}
+
+
+def _said(config: Config) -> str:
+    said = os.environ.get(VARIABLE) or config.notebook_data or ON
+    if said not in NOTEBOOK_DATA:
+        raise NotFoundError("setting for notebook data", said, NOTEBOOK_DATA, f"{VARIABLE} cannot be {said!r}")
+    return said
+
+
+def sent_secrets(config: Config) -> Iterator[str]:
+    """Return what providers are sent under names that look secret."""
+    for provider in config.providers:
+        for name, values in provider.request_headers.items():
+            if looks_secret(name):
+                yield from values
+
 
 TICK = 0.1
 """Seconds between two looks while a run is awaited: an idle event loop does not see that its kernel is interrupted."""
@@ -278,7 +320,7 @@ class Run(ReadExecution):
         return f"<Run {self.id} of {self._execution.workflow.name!r}: {self._execution.standing}>"
 
     def __str__(self) -> str:
-        from divebook.notebook.display import as_text, report_of
+        from divebook.notebook.report import as_text, report_of
 
         return as_text(report_of(self._execution, self._execution.history()))
 
@@ -287,7 +329,7 @@ class Run(ReadExecution):
 
         marimo needs no more than the run as the last value of a cell; `marimo.ui.anywidget(run.view())` does the same.
         """
-        from divebook.notebook.view import view_of
+        from divebook.notebook.lasting import view_of
 
         return view_of(self)
 
@@ -313,11 +355,10 @@ class Run(ReadExecution):
     def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
         """Return what needs neither kernel nor trust: text, HTML, and the data of the run to be stepped through.
 
-        `divebook.notebook.bundle` says what is in the data, what is left out, and how to do without.
+        `divebook.notebook.run` says what is in the data, what is left out, and how to do without.
         """
-        from divebook.history.read_log import ReadLog
-        from divebook.notebook.bundle import data_of
-        from divebook.notebook.display import as_html, as_text, report_of
+        from divebook.notebook.report import as_html, as_text, report_of
+        from divebook.projections.summary import ReadLog
 
         with collector_resting():
             log = ReadLog.of(self._execution.history())
@@ -351,7 +392,7 @@ class Run(ReadExecution):
         The test needs neither key nor network, and fails at the first thing that is done otherwise than its log says:
         event, step and line. By default it is ``test_NAME.py`` in the current folder. Secrets are left out.
         """
-        from divebook.export.as_test import write_test
+        from divebook.export.pytest import write_test
 
         secrets = sent_secrets(self._environment.config)
         return write_test(self._environment, self._execution, file, overwrite=overwrite, known_secrets=secrets)
@@ -393,3 +434,36 @@ async def _wait(execution: Execution, answers: Answers | None) -> None:
         await asyncio.wrap_future(own.submit(contextvars.copy_context().run, answers.settle, execution))
     finally:
         own.shutdown(wait=False)
+
+
+# What the page around a notebook hears of its kernel: JupyterLab tells of questions wherever a person looks.
+
+
+def open_line(environment: Environment) -> Callable[[], None]:
+    """Let pages of JupyterLab follow the questions and the runs of an environment; return what ends that.
+
+    Nothing is opened but in a kernel with a front end that shows widgets.
+    """
+    if not _has_page():
+        return lambda: None
+    from divebook.notebook.lasting import PAGES
+    from divebook.widgets.lists import RunsFeed, inbox_publisher_of
+    from divebook.widgets.views import Handlers, InboxLine, RunsLine
+
+    questions = InboxLine(inbox_publisher_of(environment), Handlers(environment.answer))
+    questions.when_hosted(PAGES.learn)
+    runs = RunsLine(RunsFeed(environment))
+
+    def close() -> None:
+        questions.close()
+        runs.close()
+
+    return close
+
+
+def _has_page() -> bool:
+    if "IPython" not in sys.modules:
+        return False
+    from IPython.core.getipython import get_ipython
+
+    return getattr(get_ipython(), "kernel", None) is not None and shows_widgets()

@@ -14,30 +14,22 @@ from typing import TYPE_CHECKING, Any, overload
 
 from divebook.errors import DivebookError, InvalidEventError, SavedRunError, StoreError
 from divebook.events import Event
-from divebook.events.codec import payload_from
+from divebook.events.codec import payload_from, readable
 from divebook.events.event import to_datetime
-from divebook.events.readable import readable
-from divebook.history.course import times_told
-from divebook.history.framed import FramedLog
-from divebook.history.spans import Span, spans_of
-from divebook.history.spread import MOST_COLUMNS
 from divebook.notebook.frontend import shows_widgets
-from divebook.notebook.listing import settled_text
-from divebook.store.carried import LOG, RUN, TEXTS, carried_by, is_carrier
-from divebook.store.long_texts import whole_texts, with_texts
-from divebook.text.cuts import cut, one_line
-from divebook.text.durations import seconds
-from divebook.text.redaction import shared
-from divebook.text.shown import plural, visible
-from divebook.text.times import local_time
-from divebook.widgets.protocol.questions import QuestionView
-from divebook.widgets.protocol.recording import PackedRun, Recording
-from divebook.widgets.protocol.replay import StateView
-from divebook.widgets.recorded import RecordedPositions
-from divebook.widgets.saved import MIME, checked_recording, checked_run, read_saved
+from divebook.notebook.report import settled_text
+from divebook.projections.frames_mixin import FramedLog
+from divebook.projections.progress import MOST_COLUMNS, times_told
+from divebook.projections.spans import Span, spans_of
+from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier
+from divebook.store.encoding import whole_texts, with_texts
+from divebook.text.format import local_time, plural, seconds, visible
+from divebook.text.redaction import cut, one_line, shared
+from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
+from divebook.widgets.recording import MIME, RecordedPositions, checked_recording, checked_run, read_saved
 
 if TYPE_CHECKING:
-    from divebook.widgets.replay import ReplayView
+    from divebook.widgets.views import ReplayView
 
 MAX_FILE = 500_000_000
 MAX_VALUES, MAX_VALUE = 20, 4000
@@ -124,7 +116,7 @@ class SavedRun(FramedLog):
     def replay(self) -> ReplayView:
         """Return a view that steps through it."""
         from divebook.notebook.lasting import ReplayOutput
-        from divebook.widgets.pictured import Pictured
+        from divebook.widgets.views import Pictured
 
         name = f"{self.workflow} {self.id}"
         beside = Pictured(self._positions.welcome)
@@ -136,19 +128,18 @@ class SavedRun(FramedLog):
         return f"<SavedRun {self.id} of {self.workflow!r}: {self.status}>"
 
     def __str__(self) -> str:
-        from divebook.notebook.display import as_text
+        from divebook.notebook.report import as_text
 
         return as_text(self._report())
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        from divebook.notebook.display import as_html, as_text
+        from divebook.notebook.report import as_html, as_text
 
         report = self._report()
         return {"text/plain": as_text(report), "text/html": as_html(report), MIME: self._packed}
 
     def _report(self) -> Any:
-        from divebook.notebook.display import Report
-        from divebook.notebook.rows import rows_of, turn_rows
+        from divebook.notebook.report import Report, rows_of, turn_rows
 
         spans = spans_of(self._log(), for_people=True)
         values = self.outputs or self.variables

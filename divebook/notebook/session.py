@@ -10,43 +10,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from IPython.core.error import UsageError
+
 from divebook.agents import ScriptedModel
-from divebook.bounds import Bounds
 from divebook.config import with_documents
-from divebook.config.answers import Answers
-from divebook.config.recovery import Recovered, interrupted, take_up, take_up_by_itself
-from divebook.dialects import OWN, Dialect
-from divebook.engine.waiting import kept_until_taken
-from divebook.environment import Environment
-from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, SetupError
+from divebook.config.answers import Answers, Recovered, interrupted, take_up, take_up_by_itself
+from divebook.engine.state import kept_until_taken
+from divebook.environment.environment import Environment
+from divebook.environment.settings import StartOptions
+from divebook.environment.variants import TrialOptions
+from divebook.errors import ExecutionError, LeaseHeldError, NotFoundError, Problem, SetupError
 from divebook.events.catalog import COMPLETED
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.overview import Overview, newest_run
-from divebook.notebook.edits import KEEP, REUSE, WhenEdited, edit_of
-from divebook.notebook.line import open_line
-from divebook.notebook.printed import tell
+from divebook.notebook.commands import tell
 from divebook.notebook.reattach import (
+    KEEP,
+    REUSE,
     CellPlace,
     Earlier,
     Ordinals,
+    WhenEdited,
     changed_meanwhile,
     earlier_run,
+    edit_of,
     elsewhere_note,
     note_of,
+    redefined,
     start_key,
     whose,
 )
-from divebook.notebook.redefined import redefined
-from divebook.notebook.run import Run
-from divebook.starting import StartOptions
+from divebook.notebook.run import Run, open_line
+from divebook.projections.summary import Overview, newest_run
+from divebook.questions.bounds import Bounds
+from divebook.runtime.loop import ENGINE
 from divebook.store import MemoryStore
+from divebook.store.transfer import new_file
 from divebook.text.arguments import require
-from divebook.text.shown import plural
-from divebook.workflow.definition import Definitions, Problem, Workflow
-from divebook.workflow.pipeline_steps import is_pipeline, visible_steps
-from divebook.workflow.reader import read_definitions
+from divebook.text.format import plural
+from divebook.workflow.definition import Definitions, Workflow, is_pipeline, visible_steps
+from divebook.workflow.dialect import OWN, Dialect
+from divebook.workflow.functions import FUNCTION
+from divebook.workflow.reader import definitions_to_text, read_definitions
 
 if TYPE_CHECKING:
+    from divebook.notebook.commands import Arguments
+    from divebook.replay.trial import StepTrial
     from divebook.store import ExecutionRecord
 
 
@@ -405,3 +412,69 @@ def reset_session() -> None:
     """Forget the session; runs that it started go on."""
     while _sessions:
         _sessions.pop().leave()
+
+
+# A step of a run that is tried in a notebook, and a trial that is kept as a cell or a file.
+
+
+def try_step(
+    session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
+) -> StepTrial:
+    """Try the step that a line names."""
+    from divebook.config.answers import bounds_from, change_from
+
+    if len(arguments.words) != 1:
+        found = " ".join(arguments.words) or "nothing"
+        raise UsageError(f"%dive try needs the name of one step, found {found}: %dive try draft --from exec_1f0c")
+    options, (step,) = arguments.options, arguments.words
+    run = session.run_or_newest(options.get("from"), store=options.get("store"))
+    change = change_from(arguments.several("set"), arguments.several("input"))
+    said: TrialOptions = {
+        "variables": change.variables,
+        "inputs": change.inputs,
+        "model": options.get("model"),
+        "visit": _number(arguments, "visit"),
+        "item": _number(arguments, "item"),
+        "bounds": bounds_from(options.get("bounds")),
+    }
+    if "tools" in options:
+        said["tools"] = options["tools"]
+    times = _number(arguments, "times")
+    return run.try_step(step, changes, times=1 if times is None else times, **said)
+
+
+def _number(arguments: Arguments, option: str) -> int | None:
+    written = arguments.options.get(option)
+    if written is not None and not written.isdecimal():
+        raise UsageError(f"--{option} needs a number, not {written!r}")
+    return None if written is None else int(written)
+
+
+def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
+    """Write what defines the workflow with the changed step into a new cell, or into a file, whose path is returned.
+
+    Raises
+    ------
+    SetupError
+        The workflow is a Python function, or there is no notebook to write into.
+    """
+    if trial.entry.call is not None or any(step.type == FUNCTION for step in trial.workflow.steps):
+        line = "change the line of its code"
+        if trial.entry.call is not None:
+            line = f"write the prompt of the try into the line of its code that asks agent {trial.entry.step!r}"
+        raise SetupError(
+            f"workflow {trial.workflow.name!r} is a Python function, which no cell of keys can hold: "
+            f"{line}, and run its cell again"
+        )
+    if file is not None:
+        with new_file(file, overwrite=overwrite) as stream:
+            stream.write(definitions_to_text(Definitions(workflows=(trial.workflow,))).encode())
+        return Path(file)
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if shell is None:
+        raise SetupError("there is no notebook to write a cell into; name a file: trial.keep('draft.yaml')")
+    shell.set_next_input(trial.definition, replace=False)
+    tell(f"the cell below defines workflow {trial.workflow.name!r} with the changed step; run it to take it")
+    return None

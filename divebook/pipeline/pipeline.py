@@ -3,39 +3,126 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
 
 from divebook.agents import Agent
-from divebook.environment import Environment
-from divebook.errors import (
-    ExecutionCancelledError,
-    ExecutionFailedError,
-    NotFoundError,
-    ResumeError,
-    SetupError,
-)
-from divebook.events import catalog
+from divebook.environment.environment import Environment
+from divebook.errors import ExecutionCancelledError, ExecutionFailedError, NotFoundError, ResumeError, SetupError
+from divebook.events import Event, catalog
 from divebook.events.event import to_microseconds
-from divebook.execution.clock import SystemClock
-from divebook.execution.execution import Execution
+from divebook.pipeline import progress
 from divebook.pipeline.envelope import Envelope, InterruptResponse
-from divebook.pipeline.envelope.contents import utc_now
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, as_question, parts_of
-from divebook.pipeline.order import ready_stages
-from divebook.pipeline.reflection import question_inside, reflect, slots_to, state_of
-from divebook.pipeline.stages import StageFunctions, progress, stage_step
-from divebook.pipeline.stages.functions import EnvelopeFunction
-from divebook.pipeline.streaming import LAST, StageOutput, outputs_of
+from divebook.pipeline.envelope.envelope import utc_now
+from divebook.pipeline.envelope.interrupts import FlowInterrupt, as_question, parts_of
+from divebook.pipeline.progress import question_inside, ready_stages, reflect, slots_to, state_of
+from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_step
+from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
-from divebook.questions.kinds import CONFIRMATION
+from divebook.questions.question import CONFIRMATION
+from divebook.runtime.clock import SystemClock
+from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
+from divebook.workflow.definition import (
+    BATCH,
+    DETACHED,
+    ENVELOPE,
+    FEEDBACK,
+    NAME,
+    PART,
+    RESPONSE,
+    RUN,
+    SLOTS,
+    Workflow,
+    compiled,
+)
 from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.pipeline_steps import DETACHED, ENVELOPE, FEEDBACK, RESPONSE, SLOTS, compiled
 from divebook.workflow.pipelines import AgentStage, PipelineConfig, RunMode
+
+# What stages put out, one after the other, read from the log of an execution while it runs.
+
+
+LAST = "__end__"
+"""What comes after the last stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutput:
+    """What one stage put out; after the last comes one named ``__end__``, which says whether it was terminated."""
+
+    stage: str
+    output: dict[str, Any]
+
+
+async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
+    """Start an execution and yield what its stages put out, until it ends or waits for an answer."""
+    reader = _Reader(execution.workflow)
+    async with aclosing(_events_of(execution)) as batches:
+        async for events in batches:
+            for output in reader.read(events):
+                yield output
+
+
+async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
+    """Start an execution and yield its events as they are committed."""
+    loop, arrived = asyncio.get_running_loop(), asyncio.Queue[Sequence[Event] | None]()
+
+    def tell(events: Sequence[Event] | None) -> None:
+        loop.call_soon_threadsafe(arrived.put_nowait, events)
+
+    async def drive() -> None:
+        try:
+            await execution
+        finally:
+            arrived.put_nowait(None)
+
+    unsubscribe = execution.subscribe(tell)
+    execution.start()
+    driving = asyncio.create_task(drive())
+    last = 0
+    try:
+        while (events := await arrived.get()) is not None:
+            last = events[-1].sequence
+            yield events
+        await driving
+        if left := execution.history(after=last):
+            yield left
+    finally:
+        unsubscribe()
+        driving.cancel()
+
+
+class _Reader:
+    """Finds the outputs of stages among events."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._workflow, self._spans = workflow, Spans()
+
+    def read(self, events: Sequence[Event]) -> Iterator[StageOutput]:
+        """Return the outputs that are in some events."""
+        for event in events:
+            self._spans.take(event)
+            self._spans.changed.clear()
+            span = self._spans.subject(event)
+            if span is not None and isinstance(event.data, catalog.IterationCompleted | catalog.StepCompleted):
+                yield from self._outputs_of(span)
+
+    def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
+        """Yield what a stage put out, if that is what has ended, and it put out anything."""
+        given = self._workflow.step(span.step).parameters
+        part, stage, text = given.get(PART), "", ""
+        if span.kind == "item" and part == BATCH:
+            stage, text = str(span.item), span.result["text"]
+        elif span.kind == "step" and part == RUN:
+            stage, text = str(given[NAME]), span.result
+        if text:
+            yield StageOutput(stage, json.loads(text))
+
 
 Response = InterruptResponse | Mapping[str, Any] | str | bool | int
 

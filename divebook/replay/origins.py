@@ -2,26 +2,332 @@
 
 A value of a variable comes from the variables and inputs that its step could read as they stood when it read them, from
 the calls of the step, and from the choices without which the step had not run. Where a way was not taken, the variables
-that it may set have *kept* their values because of that choice. `divebook.replay.why` asks; by intervention
+that it may set have *kept* their values because of that choice. `divebook.replay.provenance` asks; by intervention
 `tests/replay/test_why.py` shows that nothing is missing.
 """
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from immutables import Map
 
 from divebook.engine.operations import DYNAMIC_CONTENT, SCRIPT_EXECUTION
+from divebook.errors import DivebookError
 from divebook.events import Event, catalog
-from divebook.replay.choices import Choices
-from divebook.replay.origin import INPUT, Kind, StepCall, ValueOrigin
-from divebook.replay.present import Choosing, OnPath, StepVisit
-from divebook.scripting.reads import EVERYTHING, ReadKeys, found_in, reads_of, reads_of_condition, reads_of_script
-from divebook.workflow.definition import Step, Workflow
+from divebook.scripting.needs import (
+    EVERYTHING,
+    KNOWN_TYPES,
+    ReadKeys,
+    changed_by_script,
+    found_in,
+    reads_of,
+    reads_of_condition,
+    reads_of_script,
+)
+from divebook.scripting.templates import unwrapped
+from divebook.text.syntax import parse_python
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import FUNCTION
+from divebook.workflow.step import STAGE, Step
+
+# Where one value of a log came from, or one choice; and what a step has called.
+#
+# `divebook.replay.origins` finds them.
+
+
+Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
+INPUT = "inputs."
+"""How the name of an input begins."""
+
+
+@dataclass(slots=True)
+class StepCall:
+    """A call of a step, or a question that it asked."""
+
+    type: str
+    """Of the operation; ``question`` of a question."""
+    name: str
+    """What is called; the kind of a question."""
+    sequence: int
+    """The event with which it began last."""
+    ended: int | None = None
+    """The event with which it ended."""
+    status: str = catalog.RUNNING
+    item: int | None = None
+    within: int | None = None
+    """Where the call began that holds it: the turn of an agent."""
+
+
+@dataclass(slots=True)
+class ValueOrigin:
+    """A value that a variable had from an event on, or a choice; what it came from."""
+
+    number: int
+    """Place in `Origins.all`."""
+    kind: Kind
+    """``input``; ``set`` or ``deleted`` by a step; ``kept``: a way that was not taken may have set it; ``choice`` of
+    what follows a step; ``caught``: whether a step failed; ``output`` of the last step; ``state``: all variables."""
+    name: str
+    """The variable; ``inputs.NAME``; empty of a choice."""
+    sequence: int
+    """The event that says so."""
+    path: str = ""
+    step: str = ""
+    visit: int = 0
+    item: int | None = None
+    """The item of `Each` that set it; of a result of all items None."""
+    calls: tuple[StepCall, ...] = ()
+    """What its step had called until then; of an item what that called."""
+    reads: tuple[int, ...] = ()
+    """Numbers of the values that went into it."""
+    because: tuple[int, ...] = ()
+    """Numbers of the choices without which it had not come about."""
+    items: tuple[tuple[int, int], ...] = ()
+    """Of a result of items: for each row of it the item, and the event with which that ended."""
+    column: str | None = None
+    """Of a row: the column that was asked for."""
+    told: tuple[int, ...] = ()
+    """Of a choice: the events that say which conditions held."""
+
+    @property
+    def causes(self) -> tuple[int, ...]:
+        """What it came from: values first, then choices."""
+        return self.reads + self.because
+
+
+# What the choices after a step decide, by the definition alone: which variables, and up to which step.
+#
+# A step that comes after a choice depends on it, unless it is reached whatever was chosen, and once (`Choices.merge`).
+# A variable depends on it too where it kept its value only because another way was not taken (`Choices.may_set`): of
+# that a log has no event.
+
+
+_CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+    ast.Is: ast.IsNot,
+    ast.In: ast.NotIn,
+}
+_CONTRARY |= {other: one for one, other in _CONTRARY.items()}
+
+
+class Choices:
+    """The choices of one workflow; each answer is computed once."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._steps = {step.name: step for step in workflow.steps}
+        self._changed = {step.name: _changed_by(step) for step in workflow.steps}
+        self._sets = {step.name: _set_by(step, self._changed[step.name]) for step in workflow.steps}
+        self._merges: dict[str, str | None] = {}
+        self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
+
+    def is_choice(self, name: str) -> bool:
+        """Whether what follows a step is not the same always."""
+        step = self._steps.get(name)
+        return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
+
+    def merge(self, name: str) -> str | None:
+        """Return the first step that is reached once, whatever is chosen after a step; None if there is none."""
+        if name not in self._merges:
+            self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
+        return self._merges[name]
+
+    def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
+        """Return the variables that the ways from a step to some targets may set; None for any."""
+        found: frozenset[str] = frozenset()
+        for target in targets:
+            settable = self._set_from(name, target)
+            if settable is None:
+                return None
+            found |= settable
+        return found
+
+    def still_holding(self, control: tuple[int, ...], step: str, known: Sequence[ValueOrigin]) -> tuple[int, ...]:
+        """Leave out the choices, numbers of `known`, whatever of which was chosen, a path would have come to a step."""
+        if all(self.merge(known[number].step) != step for number in control):
+            return control
+        kept: dict[int, None] = {}
+        waiting = [*reversed(control)]
+        while waiting:
+            choice = known[waiting.pop()]
+            if self.merge(choice.step) == step:
+                waiting += reversed(choice.because)
+            else:
+                kept[choice.number] = None
+        return tuple(kept)
+
+    def changed_by(self, name: str) -> frozenset[str] | None:
+        """Return the variables that the script of a step may set or delete besides its result; None for any."""
+        return self._changed.get(name, frozenset())
+
+    def setters(self, variable: str) -> list[str]:
+        """Return the steps that may set a variable."""
+        return [name for name, known in self._sets.items() if known is None or variable in known]
+
+    def _set_from(self, name: str, target: str) -> frozenset[str] | None:
+        key = (name, target)
+        if key not in self._settable:
+            known = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
+            unknown = any(names is None for names in known)
+            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in known))
+        return self._settable[key]
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """Yield the steps on a shortest way from a step to the end."""
+        came: dict[str, str] = {}
+        waiting = deque([name])
+        while waiting:
+            step = waiting.popleft()
+            if step != name and self._may_end(step):
+                way = [step]
+                while (before := came[way[-1]]) != name:
+                    way.append(before)
+                yield from reversed(way)
+                return
+            for target in self._follows(step):
+                if target not in came and target != name:
+                    came[target] = step
+                    waiting.append(target)
+
+    def _merges_at(self, name: str, merge: str) -> bool:
+        if self._may_end(name):
+            return False
+        between = self._reached(self._follows(name), merge)
+        if any(self._may_end(step) for step in between):
+            return False
+        return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
+
+    def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
+        """Return the steps that can be reached without passing `stop`."""
+        seen = dict.fromkeys(step for step in begin if step != stop)
+        waiting = [*seen]
+        while waiting:
+            for target in self._follows(waiting.pop()):
+                if target != stop and target not in seen:
+                    seen[target] = None
+                    waiting.append(target)
+        return [*seen]
+
+    def _follows(self, name: str) -> tuple[str, ...]:
+        step = self._steps.get(name)
+        return () if step is None else tuple(target for target in step.targets if target in self._steps)
+
+    def _may_end(self, name: str) -> bool:
+        """Whether a path may end after a step, with no way taken."""
+        edges = self._steps[name].edges
+        return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
+
+
+def _is_one_way(step: Step) -> bool:
+    """Whether a path never splits after a step."""
+    return len(step.edges) <= 1 or _are_contrary(step)
+
+
+def _are_contrary(step: Step) -> bool:
+    """Whether one of just two conditions holds: ``state.ok`` and ``not state.ok``, ``state.n < 3`` and ``>= 3``.
+
+    >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
+    True
+    """
+    texts = [edge.condition for edge in step.edges if edge.condition]
+    if len(texts) != 2 or len(step.edges) != 2:
+        return False
+    try:
+        one, other = (parse_python(unwrapped(text), mode="eval").body for text in texts)
+    except SyntaxError:
+        return False
+    return _is_not(one, other) or _is_not(other, one) or _is_contrary(one, other)
+
+
+def _is_not(one: ast.expr, other: ast.expr) -> bool:
+    return isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not) and ast.dump(one.operand) == ast.dump(other)
+
+
+def _is_contrary(one: ast.expr, other: ast.expr) -> bool:
+    if not (isinstance(one, ast.Compare) and isinstance(other, ast.Compare) and len(one.ops) == len(other.ops) == 1):
+        return False
+    sides = [ast.dump(found.left) + ast.dump(found.comparators[0]) for found in (one, other)]
+    return sides[0] == sides[1] and _CONTRARY[type(one.ops[0])] is type(other.ops[0])
+
+
+def _changed_by(step: Step) -> frozenset[str] | None:
+    """Return the variables that a step may change beside its result; None if only running it tells."""
+    if step.type in (FUNCTION, STAGE):
+        return frozenset()
+    if step.type not in KNOWN_TYPES:
+        return None
+    try:
+        return changed_by_script(step.script) if step.type == "script" and step.script else frozenset()
+    except DivebookError:  # it cannot run
+        return frozenset()
+
+
+def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the variables that a step may set; None if only running it tells."""
+    stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
+    return None if changed is None else changed | stored
+
+
+# What is known of a path, of its step and of the choice after it while the origins of values are found.
+
+
+@dataclass(slots=True)
+class StepVisit:
+    """A visit of a path to a step."""
+
+    step: str
+    number: int
+    reads: ReadKeys
+    because: tuple[int, ...]
+    view: Map[str, int]
+    """The values of variables as the step reads them."""
+    read: dict[int, None]
+    """All values that it has read, or may have."""
+    items: dict[int, None]
+    """Those that its items were computed from."""
+    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
+    """By item."""
+    item: int | None = None
+    """The item that began last."""
+    is_item_new: bool = False
+    """Whether nothing has happened in it yet."""
+    done: dict[int, int] = field(default_factory=dict)
+    """The items that have a place in the result, and the events with which they ended."""
+    under_way: int = 0
+    """Calls that have begun and not ended."""
+    unclaimed: list[ValueOrigin] = field(default_factory=list)
+    """Values that the script under way has set."""
+    before_items: dict[str, int | None] = field(default_factory=dict)
+    """What the name of the item held before."""
+
+
+@dataclass(slots=True)
+class Choosing:
+    """What is known of a choice until the path goes on."""
+
+    visit: StepVisit
+    view: Map[str, int]
+    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
+    """By condition and target: whether it held, and the event that says so."""
+    sequence: int = 0
+
+
+@dataclass(slots=True)
+class OnPath:
+    """A path."""
+
+    control: tuple[int, ...] = ()
+    """The choices that it depends on; earlier ones are the causes of these."""
+    visit: StepVisit | None = None
+    after: Choosing | None = None
+
 
 _NO_VERSIONS: Map[str, int] = Map()
 

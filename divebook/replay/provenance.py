@@ -2,15 +2,481 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import html
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from divebook import extensions
-from divebook.replay.traced import Traced
-from divebook.replay.why_pictures import html_of, mermaid
-from divebook.replay.why_text import text
+from divebook.engine.operations import (
+    AGENT_RESPONSE,
+    AGENT_TURN,
+    CHILD_WORKFLOW,
+    SCRIPT_EXECUTION,
+    TOOL_CALL,
+    operation_arguments,
+    operation_kind,
+)
+from divebook.errors import NotFoundError
+from divebook.events import Event, catalog
+from divebook.events.codec import readable
+from divebook.events.recorded import opened
+from divebook.projections.requests import spoken_in
+from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
+from divebook.store.history import History
+from divebook.text.format import AS_TEXT, LIGHT, branch_name, plural
+from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# What a value came from, all the way back: read off an index of its log.
+
+
+class Traced:
+    """A value with everything that it came from.
+
+    Parameters
+    ----------
+    root
+        The value that was asked about.
+    known
+        All values and choices of the log, by number.
+    log
+        The events, from the first on; they are looked at when something is shown.
+    at
+        The event at which it was asked.
+    """
+
+    def __init__(self, root: ValueOrigin, known: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
+        self.root, self.at = root, at
+        self._known, self._log = known, log
+        self._events: dict[int, Event] = {}
+        self.depths = self._reached()
+        """Numbers of all that it came from, itself first, with how many steps back that is."""
+
+    def _reached(self) -> dict[int, int]:
+        root, known = self.root, self._known
+        depths = {root.number: 0}
+        waiting = list(root.causes)
+        depth = 0
+        while waiting:
+            depth += 1
+            following: list[int] = []
+            for number in waiting:
+                if number not in depths:
+                    depths[number] = depth
+                    origin = known[number]
+                    following += origin.reads
+                    following += origin.because
+            waiting = following
+        return depths
+
+    @property
+    def name(self) -> str:
+        """The variable; ``inputs.NAME``; ``state``."""
+        return self.root.name
+
+    def origin(self, number: int) -> ValueOrigin:
+        """Return a value or choice that it came from."""
+        return self.root if number == self.root.number else self._known[number]
+
+    @property
+    def origins(self) -> list[ValueOrigin]:
+        """Everything that it came from, itself first, then what that came from, and so on."""
+        return [self.origin(number) for number in self.depths]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The inputs that it depends on."""
+        return sorted({origin.name.partition(".")[2] for origin in self.origins if origin.kind == "input"})
+
+    @property
+    def variables(self) -> list[str]:
+        """The other variables that it depends on."""
+        found = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
+        return sorted(found - {self.name})
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps that had a part in it, the latest first."""
+        told = sorted(self.origins, key=lambda origin: -origin.sequence)
+        return list(dict.fromkeys(origin.step for origin in told if origin.step))
+
+    def value(self, origin: ValueOrigin) -> Any:
+        """Return the recorded value of an origin; None where it has none."""
+        data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
+        match data:
+            case catalog.StateMutated():
+                return next((made.value for made in data.mutations if made.key == origin.name.partition("[")[0]), None)
+            case catalog.IterationCompleted() | catalog.IterationFailed():
+                result = data.result or {}
+                value: Any = result.get("value", result.get("text"))
+                return value if origin.column is None else value[origin.column]
+            case catalog.ExecutionStarted():
+                given = data.inputs if origin.kind == "input" else data.state or {}
+                return given.get(origin.name.removeprefix(INPUT))
+            case catalog.ExecutionForked():
+                change = data.change or {}
+                part = change.get("inputs" if origin.kind == "input" else "variables", {})
+                return part.get(origin.name.removeprefix(INPUT))
+            case catalog.ExecutionCompleted():
+                return data.outputs.get(origin.name)
+        return None
+
+    def event(self, sequence: int) -> Event:
+        """Return an event of its log."""
+        if sequence not in self._events:
+            self._events[sequence] = _event(self._log, sequence)
+        return self._events[sequence]
+
+
+def _event(log: Sequence[Event], sequence: int) -> Event:
+    """Return one event; of a store's log it is read alone, and not with the page that it stands in."""
+    if isinstance(log, History):
+        return log.store.read(log.execution_id, sequence - 1, 1)[0]
+    return log[sequence - 1]
+
+
+# Which item of `Each` made a row of a value, and a column of it.
+#
+# A list that a step has made of its items has a row for each, in their order; an item that was skipped has none. Of
+# what another step has made of such a list, a DataFrame for instance, a log says no more than the values: where a
+# column has, row by row, what the items gave, the items made it. Where nothing has, the log cannot tell.
+
+
+def cell_of(whole: Traced, known: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
+    """Return where a row came from, last its own origin; before that those which are new with it.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such row or column, or the log does not say which item made it.
+    """
+    found = whole.root
+    if found.items:
+        return [_of_item(whole, known, found, row, column)]
+    values = opened(whole.value(found), lenient=True)
+    names = _columns(values) if column is None else [column]
+    for name in names:
+        told = _told(values, name)
+        for made in _made_of_items(whole, len(told)):
+            for inner in (None, name):
+                if told and told == _told(opened(whole.value(made), lenient=True), inner):
+                    item = _of_item(whole, known, made, row, inner)
+                    title = _title(found.name, row, name)
+                    return [item, replace(found, number=len(known) + 1, name=title, reads=(item.number,), column=name)]
+    raise NotFoundError(
+        "row",
+        str(row),
+        (),
+        f"the log does not say which item made row {row} of {found.name}: no step with items gave what stands in its "
+        f"{'columns' if column is None else f'column {column}'}; ask for {found.name} as a whole",
+    )
+
+
+def _made_of_items(whole: Traced, length: int) -> Iterator[ValueOrigin]:
+    return (origin for origin in whole.origins if len(origin.items) == length)
+
+
+def _of_item(
+    whole: Traced, known: Sequence[ValueOrigin], made: ValueOrigin, row: int, column: str | None
+) -> ValueOrigin:
+    """Return where a row of what items have made came from."""
+    if not 0 <= row < len(made.items):
+        raise NotFoundError("row", str(row), (), f"{made.name} has {len(made.items):,} rows, and no row {row}")
+    index, sequence = made.items[row]
+    value = whole.value(replace(made, sequence=sequence))
+    if column is not None and not (isinstance(value, Mapping) and column in value):
+        names = list(value) if isinstance(value, Mapping) else []
+        raise NotFoundError("column", column, names, f"row {row} of {made.name} has no column {column}")
+    return replace(
+        made,
+        number=len(known),
+        name=_title(made.name, row, column),
+        sequence=sequence,
+        item=index,
+        column=column,
+        items=(),
+        calls=tuple(call for call in made.calls if call.item == index),
+        reads=tuple(cause for cause in made.reads if _is_read_by(known[cause], made, index)),
+    )
+
+
+def _is_read_by(cause: ValueOrigin, made: ValueOrigin, index: int) -> bool:
+    """Whether an item may have read a value: not the name that another item had."""
+    is_of_the_step = (cause.path, cause.step, cause.visit) == (made.path, made.step, made.visit)
+    return not is_of_the_step or cause.item in (None, index)
+
+
+def _title(name: str, row: int, column: str | None) -> str:
+    return f"{name}[{row}]" if column is None else f"{name}[{row}][{column!r}]"
+
+
+def _columns(values: Any) -> list[str]:
+    """Return the names of the columns of a table, or of the first of a list of records."""
+    names = getattr(values, "columns", None)
+    if names is None and isinstance(values, list) and values and isinstance(values[0], Mapping):
+        names = values[0]
+    return [] if names is None else [str(name) for name in names]
+
+
+def _told(values: Any, column: str | None) -> list[Any]:
+    """Return the values of a column, or of a list as it is; none where it has no such column."""
+    if isinstance(values, list):
+        if column is None:
+            return values
+        return [row.get(column) for row in values] if all(isinstance(row, Mapping) for row in values) else []
+    is_table = column is not None and column in _columns(values)
+    return list(values[column].tolist()) if is_table else []
+
+
+# A provenance as text: indented, each value once, folded where it is long.
+
+
+VALUE, CALL = 60, 80
+"""Characters of a value, and of what a call is told with."""
+_ANSWERS: Mapping[str, tuple[str, ...]] = {TOOL_CALL: ("result", "message"), AGENT_TURN: ("text", "output")}
+"""Keys under which the result of a call has what it came to."""
+MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
+"""Lines of a text, calls that are told of one step, and how far back it goes."""
+
+
+class Teller:
+    """Says in words what the parts of a provenance are; without secrets."""
+
+    def __init__(self, why: Traced) -> None:
+        self.why = why
+        self._redactor: Redactor = shared().fresh()
+        first = why.event(1).data
+        if isinstance(first, catalog.ExecutionStarted):
+            self._redactor.learn(first.inputs)
+        workflow = first.definition if isinstance(first, catalog.ExecutionStarted) else None
+        self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
+
+    def head(self, origin: ValueOrigin) -> str:
+        """Return what a value or choice is."""
+        return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
+
+    def _value(self, origin: ValueOrigin) -> str:
+        name, at = one_line(origin.name, VALUE), f"at event {origin.sequence:,}"
+        place = self._place(origin)
+        match origin.kind:
+            case "input":
+                when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
+                return f"{name} = {self.value(origin)}: {when}"
+            case "state":
+                return f"all variables {at}"
+            case "deleted":
+                return f"{name} was deleted by {place} {at}"
+            case "kept":
+                was = "stayed as it was" if origin.reads else "was not set"
+                return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'went another way'}"
+            case "output":
+                return f"{name} = {self.value(origin)}: the text of {place}"
+        return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
+
+    def _place(self, origin: ValueOrigin) -> str:
+        if not origin.step:
+            opening = self.why.event(origin.sequence).data
+            if isinstance(opening, catalog.ExecutionStarted):
+                return f"carried over from execution {opening.parent}"
+            return "changed by a fork"
+        item = "" if origin.item is None else f"[{origin.item}]"
+        visit = f", visit {origin.visit}" if origin.visit > 1 else ""
+        branch = branch_name(origin.path)
+        return f"step {one_line(origin.step, VALUE)}{item}{visit}{f', {branch}' if branch else ''}"
+
+    def _kind(self, origin: ValueOrigin) -> str:
+        kind = self.types.get(origin.step, "")
+        told = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
+        return f" ({told})" if told else ""
+
+    def _choice(self, origin: ValueOrigin) -> str:
+        events = [self.why.event(sequence).data for sequence in origin.told]
+        told = [
+            f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
+            for data in events
+            if isinstance(data, catalog.ConditionEvaluated)
+        ]
+        ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
+        went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
+        return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(told)}"
+
+    def _caught(self, origin: ValueOrigin) -> str:
+        data = self.why.event(origin.told[0]).data
+        if isinstance(data, catalog.StepCaught):
+            error = self._clean(data.error)
+            return (
+                f"because {self._place(origin)} failed at event {origin.sequence:,} and went to {data.target}: {error}"
+            )
+        return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
+
+    def value(self, origin: ValueOrigin) -> str:
+        """Return the value of an origin, short."""
+        return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
+
+    def calls(self, origin: ValueOrigin) -> Iterator[str]:
+        """Yield what the step had called; of many the first."""
+        calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
+        for call in calls[:MOST_CALLS]:
+            yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
+        if len(calls) > MOST_CALLS:
+            yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more"
+        if self.types.get(origin.step) == "function" and origin.kind == "set":
+            yield "what the function did between its calls is not recorded"
+
+    def call(self, call: StepCall) -> str:
+        """Return what was called, with what, and what came of it."""
+        item = "" if call.item is None else f"item {call.item}: "
+        data = self.why.event(call.sequence).data
+        if isinstance(data, catalog.InterruptRaised):
+            asked = f"question {self._text(data.question)}"
+            return f"{item}{asked} -> {self._answer(call)}"
+        if not isinstance(data, catalog.OperationStarted):
+            return f"{item}{operation_kind(call.type)}"
+        given = self._given(call, data.parameters or {})
+        name = f" {one_line(call.name, VALUE)}" if call.name else ""
+        return f"{item}{operation_kind(call.type)}{name}{given} -> {self._end(call)}"
+
+    def _given(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
+        arguments = operation_arguments(parameters)
+        if arguments is not None and call.type != CHILD_WORKFLOW:
+            told = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
+            return f"({one_line(told, CALL)})"
+        prompt = parameters.get("prompt")
+        return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
+
+    def _end(self, call: StepCall) -> str:
+        data = None if call.ended is None else self.why.event(call.ended).data
+        if isinstance(data, catalog.OperationFailed):
+            return f"failed: {self._clean(data.error)}"
+        if not isinstance(data, catalog.OperationCompleted):
+            return "not ended"
+        result = data.result
+        if call.type == CHILD_WORKFLOW and isinstance(result, Mapping):
+            child = result.get("execution_id", "")
+            return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
+        if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
+            return self._said(result)
+        if isinstance(result, Mapping):  # of a tool, and of a turn
+            result = next((result[name] for name in _ANSWERS.get(call.type, ()) if name in result), result)
+        return self._shown("", result)
+
+    def _said(self, response: Mapping[str, Any]) -> str:
+        """Return the text of a model's answer, and the tools that it asks for."""
+        said = spoken_in([response])
+        texts = [message.text for message in said if message.text]
+        asked = [str(block["tool"]) for message in said for block in message.content if "tool" in block]
+        return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in asked)])
+
+    def _answer(self, call: StepCall) -> str:
+        data = None if call.ended is None else self.why.event(call.ended).data
+        if isinstance(data, catalog.InterruptExpired):
+            return "nobody answered in time"
+        if not isinstance(data, catalog.InterruptResolved):
+            return "not answered"
+        response = data.response
+        told = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
+        value = next(iter(told.values())) if isinstance(told, Mapping) and len(told) == 1 else told
+        return f"{self._shown('', value)}{f', by {one_line(data.answered_by, VALUE)}' if data.answered_by else ''}"
+
+    def _shown(self, name: str, value: Any) -> str:
+        clean = self._redactor.under(name, value)
+        return self._text(clean) if isinstance(clean, str) else self._clean(readable(clean))
+
+    def _text(self, text: str) -> str:
+        return f'"{self._clean(text)}"'
+
+    def _clean(self, text: str) -> str:
+        return one_line(self._redactor.text(text), VALUE)
+
+
+def lines(why: Traced, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
+    """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
+    teller, told, count, is_cut = Teller(why), set[int](), 0, False
+    waiting = [(0, why.root.number)]
+    while waiting:
+        depth, number = waiting.pop()
+        origin = why.origin(number)
+        if count >= most or depth > DEEPEST:
+            is_cut = True
+        elif number in told:
+            if origin.name:
+                yield depth, f"{one_line(origin.name, VALUE)}: see above (event {origin.sequence:,})"
+                count += 1
+        else:
+            told.add(number)
+            of_it = [(depth, teller.head(origin)), *((depth + 1, call) for call in teller.calls(origin))]
+            yield from of_it
+            count += len(of_it)
+            waiting += [(depth + 1, cause) for cause in reversed(origin.causes)]
+    if is_cut:
+        yield 0, f"... {len(why.depths):,} values and choices in all; .frame() lists them"
+
+
+def text(why: Traced) -> str:
+    """Return a provenance as text."""
+    return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
+
+
+# A provenance as HTML that unfolds without a script, and as a flow chart in Mermaid's language.
+
+
+OPEN, ALL_OPEN = 2, 30
+"""Lines are unfolded so far down, and all of them up to this many."""
+MOST_NODES = 80
+_LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT['rule']}"
+_SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
+
+
+def html_of(why: Traced) -> str:
+    """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
+    found = [*lines(why, MOST_LINES * 4)]
+    style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
+    return f'<div class="{AS_TEXT}" style="{style}">{_part(found, 0, OPEN if found[ALL_OPEN:] else len(found))}</div>'
+
+
+def _part(found: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
+    """Return the lines of one depth, each with those below it."""
+    places = [place for place, (deep, _) in enumerate(found) if deep == depth]
+    parts = []
+    for place, end in zip(places, [*places[1:], len(found)], strict=True):
+        told = html.escape(found[place][1])
+        below = found[place + 1 : end]
+        if below:
+            state = " open" if depth < unfolded else ""
+            head = f'<summary style="cursor:pointer;display:list-item">{told}</summary>'
+            body = _part(below, depth + 1, unfolded)
+            parts.append(f"<details{state}>{head}<div style='{_LINE}'>{body}</div></details>")
+        else:
+            parts.append(f"<div>{told}</div>")
+    return "".join(parts)
+
+
+def mermaid(why: Traced) -> str:
+    """Return a flow chart from causes to effects; dotted lines come from choices, and of many values the nearest."""
+    teller = Teller(why)
+    shown = [*why.depths][:MOST_NODES]
+    drawn = ["flowchart LR"]
+    for number in shown:
+        origin = why.origin(number)
+        begin, end = _SHAPES.get(origin.kind, ("[", "]"))
+        drawn.append(f'  n{number}{begin}"{_quoted(teller.head(origin))}"{end}')
+    for number in shown:
+        origin = why.origin(number)
+        drawn += [f"  n{cause} --> n{number}" for cause in origin.reads if cause in shown]
+        drawn += [f"  n{cause} -.-> n{number}" for cause in origin.because if cause in shown]
+    if len(why.depths) > len(shown):
+        drawn.append(f'  more["... {len(why.depths) - len(shown):,} more"]')
+    return "\n".join(drawn)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
 class Provenance(Traced):
@@ -33,7 +499,7 @@ class Provenance(Traced):
     """
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for each value and choice that it came from: `divebook.analysis.provenance_frame.why_frame`."""
+        """Return a row for each value and choice that it came from: `divebook.analysis.lists.why_frame`."""
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)("why", self)
         return made
 
@@ -50,3 +516,75 @@ class Provenance(Traced):
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+# ``why``: asks an index of a log, which is made once and goes on with the log, where a value came from.
+
+
+KEPT = 4
+"""Logs of a store whose index is kept."""
+_KNOWN: weakref.WeakKeyDictionary[Any, OrderedDict[str, Origins]] = weakref.WeakKeyDictionary()
+STATE = "state"
+
+
+def why(
+    log: Sequence[Event], name: str, at: int | None = None, *, row: int | None = None, column: str | None = None
+) -> Provenance:
+    """Return where the value of a variable came from.
+
+    Parameters
+    ----------
+    log
+        The events, from the first on.
+    name
+        A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
+    at
+        The number of the event at which it is asked; by default the last.
+    row, column
+        Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
+
+    Raises
+    ------
+    NotFoundError
+        It had no value then, and no choice is known that was the cause of that; or the log does not say which item made
+        the row.
+    """
+    origins = _origins_of(log)
+    position = origins.sequence if at is None else min(at, origins.sequence)
+    key = name.removeprefix(f"{STATE}.")
+    found = origins.of(key, position)
+    if found is None and key == STATE:
+        found = origins.whole(position)
+    if found is None:
+        raise _unknown(origins, key, position)
+    whole = Provenance(found, origins.all, log, position)
+    if row is None:
+        return whole
+    *added, root = cell_of(whole, origins.all, row, column)
+    return Provenance(root, [*origins.all, *added], log, position)
+
+
+def _origins_of(log: Sequence[Event]) -> Origins:
+    """Return the index of a log: what was read of a store's log before is not read again."""
+    if not isinstance(log, History):
+        return Origins(log)
+    known = _KNOWN.setdefault(log.store, OrderedDict())
+    origins = known.setdefault(log.execution_id, Origins())
+    known.move_to_end(log.execution_id)
+    if len(known) > KEPT:
+        known.popitem(last=False)
+    if origins.sequence < len(log):
+        origins.take(log[origins.sequence :] if origins.sequence else log)
+    return origins
+
+
+def _unknown(origins: Origins, name: str, at: int) -> NotFoundError:
+    setters = origins.choices.setters(name)
+    known = origins.names(at)
+    if f"{INPUT}{name}" in known:
+        told = f"{name} is an input and no variable: ask for {INPUT}{name}"
+    elif setters:
+        told = f"variable {name} was not set up to event {at:,}: step {' or '.join(setters)} sets it, and had not ended"
+    else:
+        told = f"no event up to {at:,} sets a variable {name}"
+    return NotFoundError("variable", name, known, told)

@@ -2,21 +2,360 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Self
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from divebook import extensions
+from divebook.engine.evolve import evolve, fold
+from divebook.engine.operations import AGENT_RESPONSE, CACHED_RESPONSE
 from divebook.engine.state import ExecutionState, PathState
-from divebook.errors import NotFoundError
+from divebook.errors import DivebookError, NotFoundError
 from divebook.events import Event
-from divebook.events.recorded import opened
-from divebook.execution.execution import Execution
-from divebook.history.messages import CallMessage
-from divebook.replay.asked import request_at
-from divebook.replay.changed import Changed, changed_between
-from divebook.replay.positions import Positions
-from divebook.replay.stops import Fits, Stop
+from divebook.events.catalog import (
+    PAYLOADS,
+    ExecutionFailed,
+    ExecutionForked,
+    InterruptRaised,
+    IterationFailed,
+    OperationFailed,
+    OperationStarted,
+    PathFailed,
+    StateMutated,
+    StepFailed,
+    StepStarted,
+)
+from divebook.events.recorded import collector_resting, opened
+from divebook.projections.requests import CallMessage, RequestView, requests_of
+from divebook.runtime.execution import Execution
 from divebook.workflow.definition import Workflow
+
+# How an execution stood after each event of its log, backwards as cheap as forwards.
+#
+# A state is kept every 256 events (they share their structure, so that this costs little), and events are read from the
+# store a block at a time, when somebody asks. A list of all events and states would make each full search for garbage
+# take longer than all the rest.
+
+
+KEPT_EVERY = 256
+"""Events between two states that are kept, and of a block."""
+BLOCKS = 4
+"""Blocks that are held, those used last: a step over the border of two of them costs nothing the second time."""
+READ_ON = 4096
+"""Events that are read at once where many follow one another."""
+
+Read: TypeAlias = Callable[[int, int], Sequence[Event]]
+"""Returns the events after a sequence number, at most so many."""
+
+
+@dataclass(slots=True)
+class _Block:
+    """Events that follow one another, and the states before and after them as far as somebody asked."""
+
+    events: Sequence[Event]
+    states: list[ExecutionState]
+
+
+class Positions:
+    """The states and events of one log, by position: 0 is before the first event, n is after event n.
+
+    Parameters
+    ----------
+    read
+        Reads events of the log; called from any thread.
+    total
+        Returns how many events there are by now.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> positions = Positions.of([Event("event_1", "exec_1", 1, 1, catalog.ExecutionStarted("demo", {"x": 1}))])
+    >>> positions.state_at(0).status, positions.state_at(1).status
+    ('pending', 'running')
+    """
+
+    def __init__(
+        self, execution_id: str, read: Read, total: Callable[[], int], *, kept_every: int = KEPT_EVERY
+    ) -> None:
+        self.execution_id = execution_id
+        self._read, self._total, self._every = read, total, kept_every
+        self._kept = [ExecutionState(execution_id)]
+        """States after events 0, `kept_every`, 2 `kept_every` ... as far as anybody asked."""
+        self._front = self._kept[0]
+        """The state as far as the log was folded."""
+        self._blocks: dict[int, _Block] = {}
+        self._lock = threading.RLock()
+
+    @classmethod
+    def of(cls, events: Sequence[Event], *, kept_every: int = KEPT_EVERY) -> Positions:
+        """Return the positions of events that are at hand, which may become more."""
+        execution_id = events[0].execution_id if events else ""
+        return cls(
+            execution_id,
+            lambda after, limit: events[after : after + limit],
+            lambda: len(events),
+            kept_every=kept_every,
+        )
+
+    @property
+    def total(self) -> int:
+        """How many events there are by now."""
+        return self._total()
+
+    def state_at(self, sequence: int) -> ExecutionState:
+        """Return how the execution stood after an event; 0 is before the first.
+
+        Raises
+        ------
+        IndexError
+            There is no such event.
+        CorruptStoreError
+            An event up to there does not fit those before it.
+        """
+        if not 0 <= sequence <= self.total:
+            raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+        number, place = divmod(sequence, self._every)
+        with self._lock:
+            self._fold_to(number * self._every)
+            block = self._block(number, place)
+            states = block.states
+            for event in block.events[len(states) - 1 : place]:
+                states.append(evolve(states[-1], event))
+            return states[place]
+
+    def event_at(self, sequence: int) -> Event:
+        """Return one event. Raises `IndexError`."""
+        if not 1 <= sequence <= self.total:
+            raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
+        number, place = divmod(sequence - 1, self._every)
+        with self._lock:
+            return self._block(number, place + 1).events[place]
+
+    def events(self, after: int = 0, stop: int | None = None) -> Sequence[Event]:
+        """Return the events that follow `after`, up to and with `stop`.
+
+        Where they follow those that were folded, they are folded in passing, so that a state is near to each of them;
+        what does not fit the log is told where a state is asked for.
+        """
+        last = self.total if stop is None else stop
+        events = self._read(after, max(0, last - after))
+        with self._lock, suppress(DivebookError):
+            self._fold(events)
+        return events
+
+    def onwards(self, after: int) -> Iterator[Event]:
+        """Yield the events that follow `after`, as many as there are by now."""
+        for begins in range(after, self.total, READ_ON):
+            yield from self._read(begins, READ_ON)
+
+    def backwards(self, before: int) -> Iterator[Event]:
+        """Yield the events before event `before`, the newest first."""
+        stop, size = min(before - 1, self.total), self._every
+        while stop > 0:
+            begins = max(0, stop - size)
+            yield from reversed(self._read(begins, stop - begins))
+            stop, size = begins, READ_ON
+
+    def _block(self, number: int, events: int) -> _Block:
+        """Return a block with at least so many events; its states begin with the one before, where that is kept."""
+        block = self._blocks.pop(number, None)
+        if block is None or len(block.events) < events:
+            states = block.states if block is not None else []
+            block = _Block(self._read(number * self._every, self._every), states)
+        if not block.states and number < len(self._kept):
+            block.states.append(self._kept[number])
+        self._blocks[number] = block
+        while len(self._blocks) > BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        return block
+
+    def _fold_to(self, sequence: int) -> None:
+        with collector_resting():
+            while (known := self._front.last_sequence) < sequence:  # no further: what follows may be damaged
+                self._fold(self._read(known, min(READ_ON, sequence - known)))
+
+    def _fold(self, events: Sequence[Event]) -> None:
+        """Go on folding with events, where they follow what was folded; the state of each border is kept."""
+        begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
+        while 0 <= begins < len(events):
+            ends = begins + self._every - self._front.last_sequence % self._every
+            self._front = fold(self.execution_id, events[begins:ends], self._front)
+            if self._front.last_sequence == len(self._kept) * self._every:
+                self._kept.append(self._front)
+            begins = ends
+
+
+# Where somebody who goes through a log wants to stop: by what an event says. Pure.
+
+
+Fits: TypeAlias = Callable[[Event], bool]
+
+FAILURES = (OperationFailed, IterationFailed, StepFailed, PathFailed, ExecutionFailed)
+MODEL_CALLS = (AGENT_RESPONSE, CACHED_RESPONSE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """What an event must be to be stopped at: all that is said here.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such type of event.
+    ValueError
+        Nothing is said.
+    """
+
+    where: Fits | None = None
+    """Whether it fits."""
+    step: str | None = None
+    """The step it belongs to."""
+    path: str | None = None
+    """The path it belongs to."""
+    event: str | None = None
+    """Its type: ``step_completed``."""
+    operation: str | None = None
+    """What is called (an action, agent, function, workflow or signal), or the type of the operation that begins."""
+    error: bool = False
+    """Whether something failed."""
+    question: bool = False
+    """Whether a person is asked."""
+    model_call: bool = False
+    """Whether a model is asked."""
+    changed: str | None = None
+    """A variable that is set, or deleted."""
+
+    def __post_init__(self) -> None:
+        if all(getattr(self, field.name) == field.default for field in fields(self)):
+            raise ValueError("nothing is said of where to stop; say one of step=, event=, operation=, error=True ...")
+        if self.event is not None and self.event not in PAYLOADS:
+            raise NotFoundError("event type", self.event, PAYLOADS)
+
+    def fits(self, event: Event) -> bool:
+        """Return whether to stop at an event."""
+        data = event.data
+        return (
+            (self.step is None or event.step == self.step)
+            and (self.path is None or event.path == self.path)
+            and (self.event is None or event.event_type == self.event)
+            and (self.operation is None or _calls(event, self.operation))
+            and (not self.error or isinstance(data, FAILURES))
+            and (not self.question or isinstance(data, InterruptRaised))
+            and (not self.model_call or asks_model(event))
+            and (self.changed is None or _sets(event, self.changed))
+            and (self.where is None or bool(self.where(event)))
+        )
+
+
+def asks_model(event: Event) -> bool:
+    """Return whether a request to a model begins with an event."""
+    return isinstance(event.data, OperationStarted) and event.data.operation_type in MODEL_CALLS
+
+
+def _calls(event: Event, name: str) -> bool:
+    return isinstance(event.data, OperationStarted) and name in (event.data.name, event.data.operation_type)
+
+
+def _sets(event: Event, variable: str) -> bool:
+    match event.data:
+        case StateMutated(mutations=mutations):
+            return any(mutation.key == variable for mutation in mutations)
+        case ExecutionForked(change={"variables": Mapping() as told}):
+            return variable in told
+    return False
+
+
+# What differs between two states of one execution, part by part. Pure.
+
+
+Kind: TypeAlias = Literal["added", "removed", "changed"]
+
+_PARTS = ("status", "variables", "outputs", "paths", "questions", "usage", "error")
+"""Parts of a state that are compared, in the order in which they are told."""
+_ABSENT = object()
+
+
+class Changed(NamedTuple):
+    """A part of a state that is no longer as it was."""
+
+    where: str
+    """``variables.n``, ``paths.main.step``, ``status`` ..."""
+    kind: Kind
+    before: Any
+    """None where it was added."""
+    after: Any
+    """None where it was removed."""
+
+
+def changed_between(before: ExecutionState, after: ExecutionState) -> list[Changed]:
+    """Return what an execution has otherwise in a later state.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from immutables import Map
+    >>> from divebook.engine.state import ExecutionState
+    >>> old = ExecutionState("exec_1", variables=Map(n=1))
+    >>> changed_between(old, replace(old, variables=Map(n=2)))
+    [Changed(where='variables.n', kind='changed', before=1, after=2)]
+    """
+    return [found for part in _PARTS for found in _between(part, _part(before, part), _part(after, part))]
+
+
+def _part(state: ExecutionState, part: str) -> Any:
+    match part:
+        case "paths":
+            return {
+                path.id: {"status": path.status, "phase": path.phase, "step": path.current_step, "error": path.error}
+                for path in state.paths.values()
+            }
+        case "questions":
+            return {asked.id: str(asked.status) for asked in state.interrupts.values()}
+        case "usage":
+            return state.usage.to_dict()
+    return getattr(state, part)
+
+
+def _between(where: str, before: Any, after: Any) -> Iterator[Changed]:
+    if before is after:
+        return
+    has_parts = where in _PARTS or (where.startswith("paths.") and where.count(".") == 1)
+    if has_parts and isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted({*before, *after}):
+            yield from _between(f"{where}.{name}", before.get(name, _ABSENT), after.get(name, _ABSENT))
+        return
+    if before is _ABSENT:
+        yield Changed(where, "added", None, opened(after, lenient=True))
+    elif after is _ABSENT:
+        yield Changed(where, "removed", opened(before, lenient=True), None)
+    elif before != after or type(before) is not type(after):
+        yield Changed(where, "changed", opened(before, lenient=True), opened(after, lenient=True))
+
+
+# The request to a model that was under way, or done last, at a position of a log.
+
+
+def request_at(positions: Positions, position: int) -> RequestView | None:
+    """Return the request that began last, with what was answered to it by then; None before the first.
+
+    Only the visit to its step is read, whatever the length of the log.
+    """
+    behind: list[Event] = []
+    asked: Event | None = None
+    for event in positions.backwards(position + 1):
+        behind.append(event)
+        if asked is None and asks_model(event):
+            asked = event
+            behind = [later for later in behind if (later.path, later.step) == (event.path, event.step)]
+        elif asked is not None and (event.path, event.step) != (asked.path, asked.step):
+            behind.pop()
+        elif asked is not None and isinstance(event.data, StepStarted):
+            break
+    if asked is None:
+        return None
+    return next((found for found in requests_of(reversed(behind)) if asked.sequence in found.span.sequences), None)
 
 
 class LogWalk:

@@ -2,24 +2,492 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from divebook import extensions
-from divebook.engine.change import Change
-from divebook.events.readable import readable
-from divebook.execution.execution import Execution
-from divebook.replay.trial_entry import Entered
-from divebook.replay.trial_shown import as_html, as_text
-from divebook.replay.tried import Tried
-from divebook.text.cuts import one_line
-from divebook.workflow.changed_step import workflow_text
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.forks import Change
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPONSE, STEP_EXECUTION
+from divebook.engine.state import ExecutionState
+from divebook.errors import NotFoundError, SetupError
+from divebook.events import catalog
+from divebook.events.catalog import COMPLETED
+from divebook.events.classes import kind_of, name_of
+from divebook.events.codec import readable
+from divebook.events.event import Event
+from divebook.events.recorded import opened
+from divebook.projections.compare import as_text as aligned_as_text
+from divebook.projections.comparison import BADGE, FAINT, RULE, TEXT, piece_of, safe, styled
+from divebook.projections.requests import messages_of, requests_in
+from divebook.projections.spans import Span
+from divebook.projections.summary import ReadLog
+from divebook.runtime.execution import Execution
+from divebook.text.format import AS_TEXT, REMOVED, marked, pieces, plural, price, seconds
+from divebook.text.redaction import cut, one_line, shared
 from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import FUNCTION
+from divebook.workflow.reader import require_step_of, workflow_text
+from divebook.workflow.step import Step
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Where a step was entered in a run, and the workflow of a trial: this step alone. Pure.
+
+
+class Entered(NamedTuple):
+    """One visit of a run to a step, or one item of it."""
+
+    step: str
+    path: str
+    visit: int
+    """Its number on that path."""
+    item: int | None
+    began: int
+    """The number of the event with which it was entered."""
+    call: int | None = None
+    """Of a call that a workflow function made: its number among those of this agent."""
+
+    @property
+    def only(self) -> dict[str, Any]:
+        """What the event says of it with which a trial begins."""
+        told: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def label(self) -> str:
+        """How people call it."""
+        if self.call is not None:
+            return f"call {self.call} of agent {self.step}"
+        item = "" if self.item is None else f"[{self.item}]"
+        return f"step {self.step}{item}" + (f", visit {self.visit}" if self.visit > 1 else "")
+
+
+def entry_of(
+    events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
+) -> Entered:
+    """Return where a run entered a step.
+
+    Parameters
+    ----------
+    visit
+        Which time, from 1 on, in the order of the log; by default the last.
+    item
+        Which item of `Each`, from 0 on; by default all of them.
+
+    Raises
+    ------
+    NotFoundError
+        The workflow has no such step.
+    SetupError
+        The run never entered it, or not so often, or had no such item there.
+    """
+    require_step_of(workflow, step)
+    visits = [event for event in events if isinstance(event.data, catalog.StepStarted)]
+    own = [event for event in visits if event.step == step]
+    name = events[0].execution_id
+    if not own:
+        entered = ", ".join(dict.fromkeys(event.step for event in visits)) or "none"
+        raise SetupError(
+            f"execution {name} never entered step {step!r}, so there is no state to try it with (it "
+            f"entered: {entered}); run the workflow up to it first"
+        )
+    number: object = len(own) if visit is None else visit  # whatever a caller has
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(own):
+        told = f"execution {name} entered step {step!r} {plural(len(own), 'time')}"
+        raise SetupError(f"{told}; visit is 1 to {len(own)}, not {number!r}")
+    begun = own[number - 1]
+    assert isinstance(begun.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
+    if item is not None:
+        _require_item(events, workflow, begun, own[number:], item)
+    return Entered(step, begun.path, begun.data.visit, item, begun.sequence)
+
+
+def _require_item(
+    events: Sequence[Event], workflow: Workflow, begun: Event, later: Sequence[Event], item: object
+) -> None:
+    """Raise `SetupError` unless a visit to a step had an item."""
+    if workflow.step(begun.step).each is None:
+        raise SetupError(f"step {begun.step!r} has no Each, so it has no item {item!r}; leave item out")
+    end = next((event.sequence for event in later if event.path == begun.path), len(events) + 1)
+    found = {
+        event.data.iteration_index
+        for event in events[begun.sequence : end - 1]
+        if isinstance(event.data, catalog.IterationStarted) and (event.path, event.step) == (begun.path, begun.step)
+    }
+    if isinstance(item, bool) or item not in found:
+        there = f"items {min(found)} to {max(found)}" if found else "no item"
+        raise SetupError(f"step {begun.step!r} began {there} there, and not item {item!r}; items are counted from 0")
+
+
+def alone(workflow: Workflow, step: str) -> Workflow:
+    """Return a workflow that does one step of another and ends: nothing follows it, and no failure is caught."""
+    tried = workflow.step(step).like(edges=(), end=False, join=False, catch=())
+    return with_only(workflow, tried)
+
+
+def with_only(workflow: Workflow, step: Step) -> Workflow:
+    """Return a workflow that does one step, and is in all else like another."""
+    data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
+    return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
+
+
+def require_known(entry: Entered, change: Change, before: ExecutionState) -> None:
+    """Raise `NotFoundError` for a variable or input that is to be otherwise and that a step was entered without."""
+    known = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
+    for kind, names, there in known:
+        for name in names:
+            if name not in there:
+                text = f"{kind} {name!r} cannot be set: step {entry.step!r} was entered without one of that name"
+                raise NotFoundError(kind, name, list(there), text)
+
+
+# What an agent was asked by the code of a workflow function, as a step of its own that can be tried. Pure.
+
+
+ASKED = "asked"
+"""The variable in which a trial of a call finds the recorded prompt: written as it is, it might be a template."""
+ANSWER = "answer"
+"""The variable that its answer is stored in."""
+_ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
+
+
+class CallOfAgent(NamedTuple):
+    """One call of an agent."""
+
+    entry: Entered
+    workflow: Workflow
+    """With a step that makes this call alone."""
+    prompt: str
+
+
+def is_call(workflow: Workflow, name: str) -> bool:
+    """Whether a name can only be that of a call: the workflow is a function, and that is its one step."""
+    return workflow.start.type == FUNCTION and name != workflow.start.name
+
+
+def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = None) -> CallOfAgent:
+    """Return a call of an agent that a workflow function has made.
+
+    Parameters
+    ----------
+    number
+        Which of those of this agent, from 1 on; by default the last.
+
+    Raises
+    ------
+    NotFoundError
+        The function has called nothing of that name.
+    SetupError
+        It is a step function, or there were not so many calls.
+    """
+    calls = [span for span in log.spans if span.kind == "operation" and span.holder == -1 and span.called]
+    own = [span for span in calls if span.called == agent and span.type in _ASKS]
+    if not own:
+        raise _not_asked(calls, workflow, agent)
+    wanted: object = len(own) if number is None else number  # whatever a caller has
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 1 <= wanted <= len(own):
+        told = f"workflow function {workflow.name!r} asked agent {agent!r} {plural(len(own), 'time')}"
+        raise SetupError(f"{told}; visit is 1 to {len(own)}, not {wanted!r}")
+    call = own[wanted - 1]
+    prompt = str((call.parameters or {}).get("prompt", ""))
+    step = Step(agent, agent=agent, prompt=f"${{state.{ASKED}}}", output=_class_of(call), store=ANSWER, edges=())
+    entry = Entered(agent, call.path, 1, None, call.sequences[0], wanted)
+    return CallOfAgent(entry, with_only(workflow, step), prompt)
+
+
+def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exception:
+    step = next((span for span in reversed(calls) if (span.called, span.type) == (name, STEP_EXECUTION)), None)
+    if step is not None:
+        given = ", ".join(f"{key}={readable(value)}" for key, value in (step.parameters or {})["arguments"].items())
+        return SetupError(f"{name!r} is a step function, which needs no run to be tried: call it, {name}({given})")
+    known = dict.fromkeys(str(span.called) for span in calls if span.type in _ASKS)
+    told = f"workflow {workflow.name!r} is a Python function, which asked no agent {name!r} in this run"
+    return NotFoundError("agent", name, [workflow.start.name, *known], told)
+
+
+def _class_of(call: Span) -> str | None:
+    """Return the class that an agent answered with, None for text."""
+    result = call.result if isinstance(call.result, dict) else {}
+    answer: Any = opened(result.get("output", ""), lenient=True)
+    if isinstance(answer, str):
+        return None
+    if kind_of(type(answer)) is None:
+        raise SetupError(
+            f"agent {call.called!r} answered with data whose form its log does not say; ask it in a workflow of steps"
+        )
+    return name_of(type(answer))
+
+
+# What a step came to once: as its run has it, or as a try of it.
+
+
+RECORDED_NUMBER = 0
+"""The number of what is recorded; tries are counted from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a step came to once."""
+
+    number: int
+    """0 of what is recorded, 1 of the first try."""
+    execution: str
+    """Id of the execution that it was done in."""
+    status: str
+    asked: str
+    """What a model was asked, as rendered; of other steps the arguments of what they call."""
+    value: Any
+    """What the step stores, or gives out; None where it has failed."""
+    error: str | None
+    model: str | None
+    tokens: int | None
+    """Read and written; None where no model was asked."""
+    cost: float | None
+    """US dollars; None where no price is known."""
+    seconds: float | None
+
+    @property
+    def text(self) -> str:
+        """What it came to as people read it: its value, else why there is none."""
+        if self.error is not None:
+            return self.error
+        return "" if self.value is None else aligned_as_text(self.value)
+
+    @property
+    def title(self) -> str:
+        """How people call it."""
+        return "recorded" if self.number == RECORDED_NUMBER else f"try {self.number}"
+
+
+def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execution) -> Tried:
+    """Return what a step came to in a log: in that of its run, or of a try, where it stands at the same place."""
+    read = ReadLog.of(log)
+    own, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
+    state = execution.state
+    if done is None:  # it was stopped before it could begin, by a bound for instance
+        return Tried(number, execution.id, state.status, "", None, state.error, None, None, None, None)
+    status = done.status if done.ended_us is not None else state.status
+    usage, took = done.usage or _consumed(own), done.duration_us
+    return Tried(
+        number,
+        execution.id,
+        status,
+        _last_prompt(own),
+        None if status != catalog.COMPLETED else opened(_value(read, done), lenient=True),
+        done.error or (_waits(execution) if status == catalog.WAITING else None),
+        next((span.model for span in own if span.model), None),
+        usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
+        usage["cost"] / NANODOLLARS if "cost" in usage else None,
+        None if took is None else took / 1e6,
+    )
+
+
+def _spans(log: ReadLog, entry: Entered) -> tuple[list[Span], Span | None]:
+    """Return all that happened in a visit to a step, or in an item of it, and the span of that itself."""
+    own = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
+    if entry.item is not None:
+        own = [span for span in own if span.iteration == entry.item]
+    kind = "step" if entry.item is None else "item"
+    return own, next((span for span in reversed(own) if span.kind == kind), None)
+
+
+def _spans_of_call(log: ReadLog, entry: Entered) -> tuple[list[Span], Span]:
+    """Return all that happened in a call that a workflow function made, and its own span."""
+    call = next(span for span in log.spans if span.kind == "operation" and span.sequences[0] == entry.began)
+    return [span for span in log.spans if span is call or span.holder == call.index], call
+
+
+def _consumed(own: Sequence[Span]) -> dict[str, int]:
+    """Return what the calls of a turn have consumed together."""
+    total = Counter[str]()
+    for span in own:
+        total.update(span.usage)
+    return total
+
+
+def _waits(execution: Execution) -> str | None:
+    asked = [question.question for question in execution.interrupts[:1]]
+    return f"waits for an answer: {asked[0]}" if asked else None
+
+
+def _value(log: ReadLog, done: Span) -> Any:
+    """Return what a step stored at its end, or an item was done with; else its text."""
+    if done.kind == "item":
+        result = done.result or {}
+        return result.get("value", result.get("text"))
+    if done.kind == "operation":
+        return done.result["output"] if done.type == AGENT_TURN else messages_of(done)[-1].text
+    completed = log[done.sequences[-1] - 1]
+    before = log[completed.sequence - 2].data
+    stored = getattr(completed.data, "stored_variable", None)
+    if stored and isinstance(before, catalog.StateMutated):
+        return next((change.value for change in before.mutations if change.key == stored), done.result)
+    return done.result
+
+
+def _last_prompt(own: Sequence[Span]) -> str:
+    """Return what models were asked in a step, or what it called with which arguments."""
+    first = [request for request in requests_in(own) if request.n == 1]
+    if first:
+        texts = ["\n\n".join(said.text for said in request.added if said.role == "user") for request in first]
+        return "\n\n".join(dict.fromkeys(filter(None, texts)))
+    called = [span for span in own if span.kind == "operation" and span.holder == -1 and not span.is_pause]
+    return "\n\n".join(dict.fromkeys(_told(span.parameters) for span in called if span.parameters))
+
+
+def _told(parameters: Mapping[str, Any]) -> str:
+    """Return what a call is made with; of a script its text."""
+    return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
+
+
+# A trial as text and as HTML that is saved with a notebook: outcomes beside the recorded one, differences marked.
+
+
+LONGEST = 4_000
+"""Characters of a text that are shown."""
+MOST = 24
+"""Tries that are shown."""
+_GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(260px,100%),1fr));gap:8px"
+_CARD = f"min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padding:6px 10px"
+_SAME = "= as recorded"
+
+
+def as_text(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
+    """Return a trial as lines: what was asked, then each outcome, in one text with the recorded one."""
+    lines = [f"{_shown(title)}: {_summary(tries)}"]
+    for asked, titles in _prompts(recorded, tries):
+        lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), asked))]
+    if not _differ(recorded, tries) and recorded.asked:
+        lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
+    lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
+    for tried in tries[:MOST]:
+        is_same = _is_same(recorded, tried)
+        told = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
+        lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in told)]
+    return "\n".join(filter(None, [*lines, _left(tries)]))
+
+
+def as_html(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
+    """Return a trial as a page: cards beside each other as far as they fit, the recorded one first."""
+    cards = [_card(recorded, safe(_shown(recorded.text)))]
+    cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
+    head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
+    return (
+        f'<div class="{AS_TEXT}" style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
+        f"{_asked(recorded, tries)}"
+        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_left(tries))}</div>'
+    )
+
+
+def _left(tries: Sequence[Tried]) -> str:
+    return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
+
+
+def _summary(tries: Sequence[Tried]) -> str:
+    done = sum(tried.status == COMPLETED for tried in tries)
+    told = [plural(len(tries), "try").replace("trys", "tries")]
+    if done < len(tries):
+        told.append(f"{done} completed")
+    tokens, costs = ([getattr(tried, name) for tried in tries] for name in ("tokens", "cost"))
+    if any(found is not None for found in tokens):
+        told.append(f"{sum(filter(None, tokens)):,} tokens")
+    if any(found is not None for found in costs):
+        told.append(price(sum(filter(None, costs))))
+    return " · ".join(told)
+
+
+def _figures(tried: Tried) -> str:
+    told = [tried.status]
+    if tried.model:
+        told.append(tried.model)
+    if tried.tokens is not None:
+        told.append(f"{tried.tokens:,} tokens")
+    if tried.cost is not None:
+        told.append(price(tried.cost))
+    if tried.seconds is not None:
+        told.append(seconds(tried.seconds))
+    return " · ".join(told)
+
+
+def _shown(text: str) -> str:
+    return cut(shared().text(text), LONGEST)
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.split("\n")]
+
+
+def _is_same(recorded: Tried, tried: Tried) -> bool:
+    return (tried.status, tried.text) == (recorded.status, recorded.text)
+
+
+def _beside(recorded: Tried, tried: Tried) -> str:
+    """Return an outcome in one text with the recorded one; of an error there is nothing to compare."""
+    both = recorded.error is None and tried.error is None
+    return marked(_shown(recorded.text), _shown(tried.text)) if both else tried.text
+
+
+def _differ(recorded: Tried, tries: Sequence[Tried]) -> bool:
+    return any(_is_asked_otherwise(recorded, tried) for tried in tries)
+
+
+def _is_asked_otherwise(recorded: Tried, tried: Tried) -> bool:
+    """Return whether a try was asked something else; one that was stopped before it could ask was asked nothing."""
+    return bool(tried.asked) and tried.asked != recorded.asked
+
+
+def _prompts(recorded: Tried, tries: Sequence[Tried]) -> Iterator[tuple[str, str]]:
+    """Yield what was asked otherwise than recorded, each once, and in which tries."""
+    titles: dict[str, list[str]] = {}
+    for tried in tries:
+        if _is_asked_otherwise(recorded, tried):
+            titles.setdefault(_shown(tried.asked), []).append(str(tried.number))
+    for asked, numbers in titles.items():
+        yield asked, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
+
+
+# --- HTML ------------------------------------------------------------------------------------------------------------
+
+
+def _asked(recorded: Tried, tries: Sequence[Tried]) -> str:
+    """Return what was asked, with what differs from the recorded text marked in it."""
+    if not recorded.asked and not _differ(recorded, tries):
+        return ""
+    if not _differ(recorded, tries):
+        return _box("Asked", "as recorded", safe(_shown(recorded.asked)))
+    before = _shown(recorded.asked)
+    return "".join(
+        _box("Asked", titles, "".join(piece_of(*piece) for piece in pieces(before, asked)))
+        for asked, titles in _prompts(recorded, tries)
+    )
+
+
+def _box(title: str, told: str, text: str) -> str:
+    return (
+        f'<div style="border:{RULE};border-radius:4px;padding:6px 10px;margin:0 0 8px">'
+        f'<div>{styled(BADGE, title)}{styled(FAINT, safe(told))}</div><div style="{TEXT}">{text}</div></div>'
+    )
+
+
+def _card(tried: Tried, text: str) -> str:
+    head = f"{styled(BADGE, safe(tried.title))}{styled(FAINT, safe(_figures(tried)))}"
+    return f'<div style="{_CARD}"><div style="margin:0 0 4px">{head}</div><div style="{TEXT}">{text}</div></div>'
+
+
+def _outcome(recorded: Tried, tried: Tried) -> str:
+    """Return what a try came to; words that are not in the recorded outcome are marked, what it lacks is not shown."""
+    if _is_same(recorded, tried):
+        return styled(FAINT, _SAME)
+    if recorded.error is not None or tried.error is not None:
+        return safe(_shown(tried.text))
+    told = pieces(_shown(recorded.text), _shown(tried.text))
+    return "".join(piece_of(piece.sign, piece.text) for piece in told if piece.sign != REMOVED)
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,7 +529,7 @@ class StepTrial:
         return sum(known) if known else None
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for what is recorded and for each try: `divebook.analysis.trial_frame.trial_frame`."""
+        """Return a row for what is recorded and for each try: `divebook.analysis.lists.trial_frame`."""
         made: pd.DataFrame = extensions.extension(extensions.FRAMES)("trial", self)
         return made
 

@@ -4,14 +4,18 @@
 `Interpreter.run_script` the full one. Only `sandbox` imports Monty, and only when the first expression runs.
 """
 
-from divebook.scripting.checks import check_condition, check_expression, check_script, check_template
-from divebook.scripting.conditions import evaluate_condition, evaluate_conditions, truth
-from divebook.scripting.contexts import Context, Limits
-from divebook.scripting.each import evaluate_items
-from divebook.scripting.host import Host
 from divebook.scripting.interpreter import Interpreter, default_interpreter
-from divebook.scripting.program import look_up
-from divebook.scripting.template import render_template, render_templates
+from divebook.scripting.needs import check_condition, check_expression, check_script, check_template
+from divebook.scripting.prelude import Context, Host, Limits
+from divebook.scripting.syntax import look_up
+from divebook.scripting.templates import (
+    evaluate_condition,
+    evaluate_conditions,
+    evaluate_items,
+    render_template,
+    render_templates,
+    truth,
+)
 from divebook.scripting.values import value_text
 
 __all__ = [

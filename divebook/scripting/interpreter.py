@@ -9,13 +9,29 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from divebook.scripting.contexts import ACTIVITY_NAMES, DEFAULT_LIMITS, SAFE_NAMES, Context, Limits
-from divebook.scripting.failures import FailureKind, SandboxError, forked, script_error
-from divebook.scripting.host import Host, HostAnswers
-from divebook.scripting.prelude import prelude
-from divebook.scripting.program import Program, compile_expression, compile_script, select
-from divebook.scripting.reference import NOTHING, is_plain
+from divebook.scripting.prelude import (
+    ACTIVITY_NAMES,
+    DEFAULT_LIMITS,
+    NOTHING,
+    SAFE_NAMES,
+    Context,
+    Host,
+    HostAnswers,
+    Limits,
+    is_plain,
+    prelude,
+)
 from divebook.scripting.structure import Parts, Scope, Work
+from divebook.scripting.syntax import (
+    FailureKind,
+    Program,
+    SandboxError,
+    compile_expression,
+    compile_script,
+    forked,
+    script_error,
+    select,
+)
 from divebook.scripting.values import plain, sendable
 
 if TYPE_CHECKING:

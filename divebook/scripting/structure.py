@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 
 from divebook.errors import ScriptLimitError
-from divebook.scripting.contexts import Context, ran_too_long
-from divebook.scripting.reference import NOTHING, Attribute, Get, Item, last_part, reference_of
+from divebook.scripting.prelude import NOTHING, Attribute, Context, Get, Item, last_part, ran_too_long, reference_of
 
 MAX_TURNS = 1_000_000
 """Turns of loops, and looks at parts, in one expression: it takes about as much memory as the sandbox may."""

@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import ast
+import copy
 import io
 import re
+import symtable
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Literal
 
-from divebook.errors import ScriptSyntaxError
-from divebook.scripting.contexts import BUILTINS
-from divebook.scripting.prelude import HELPERS
-from divebook.text.python import parse_python
+from divebook.errors import ScriptError, ScriptLimitError, ScriptSyntaxError, UndefinedVariableError, did_you_mean
+from divebook.scripting.prelude import (
+    ATTRIBUTE,
+    BUILTINS,
+    CHANGE,
+    ENTRIES,
+    FORMAT,
+    HELPERS,
+    MAKE_CODE,
+    NOTHING,
+    RESULT,
+    SAFE_NAMES,
+    Context,
+    Limits,
+    Reference,
+    prelude,
+    ran_too_long,
+    reference_of,
+)
+from divebook.scripting.structure import Structure, structure_of
+from divebook.text.arguments import normal_name, same_name
+from divebook.text.syntax import parse_python
 
 READ_ONLY = ("inputs", "state")
 
@@ -265,3 +289,710 @@ def _written_root(node: ast.AST) -> str | None:
     while isinstance(inner, ast.Attribute | ast.Subscript):
         inner = inner.value
     return inner.id if isinstance(inner, ast.Name) else None
+
+
+# Rewriting scripts so that ``inputs.name`` works on mappings, without moving a line.
+#
+# ``a.b`` becomes ``helper(a, 'b', 'a')``. Calls keep their function: ``state.get("n")`` is Python's own method; only
+# ``state.set("n", 1)`` and ``state.delete("n")``, which mappings lack, become ``helper(state, 'set', "n", 1)``. The
+# text is edited in place, byte offsets as the parser reports them; an f-string is replaced whole, because Python 3.11
+# reports wrong positions inside it.
+
+
+_SPACE = re.compile(rb"(?:[ \t\f\n\\]|#[^\n]*\n)*")
+_BEFORE_DOT = re.compile(rb"(?:[ \t\f\n\\)]|#[^\n]*\n)*")
+
+_DATA = (
+    *(ast.Constant, ast.Compare, ast.BinOp, ast.UnaryOp, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set),
+    *(ast.ListComp, ast.DictComp, ast.SetComp),
+)
+_TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    start: int
+    end: int
+    text: str
+
+
+def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
+    """Return `source` with attribute reads on data replaced, and its result checked.
+
+    Parameters
+    ----------
+    modules
+        Names that can only be modules or classes: their attributes stay as they are.
+    """
+    editor = _Editor(source, modules, has_own_dict=any(_names_dict(node) for node in ast.walk(tree)))
+    result = _result_of(tree)
+    if result is not None:
+        editor.wrap(result)
+    editor.visit(tree)
+    return editor.applied()
+
+
+def _names_dict(node: ast.AST) -> bool:
+    """Return whether a node gives the name ``dict`` to something of the script."""
+    if isinstance(node, ast.Name):
+        return node.id == "dict" and not isinstance(node.ctx, ast.Load)
+    return "dict" in (getattr(node, "name", None), getattr(node, "arg", None), getattr(node, "asname", None))
+
+
+def _may_have_equal_keys(node: ast.Dict) -> bool:
+    """Return whether two keys of a dict display may be equal and yet differ, as 1 and True do; strings never do."""
+    constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+    others = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
+    numbers = [value for value in constants if not isinstance(value, str)]
+    return len(others) + bool(numbers) > 1 or len(set(numbers)) < len(numbers)
+
+
+def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
+    """Return the expression whose value is the result, unless it can only be plain data."""
+    if isinstance(tree, ast.Expression):
+        return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
+    last = tree.body[-1] if tree.body else None
+    return last.value if isinstance(last, ast.Expr) and not isinstance(last.value, _TEXTS_AND_NUMBERS) else None
+
+
+def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
+    """Tell whether a value may be a function, class, module or view; `code_names` are names of such, None: any is."""
+    if isinstance(node, ast.BoolOp):
+        return any(_may_be_code(value, code_names) for value in node.values)
+    if isinstance(node, ast.IfExp):
+        return _may_be_code(node.body, code_names) or _may_be_code(node.orelse, code_names)
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        return code_names is None or _may_be_code(node.value, code_names)
+    if isinstance(node, ast.Name):
+        return code_names is None or node.id in code_names
+    return not isinstance(node, _DATA)
+
+
+def is_change(node: ast.AST, *changes: str) -> bool:
+    """Whether a node is a call ``state.set(...)`` or ``state.delete(...)``."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "state"
+        and function.attr in (changes or ("set", "delete"))
+    )
+
+
+def _is_named(node: ast.AST) -> bool:
+    """Return whether a node is the mapping of variables or inputs, whose keys are names."""
+    return isinstance(node, ast.Name) and node.id in ("state", "inputs")
+
+
+def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
+    return isinstance(node.ctx, ast.Load) and not (isinstance(node.value, ast.Name) and node.value.id in modules)
+
+
+def _path(node: ast.expr) -> str | None:
+    """Return ``inputs.user`` for a plain chain of names, for use in messages."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        before = _path(node.value)
+        return f"{before}.{node.attr}" if before else None
+    return None
+
+
+class _Editor(ast.NodeVisitor):
+    """Collects edits, outer ones first, so that insertions at one place nest rightly."""
+
+    def __init__(self, source: str, modules: frozenset[str], *, has_own_dict: bool) -> None:
+        self._source = source.encode()
+        self._modules, self._has_own_dict = modules, has_own_dict
+        self._edits: list[_Edit] = []
+        self._line_starts = [0]
+        for line in self._source.split(b"\n"):
+            self._line_starts.append(self._line_starts[-1] + len(line) + 1)
+
+    def applied(self) -> str:
+        pieces: list[bytes] = []
+        position = 0
+        for edit in sorted(self._edits, key=lambda edit: edit.start):
+            pieces += [self._source[position : edit.start], edit.text.encode()]
+            position = edit.end
+        return b"".join([*pieces, self._source[position:]]).decode()
+
+    def wrap(self, node: ast.expr) -> None:
+        """Pass the value of `node` through the check of results."""
+        start, end = self._span(node)
+        self._insert_call(start, f"{RESULT}((")
+        self._edits.append(_Edit(end, end, "))"))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if is_change(node) and isinstance(node.func, ast.Attribute):
+            start, end = self._span(node.func)
+            opening = self._after(_SPACE, end)
+            self._edits.append(_Edit(start, opening + 1, f"{CHANGE}(state, {node.func.attr!r}, "))
+            self._normalise(node.args[:1])
+        else:
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and _is_named(node.func.value):
+                self._normalise(node.args[:1])
+            self.visit(node.func.value if isinstance(node.func, ast.Attribute) else node.func)
+            if isinstance(node.func, ast.Name) and node.func.id == "dict" and not self._has_own_dict:
+                self._keep_first_keys(node)
+        for argument in [*node.args, *node.keywords]:
+            self.visit(argument)
+
+    def _keep_first_keys(self, node: ast.Call) -> None:
+        """Write ``dict(pairs)`` as ``dict(helper(pairs))``."""
+        if not node.args or isinstance(node.args[0], ast.Starred):
+            return
+        start, end = self._span(node.args[0])
+        opening = self._after(_SPACE, self._span(node.func)[1])
+        if start == opening:  # a generator without parentheses of its own begins and ends with those of the call
+            start, end = start + 1, end - 1
+        self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
+
+    def visit_Dict(self, node: ast.Dict) -> None:
+        """Write ``{a: b, **c}`` as ``helper([(a, b), *c.items()])`` where two keys may be equal."""
+        if _may_have_equal_keys(node):
+            start, end = self._span(node)
+            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
+            begin = start + 1
+            for key, value in zip(node.keys, node.values, strict=True):
+                close = self._after(_BEFORE_DOT, self._span(value)[1])
+                if key is None:
+                    stars = self._source.index(b"**", begin)
+                    self._edits += [_Edit(stars, stars + 2, "*("), _Edit(close, close, ").items()")]
+                else:
+                    self._edits.append(_Edit(begin, begin, "("))
+                    self._separate(key)
+                    self._edits.append(_Edit(close, close, ")"))
+                begin = close + 1
+            self._edits.append(_Edit(end - 1, end, "])"))
+        self.generic_visit(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> None:
+        """Write ``{a: b for ...}`` as ``helper([(a, b) for ...])``, unless its keys are strings."""
+        if not isinstance(node.key, ast.JoinedStr):
+            start, end = self._span(node)
+            self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))
+            self._separate(node.key)
+            close = self._after(_BEFORE_DOT, self._span(node.value)[1])
+            self._edits += [_Edit(close, close, ") "), _Edit(end - 1, end, "])")]
+        self.generic_visit(node)
+
+    def _separate(self, key: ast.expr) -> None:
+        """Write a comma in place of the colon behind a key."""
+        colon = self._after(_BEFORE_DOT, self._span(key)[1])
+        self._edits.append(_Edit(colon, colon + 1, ","))
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if _is_named(node.value):
+            self._normalise([node.slice])
+        self.generic_visit(node)
+
+    def _normalise(self, names: list[ast.expr]) -> None:
+        """Write the names of variables as the log has them: reads in the same script compare them as they are."""
+        for name in names:
+            if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
+                normal = normal_name(name.value)
+                if normal != name.value:
+                    self._edits.append(_Edit(*self._span(name), repr(normal)))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if _is_read(node, self._modules):
+            start, end = self._span(node)
+            dot = self._find_dot(self._span(node.value)[1])
+            name = self._find_name(dot + 1)
+            path = _path(node.value)
+            self._insert_call(start, f"{ATTRIBUTE}(")
+            self.visit(node.value)
+            self._edits.append(_Edit(dot, dot + 1, ","))
+            self._edits.append(_Edit(name, end, f" {node.attr!r}, {path!r})" if path else f" {node.attr!r})"))
+        else:
+            self.visit(node.value)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        lowering = _Lowering(self._modules)
+        lowered = lowering.visit(node)
+        if lowering.changed:
+            start, end = self._span(node)
+            # Parentheses and blank lines keep the lines below where they were.
+            padding = "\n" * self._source.count(b"\n", start, end)
+            self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
+
+    def visit_MatchValue(self, node: ast.MatchValue) -> None:
+        """Leave patterns alone: ``case Colour.RED`` must stay a dotted name."""
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        """Leave patterns alone."""
+
+    def _insert_call(self, position: int, text: str) -> None:
+        before = self._source[position - 1 : position]
+        touching = before.isalnum() or before == b"_"  # ``in(a).b``
+        self._edits.append(_Edit(position, position, f" {text}" if touching else text))
+
+    def _span(self, node: ast.expr) -> tuple[int, int]:
+        start = self._line_starts[node.lineno - 1] + node.col_offset
+        return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+
+    def _find_dot(self, position: int) -> int:
+        """Return where the dot after a value is; only closing parentheses, space and comments come before it."""
+        return self._after(_BEFORE_DOT, position)
+
+    def _find_name(self, position: int) -> int:
+        return self._after(_SPACE, position)
+
+    def _after(self, pattern: re.Pattern[bytes], position: int) -> int:
+        match = pattern.match(self._source, position)
+        return match.end() if match else position
+
+
+class _Lowering(ast.NodeTransformer):
+    """Turns an f-string into a join of helper calls, and the attributes inside into helper calls."""
+
+    def __init__(self, modules: frozenset[str]) -> None:
+        self._modules = modules
+        self.changed = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if is_change(node) and isinstance(node.func, ast.Attribute):
+            self.changed = True
+            given = [ast.Name("state", ast.Load()), ast.Constant(node.func.attr), *map(self.visit, node.args)]
+            return ast.Call(ast.Name(CHANGE, ast.Load()), given, [self.visit(word) for word in node.keywords])
+        if isinstance(node.func, ast.Attribute):
+            function = ast.Attribute(self.visit(node.func.value), node.func.attr, ast.Load())
+        else:
+            function = self.visit(node.func)
+        arguments = [self.visit(argument) for argument in node.args]
+        return ast.Call(function, arguments, [self.visit(keyword) for keyword in node.keywords])
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if not _is_read(node, self._modules):
+            return ast.Attribute(self.visit(node.value), node.attr, node.ctx)
+        self.changed = True
+        path = _path(node.value)
+        names = [ast.Constant(node.attr), *([ast.Constant(path)] if path else [])]
+        return _call(ATTRIBUTE, self.visit(node.value), *names)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        parts = ast.List([self.visit(part) for part in node.values], ast.Load())
+        return ast.Call(ast.Attribute(ast.Constant(""), "join", ast.Load()), [parts], [])
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        conversion = ast.Constant(chr(node.conversion) if node.conversion > 0 else "")
+        specification = self.visit(node.format_spec) if node.format_spec else ast.Constant("")
+        return _call(FORMAT, self.visit(node.value), conversion, specification)
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+# Which names a script takes from outside, and how much of each it looks at.
+
+
+Keys = frozenset[str | int] | None
+"""The keys of a mapping that a script can reach; None when it may reach all."""
+
+_ADVICE = {
+    "true": "write True",
+    "false": "write False",
+    "null": "write None",
+    "nil": "write None",
+    "none": "write None",
+}
+_NEEDS_ACTIVITY = frozenset({"time", "random", "rand", "datetime", "date", "uuid", "now", "sleep", "documents"})
+_NOW = "write 'from datetime import datetime' first, and datetime.now()"
+_IMPORTS = {
+    "time": "write 'import time' first, and time.time(); or 'from datetime import datetime', and datetime.now()",
+    "now": _NOW,
+    "datetime": "write 'from datetime import datetime' first",
+    "date": "write 'from datetime import date' first",
+    "rand": "write 'import random' first, and random.randrange(100)",
+    "sleep": "write 'import time' first, and time.sleep(1)",
+}
+_SYSTEM = frozenset({"os", "sys", "exec", "eval", "open", "subprocess", "http", "net", "fetch", "socket", "input"})
+
+
+class Scopes:
+    """The names of a script, resolved scope by scope by Python's own symbol table."""
+
+    def __init__(self, source: str, tree: ast.Expression | ast.Module) -> None:
+        mode: Literal["eval", "exec"] = "eval" if isinstance(tree, ast.Expression) else "exec"
+        try:
+            self._top = symtable.symtable(source, "<script>", mode)
+        except SyntaxError as error:
+            raise ScriptSyntaxError(f"{error.msg} (line {error.lineno})", error.lineno) from error
+        if any(isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp) for node in ast.walk(tree)):
+            separate = _SeparateScopes().visit(copy.deepcopy(tree))
+            self._top = symtable.symtable(ast.unparse(separate), "<script>", mode)
+        self._inner = list(_children(self._top))
+
+    def free(self) -> frozenset[str]:
+        """Return the names that must come from outside."""
+        tables = [self._top, *self._inner]
+        used = {s.get_name() for t in tables for s in t.get_symbols() if s.is_referenced() and self._outside(t, s)}
+        return frozenset(used - self.defined())
+
+    def _outside(self, table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
+        return table is self._top or symbol.is_global()
+
+    def defined(self) -> frozenset[str]:
+        """Return the names the module level binds, also through ``global`` in a function."""
+        own = {s.get_name() for s in self._top.get_symbols() if s.is_assigned() or s.is_imported()}
+        declared = {
+            s.get_name() for t in self._inner for s in t.get_symbols() if s.is_declared_global() and s.is_assigned()
+        }
+        return frozenset(own | declared)
+
+    def shadowed(self) -> frozenset[str]:
+        """Return the names that a function, class or comprehension binds for itself."""
+        return frozenset(
+            s.get_name()
+            for t in self._inner
+            for s in t.get_symbols()
+            if s.is_local() or s.is_parameter() or s.is_free()
+        )
+
+    def imported_only(self) -> frozenset[str]:
+        """Return the names that can only be an imported module, class or function."""
+        imported = {s.get_name() for s in self._top.get_symbols() if s.is_imported()}
+        return frozenset(imported - self.shadowed())
+
+
+class _SeparateScopes(ast.NodeTransformer):
+    """Turns comprehensions into generators: Python 3.12 counts the variables of the former as those around them."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Keep only the expressions of an f-string, which not every Python can write back."""
+        self.generic_visit(node)
+        return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.AST:
+        self.generic_visit(node)
+        specification = [node.format_spec] if node.format_spec else []
+        return ast.Tuple([node.value, *specification], ast.Load())
+
+
+def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    for child in table.get_children():
+        yield child
+        yield from _children(child)
+
+
+def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
+    """Return the first line on which each name occurs, in the order of lines."""
+    found: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in names:
+            found[node.id] = min(node.lineno, found.get(node.id, node.lineno))
+    return {name: found.get(name) for name in sorted(names, key=lambda name: (found.get(name, 0), name))}
+
+
+class _KeyUses(ast.NodeVisitor):
+    """Collects the constant keys by which names are read; any other use of a name makes it `whole`."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, set[str | int]] = {}
+        self.whole: set[str] = set()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.whole.add(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if not (isinstance(node.ctx, ast.Load) and self._reads(node.value, node.attr)):
+            self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if not (isinstance(node.ctx, ast.Load) and self._reads(node.value, _constant(node.slice))):
+            self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        member = len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn)
+        if not (member and self._reads(node.comparators[0], _constant(node.left))):
+            self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute):
+            key = _constant(node.args[0]) if node.args and node.func.attr in ("get", "delete") else None
+            if not (self._sets(node.func) or self._reads(node.func.value, key)):
+                self.visit(node.func.value)
+        else:
+            self.visit(node.func)
+        for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+            self.visit(argument)
+
+    def _sets(self, function: ast.Attribute) -> bool:
+        """Note that a script sets a variable, which reads none."""
+        if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
+            return False
+        self.keys.setdefault(function.value.id, set())
+        return True
+
+    def _reads(self, value: ast.AST, key: str | int | None) -> bool:
+        if not isinstance(value, ast.Name) or key is None:
+            return False
+        self.keys.setdefault(value.id, set()).add(key)
+        return True
+
+
+def _constant(node: ast.AST) -> str | int | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str | int) else None
+
+
+def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
+    """Return, for each free name, the keys the script can reach in it.
+
+    A variable of the same name in an inner scope counts as well: that reaches too much, never too little.
+    """
+    uses = _KeyUses()
+    uses.visit(tree)
+    return {name: None if name in uses.whole else frozenset(uses.keys.get(name, set())) for name in free}
+
+
+def undefined(
+    name: str, line: int | None, names: Mapping[str, Any], offered: Collection[str]
+) -> UndefinedVariableError:
+    """Return the error for an unknown name, with the most helpful hint there is."""
+    return UndefinedVariableError(name, line, _hint(name, names, offered))
+
+
+def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str | None:
+    if name.lower() in _ADVICE:
+        return _ADVICE[name.lower()]
+    for root in ("state", "inputs"):
+        if isinstance(names.get(root), Mapping) and name in names[root]:
+            return f"write {root}.{name}"
+    if name in _NEEDS_ACTIVITY:
+        if "documents" not in offered:
+            return "only script steps may use the clock or chance"
+        return _IMPORTS.get(name, f"write 'import {name}' first")
+    if name in _SYSTEM:
+        return "scripts are sandboxed: no files, processes or network"
+    return did_you_mean(name, {*names, *offered})
+
+
+# A script made ready to run: checked, rewritten, and knowing which values it needs. Results are cached by text.
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One expression or script."""
+
+    text: str
+    """As its author wrote it."""
+
+    code: str
+    """What the sandbox runs; line for line the same as the text."""
+
+    prelude: str
+    """What a fresh sandbox must run first."""
+
+    uses: Mapping[str, Keys]
+    """Every name it takes from outside, with the keys it can reach in it."""
+
+    makes_code: bool
+    """Whether it may use names that do not stand in its text, through ``eval`` and the like."""
+
+    lines: Mapping[str, int | None]
+    """Where each of these names first occurs, in order."""
+
+    reference: Reference | None
+    """What it refers to, where it does nothing else."""
+
+    structure: Structure | None
+    """How its value is put together, where it is an expression that does so."""
+
+    def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
+        """Raise UndefinedVariableError unless every name is a value of `names` or one of `offered`."""
+        for name in self.lines:
+            if name not in names and name not in offered:
+                raise undefined(name, self.lines[name], names, offered)
+
+
+@lru_cache(maxsize=4096)
+def compile_expression(text: str) -> Program:
+    """Prepare an expression of a deterministic context."""
+    source, tree = parse_expression(text)
+    return _compiled(text, source, tree)
+
+
+@lru_cache(maxsize=512)
+def compile_script(text: str) -> Program:
+    """Prepare the full script of a script step."""
+    source, tree = parse_script(text)
+    return _compiled(text, source, tree)
+
+
+def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
+    try:
+        scopes = Scopes(source, tree)
+        free = scopes.free()
+        if isinstance(tree, ast.Expression):
+            check_expression(tree)
+        else:
+            check_script(tree, scopes.shadowed())
+        code = rewrite(source, tree, scopes.imported_only())
+        makes_code = not free.isdisjoint(MAKE_CODE)
+        lines = first_lines(tree, free)
+        reference = reference_of(tree)
+        structure = structure_of(source, tree) if reference is None and isinstance(tree, ast.Expression) else None
+        return Program(text, code, prelude(code), key_uses(tree, free), makes_code, lines, reference, structure)
+    except RecursionError as error:
+        raise ScriptSyntaxError("nested too deeply; split it into smaller expressions") from error
+
+
+def look_up(expression: str, names: Mapping[str, Any]) -> Any:
+    """Return the value that an expression only refers to, as the log holds it; else `NOTHING`."""
+    reference = compile_expression(expression).reference
+    return NOTHING if reference is None else reference.found(names, Context.VALUE)
+
+
+def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of `names` that the programs can reach, so that the cost does not grow with a big state."""
+    reached: dict[str, set[str | int] | None] = {}
+    for program in programs:
+        if program.makes_code:
+            return {name: _part(value, None) for name, value in names.items()}
+        for name, keys in program.uses.items():
+            if name in names:
+                known = reached.setdefault(name, set())
+                reached[name] = None if known is None or keys is None else known | keys
+    return {name: _part(names[name], keys) for name, keys in reached.items()}
+
+
+def _part(value: Any, keys: set[str | int] | None) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if keys is None:
+        return value if type(value) is dict else dict(value)
+    found = ((key, same_name(key, value)) for key in sorted(keys, key=repr))
+    known = [(key, name) for key, name in found if name is not None]
+    # Rewritten code reads the normal form of a name; what cannot be rewritten reads it as it is written.
+    return {spelling: value[name] for key, name in known for spelling in (key, normal_name(key))}
+
+
+# How a failure inside the sandbox becomes one of divebook's errors, with the script's own line number.
+
+
+_GROWN = 64
+"""How many times the bytes of its JSON a value takes at most inside the sandbox."""
+_MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
+
+
+class FailureKind(Enum):
+    """Why the sandbox gave no value."""
+
+    RAISED = "raised"
+    SYNTAX = "syntax"
+    TIME = "time"
+    MEMORY = "memory"
+    CRASHED = "crashed"
+    UNSENDABLE = "unsendable"
+
+
+class SandboxError(Exception):
+    """The sandbox gave no value; `line` counts in the text it was fed."""
+
+    def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
+        self.kind, self.text, self.line = kind, text, line
+        self.printed = ""
+        super().__init__(text)
+
+    @property
+    def ends_session(self) -> bool:
+        """Whether the session it happened in must not be used again."""
+        return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
+
+
+def forked() -> ScriptError:
+    """Return the error for a child process forked after the sandbox was started."""
+    return ScriptError(
+        "scripts cannot run in a process forked from one that has run scripts; "
+        'start it with multiprocessing.get_context("spawn") instead'
+    )
+
+
+def script_error(
+    failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
+) -> ScriptError:
+    """Return the error to raise for a failure while `programs` were fed, one after the other."""
+    if failure.kind is FailureKind.TIME:
+        return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
+    if failure.kind is FailureKind.MEMORY:
+        return ScriptLimitError(_needs_more(programs, names, limits.memory), failure.line)
+    if failure.kind is FailureKind.CRASHED:
+        return ScriptError(f"the sandbox process ended while it ran the script ({failure.text}); run it again")
+    line, spans_lines = _own_line(failure.line, programs)
+    where = f" (line {line})" if line and spans_lines else ""
+    kind = ScriptSyntaxError if failure.kind is FailureKind.SYNTAX else ScriptError
+    return kind(f"{_with_nearest_key(failure.text, names)}{where}", line)
+
+
+def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
+    """Say what takes too much memory: the largest value that was sent, if it is large enough to be the cause."""
+    values = dict(_reached(select(programs, names)))
+    weights = {place: _weight(value) for place, value in values.items()}
+    place = max(weights, key=weights.__getitem__, default="")
+    said = f"script needs more than {memory / 2**20:g} MiB of memory"
+    if not place or weights[place] * _GROWN < memory:
+        return f"{said}; work on smaller parts"
+    value = values[place]
+    kind = "text" if isinstance(value, str) else "mapping" if isinstance(value, Mapping) else type(value).__name__
+    return (
+        f"{said}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: give it whole to an action or "
+        f"a step, as $({place}), or make what the script needs of it there"
+    )
+
+
+def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Give the values that a script looks at by their places; of ``state`` and the like, what is in them."""
+    for name, value in names.items():
+        if isinstance(value, Mapping):
+            yield from ((f"{name}.{key}", item) for key, item in value.items())
+        else:
+            yield name, value
+
+
+def _weight(value: Any) -> int:
+    """Return about how many bytes a value takes as JSON."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + _weight(item) for key, item in value.items())
+    return sum(map(_weight, value)) + len(value) if isinstance(value, list | tuple) else 8
+
+
+def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
+    """Return the line inside the program that a fed line belongs to, and whether that program has several."""
+    if line is None:
+        return None, False
+    for program in programs:
+        count = program.code.count("\n")
+        if line <= count or program is programs[-1]:
+            return line, "\n" in program.text.strip()
+        line -= count
+    return line, False
+
+
+def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
+    """Name the nearest key, found in the whole value: the sandbox was only given the keys the script mentions."""
+    match = _MISSING_KEY.search(text)
+    value: Any = names
+    for part in match["path"].split(".") if match else ():
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if match is None or not isinstance(value, Mapping):
+        return text
+    keys = [str(key) for key in value]
+    hint = did_you_mean(match["key"], keys) or f"keys: {', '.join(keys[:10]) or 'none'}"
+    return text.replace(match[0], f"{match['before']} ({hint})")

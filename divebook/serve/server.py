@@ -10,10 +10,19 @@ of the execution, and how its question is answered elsewhere.
 from __future__ import annotations
 
 import asyncio
+import errno
+import hmac
+import json
+import os
+import re
+import secrets
+import shlex
 import sys
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing, redirect_stdout, suppress
-from typing import Any, TypeVar
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -24,26 +33,311 @@ from mcp.types import (
     CallToolRequestParams,
     CallToolResult,
     ElicitRequest,
+    ElicitRequestFormParams,
     ElicitResult,
     InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
 )
 
 from divebook._version import __version__
-from divebook.environment import Environment
-from divebook.errors import DivebookError, InterruptError, LeaseHeldError
-from divebook.events.catalog import PENDING, WAITING, OperationCompleted
+from divebook.environment.environment import Environment
+from divebook.errors import DivebookError, InterruptError, LeaseHeldError, SetupError, StoreError
+from divebook.events.catalog import COMPLETED, PENDING, WAITING, OperationCompleted
+from divebook.events.codec import json_form
 from divebook.events.event import Event
-from divebook.execution.elsewhere import has_news
-from divebook.execution.execution import Execution
+from divebook.events.recorded import opened
 from divebook.questions import Question
-from divebook.serve.asking import answer_of, can_ask, form_of, is_accepted
-from divebook.serve.keys import key_beside
-from divebook.serve.offered import STATUS_TOOL, result_of, shown_result, status_tool, tool_names, tool_of
+from divebook.questions.answer import Typed
+from divebook.questions.question import CONFIRMATION, example_answer, wanted_answer
+from divebook.questions.question import address_of as wording_address_of
+from divebook.runtime.execution import Execution
+from divebook.runtime.manager import has_news
+from divebook.store.encoding import FILE
 from divebook.store.follow import follow
-from divebook.text.logs import clean_libraries
-from divebook.workflow.definition import Workflow
+from divebook.store.memory import MemoryStore
+from divebook.text.redaction import clean_libraries, shared
+from divebook.workflow.answer_types import combine
+from divebook.workflow.definition import InputDefinition, Workflow
+from divebook.workflow.functions import declared_type
+from divebook.workflow.json_schemas import complaint
+from divebook.workflow.table import INPUT_TYPES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from starlette.applications import Starlette
+
+
+# The key that seals what a server hands to its clients: made once, beside the store, for its owner only.
+
+
+_LENGTH = 32
+
+
+def key_beside(location: str) -> bytes:
+    """Return the key of the server over a store, made if there is none.
+
+    Parameters
+    ----------
+    location
+        Path of the store; one in memory, or behind a URL, has a key that ends with the process.
+
+    Raises
+    ------
+    StoreError
+        The file of the key cannot be read or written, or is no key.
+    """
+    if location == MemoryStore.location or "://" in location:
+        return secrets.token_bytes(_LENGTH)
+    path = Path(f"{location}.mcp-key")
+    try:
+        return _made(path) if not path.exists() else _read(path)
+    except OSError as error:
+        raise StoreError(f"the key of the MCP server at {path} cannot be used: {error}; make it accessible") from error
+
+
+def _made(path: Path) -> bytes:
+    """Make a key; of two servers that begin at once, both take the first."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secrets.token_bytes(_LENGTH))
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    key = path.read_bytes()
+    if len(key) != _LENGTH:
+        raise StoreError(f"{path} is no key of an MCP server: {len(key)} bytes instead of {_LENGTH}; delete it")
+    return key
+
+
+# Workflows as tools of the Model Context Protocol: their names, what they take, and what they give.
+
+
+STATUS_TOOL = "divebook_status"
+"""Name of the tool that looks at an execution, and waits for it again."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+}
+_RESULT: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "execution": {"type": "string", "description": "Id of the run, which divebook_status takes."},
+        "status": {"type": "string"},
+        "outputs": {"type": "object"},
+        "error": {"type": "string"},
+    },
+    "required": ["execution", "status", "outputs"],
+}
+
+
+def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
+    """Return workflows by the names of their tools, which hold no blanks.
+
+    Raises
+    ------
+    SetupError
+        Two workflows would have one name.
+    """
+    named: dict[str, Workflow] = {}
+    for workflow in workflows:
+        name = _NO_NAME.sub("_", workflow.name)[:128] or "_"
+        other = STATUS_TOOL if name == STATUS_TOOL else named[name].name if name in named else None
+        if other is not None:
+            raise SetupError(f"workflows {workflow.name!r} and {other!r} would both be the tool {name!r}; rename one")
+        named[name] = workflow
+    return named
+
+
+def tool_of(name: str, workflow: Workflow) -> Tool:
+    """Return the tool that runs a workflow."""
+    told = workflow.description or f"Run the workflow {workflow.name!r}."
+    schema = {
+        **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
+        "required": [entry.name for entry in workflow.inputs if _is_required(entry)],
+        "additionalProperties": False,
+    }
+    return Tool(
+        name=name,
+        title=workflow.name,
+        description=f"{told} It may ask a person on the way.",
+        input_schema=schema,
+        output_schema=dict(_RESULT),
+    )
+
+
+def status_tool() -> Tool:
+    """Return the tool that looks at an execution."""
+    return Tool(
+        name=STATUS_TOOL,
+        description="Wait for a run that a tool of this server has begun, and return what has become of it.",
+        input_schema={
+            "type": "object",
+            "properties": {"execution": {"type": "string", "description": "Id of the run; without it, those open."}},
+            "additionalProperties": False,
+        },
+        annotations=ToolAnnotations(read_only_hint=True),
+    )
+
+
+def _is_required(entry: InputDefinition) -> bool:
+    return not entry.has_default and entry.required is not False
+
+
+def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
+    types, annotated = INPUT_TYPES.get((entry.type or "").lower(), ()), declared_type(workflow, entry)
+    schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
+    if annotated is not None:
+        schema = annotated.schema()
+    if entry.description:
+        schema["description"] = entry.description
+    if entry.has_default:
+        default = json_form(entry.default) if annotated is None else annotated.json_form(opened(entry.default))
+        # A client may send the default back, so one that its own schema refuses is not published.
+        fits = complaint(schema, default) is None if annotated is None else annotated.takes(default)
+        if fits:
+            schema["default"] = default
+    return schema
+
+
+def result_of(execution: Execution) -> CallToolResult:
+    """Return what has become of an execution, in words and as data."""
+    told = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
+    if execution.error:
+        told["error"] = execution.error
+    is_over = execution.state.is_over
+    text = (
+        json.dumps(told["outputs"], ensure_ascii=False, allow_nan=False)
+        if execution.status == COMPLETED
+        else _standing(execution)
+    )
+    return shown_result(text, told, is_error=is_over and execution.status != COMPLETED)
+
+
+def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
+    """Return a result without what looks like a credential."""
+    cleaned = None if data is None else shared().value(dict(data))
+    return CallToolResult(
+        content=[TextContent(type="text", text=shared().text(text))], structured_content=cleaned, is_error=is_error
+    )
+
+
+def _standing(execution: Execution) -> str:
+    if execution.state.is_over:
+        return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
+    asked = "; ".join(
+        f"{question.question} (divebook answer {wording_address_of(execution.id, question)} "
+        f"{shlex.quote(example_answer(question))})"
+        for question in execution.interrupts
+    )
+    waits = f"It waits for a person, who can also answer in a shell: {asked}." if asked else "It goes on."
+    return f"The run {execution.id} is {execution.status}. {waits} Call {STATUS_TOOL} with its id to look again."
+
+
+# Questions of executions as elicitations: forms of plain fields that a client shows to its person.
+
+
+ANSWER: Final = "answer"
+"""The field of a form that has one."""
+_PLAIN = frozenset({"string", "number", "integer", "boolean"})
+_KEPT = frozenset(
+    {"type", "title", "description", "enum", "default", "format", "minimum", "maximum", "minLength", "maxLength"}
+)
+
+
+def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
+    """Whether a client says that it can show forms to its person; before there were others, it said so by `{}`."""
+    capabilities = context.session.client_capabilities
+    asking = None if capabilities is None else capabilities.elicitation
+    return asking is not None and (asking.form is not None or asking.url is None)
+
+
+def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
+    """Return a question as a form.
+
+    Parameters
+    ----------
+    complaint
+        What was wrong with an earlier answer to it.
+    """
+    parts = [complaint, question.question, question.message or "", _data_in_words(question)]
+    message = "\n".join(part for part in parts if part)
+    return ElicitRequestFormParams(message=shared().text(message), requested_schema=_fields(question))
+
+
+def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
+    """Return what a filled form answers to a question."""
+    if _is_form(question) or question.kind == CONFIRMATION:
+        return dict(content)
+    value = content.get(ANSWER, "")
+    return Typed(value) if isinstance(value, str) and not _is_plain(question.schema) else value
+
+
+def is_accepted(result: ElicitResult | None) -> bool:
+    """Whether somebody filled a form, and did not decline or close it."""
+    return result is not None and result.action == "accept"
+
+
+def _fields(question: Question) -> dict[str, Any]:
+    """Return the schema of a form, whose fields may hold plain values only."""
+    if question.kind == CONFIRMATION:
+        reason = {"type": "string", "description": "Why not; whoever asked is told."}
+        return _object({"approved": {"type": "boolean"}, "text": reason}, ["approved"])
+    schema = question.schema or {}
+    if _is_form(question):
+        fields = {name: _plain_field(entry) for name, entry in schema["properties"].items()}
+        return _object(fields, list(schema.get("required", ())))
+    if _is_plain(question.schema):
+        return _object({ANSWER: _plain_field(schema)}, [ANSWER])
+    wanted = f"{wanted_answer(question)}, for instance: {example_answer(question)}"
+    return _object({ANSWER: {"type": "string", "description": wanted}}, [] if question.optional else [ANSWER])
+
+
+def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(fields), "required": required}
+
+
+def _is_form(question: Question) -> bool:
+    """Whether it asks for a mapping of plain values, as a form gives it."""
+    schema = question.schema or {}
+    properties = schema.get("properties")
+    return (
+        question.kind != CONFIRMATION
+        and schema.get("type") == "object"
+        and isinstance(properties, Mapping)
+        and bool(properties)
+        and all(_is_plain(entry) for entry in properties.values())
+    )
+
+
+def _is_plain(schema: Any) -> bool:
+    return isinstance(schema, Mapping) and schema.get("type") in _PLAIN
+
+
+def _plain_field(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name in _KEPT}
+
+
+def _data_in_words(question: Question) -> str:
+    return json.dumps(shared().value(json_form(dict(question.data))), ensure_ascii=False) if question.data else ""
+
 
 T = TypeVar("T")
 
@@ -288,3 +582,112 @@ async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
     async with stdio_server() as (read, write):
         with redirect_stdout(sys.stderr):  # what workflows print would reach the client when the buffer is emptied
             await protocol.run(read, write, protocol.create_initialization_options())
+
+
+# The server over HTTP: on this machine for whoever is on it, elsewhere for those who have its token.
+
+
+_HERE: Final = ("127.0.0.1", "localhost", "[::1]")
+_LEAST_TOKEN: Final = 16
+"""Characters that cannot be guessed in a lifetime of tries."""
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of a text such as ``127.0.0.1:8000`` or ``[::1]:8000``; raises `SetupError`."""
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdigit() and int(port) < 2**16):
+        raise SetupError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8000")
+    return host.strip("[]"), int(port)
+
+
+def require_token(host: str, token: str | None) -> None:
+    """Raise `SetupError` where anybody could run workflows, or a token could be guessed."""
+    if token is not None and len(token) < _LEAST_TOKEN:
+        raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
+    if token is None and not _is_here(host):
+        raise SetupError(
+            f"{host} can be reached from other machines, where anybody could run these workflows: give a --token, "
+            "such as env://DIVEBOOK_MCP_TOKEN, or serve 127.0.0.1"
+        )
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def serve_http(environment: Environment, address: str, *, token: str | None = None, wait: float = WAIT) -> None:
+    """Serve clients at ``http://ADDRESS/mcp`` until the process is asked to end.
+
+    Parameters
+    ----------
+    token
+        What clients have to send as their bearer token; needed where other machines can connect.
+
+    Raises
+    ------
+    SetupError
+        The address is none, lacks a token, or cannot be served.
+    """
+    import uvicorn
+
+    host, port = address_of(address)
+    require_token(host, token)
+    await _require_free(host, port)
+    served: Any = app_of(WorkflowServer(environment, wait=wait), host)
+    if token is not None:
+        shared().know(token)
+        served = _Guarded(served, token)
+    config = uvicorn.Config(served, host, port, ws="none", access_log=False, timeout_graceful_shutdown=1)
+    with redirect_stdout(sys.stderr):
+        await uvicorn.Server(config).serve()
+
+
+async def _require_free(host: str, port: int) -> None:
+    """Raise `SetupError` where an address cannot be listened on, of which uvicorn would end the process."""
+    try:
+        found = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
+    except OSError as error:
+        cause = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror
+        raise SetupError(
+            f"{host}:{port} cannot be served: {cause}: give --http an address of this machine with "
+            "a free port, such as 127.0.0.1:0 for any"
+        ) from error
+    found.close()
+
+
+def app_of(server: WorkflowServer, host: str) -> Starlette:
+    """Return what is served; on this machine a page of a browser gets nothing, whatever name leads it here."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    names = [*_HERE, f"[{host}]" if ":" in host else host]
+    checked = TransportSecuritySettings(
+        enable_dns_rebinding_protection=_is_here(host),
+        allowed_hosts=[f"{name}:*" for name in names],
+        allowed_origins=[f"http://{name}:*" for name in names],
+    )
+    return server.protocol.streamable_http_app(transport_security=checked)
+
+
+class _Guarded:
+    """Lets requests through that carry a token."""
+
+    def __init__(self, served: Any, token: str) -> None:
+        self._served, self._wanted = served, f"Bearer {token}".encode()
+
+    async def __call__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[Any]],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        given = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] != "lifespan" and not hmac.compare_digest(given, self._wanted):
+            await send({"type": "http.response.start", "status": 401, "headers": [(b"www-authenticate", b"Bearer")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await self._served(scope, receive, send)

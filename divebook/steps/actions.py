@@ -10,9 +10,8 @@ from divebook.documents import DocumentRepository
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.text.arguments import describe
 from divebook.workflow.code import source_of
-from divebook.workflow.functions import decorated
-from divebook.workflow.policies import Retry
-from divebook.workflow.user_functions import UserFunction
+from divebook.workflow.functions import UserFunction, decorated
+from divebook.workflow.step import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -21,18 +21,17 @@ import anyio
 from divebook.agents import Agent
 from divebook.agents.agent import loaded
 from divebook.engine.operations import BATCH_LOOK, BATCH_RESULTS, BATCH_SUBMISSION, Reserved
-from divebook.engine.state import COMPLETED
 from divebook.errors import ScriptError, StepError, TemplateError
 from divebook.events import catalog
+from divebook.events.catalog import COMPLETED
 from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
-from divebook.execution.breaking_off import leaves_outcome_unknown
-from divebook.execution.context import StepContext
-from divebook.execution.iterations import Outcome
-from divebook.steps.evaluation import render_texts
-from divebook.steps.offers import Offers
+from divebook.runtime.context import StepContext
+from divebook.runtime.recorder import leaves_outcome_unknown
+from divebook.runtime.step import Outcome
+from divebook.steps.action import render_texts
 from divebook.steps.rows import UNKNOWN, Ended, told
-from divebook.steps.turns import as_asked
+from divebook.steps.turns import Offers, as_asked
 from divebook.workflow.answer_types import answer_type
 
 MOST = 10_000

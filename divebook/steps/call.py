@@ -9,23 +9,192 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, Slot
-from divebook.engine.rolling_back import BY_CALL, BY_STEP
-from divebook.errors import StepError
+from divebook.engine.approvals import (
+    BY_PERSON,
+    BY_RULE,
+    Approved,
+    Denied,
+    StandingRule,
+    ToolCall,
+    Verdict,
+    schema_of_answer,
+    shown_on_card,
+)
+from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, VERDICT, Slot
+from divebook.engine.state import BY_CALL, BY_STEP
+from divebook.errors import ApprovalDeniedError, DefinitionError, StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
+from divebook.events.event import to_datetime
 from divebook.events.recorded import opened
-from divebook.execution.compute import THREADS, Compute, Task
-from divebook.execution.context import StepContext
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.lost_results import mark_lost
-from divebook.steps.approval import approved
-from divebook.workflow.functions import CURRENT, StepFunction
-from divebook.workflow.undoing import place_of, require_itself
-from divebook.workflow.user_functions import CONTEXT, IDEMPOTENCY_KEY, UserFunction
+from divebook.events.values import normalize
+from divebook.questions import Question
+from divebook.questions.question import CONFIRMATION
+from divebook.runtime.clock import mark_lost
+from divebook.runtime.compute.threads import THREADS, Compute, Task
+from divebook.runtime.context import StepContext
+from divebook.runtime.loop import ENGINE
+from divebook.runtime.waiting import ApprovalPolicy
+from divebook.steps.conversations import Books, Entry
+from divebook.text.format import local_time
+from divebook.workflow.functions import (
+    CONTEXT,
+    CURRENT,
+    IDEMPOTENCY_KEY,
+    StepFunction,
+    UserFunction,
+    place_of,
+    require_itself,
+)
+from divebook.workflow.json_schemas import require_schema
+from divebook.workflow.servers import ASK, DENY, Approvals
+
+# Calls that a person must approve first, and may change: of actions, steps and tools alike.
+#
+# The policy is asked about a call that the log does not have, and never again: a rule may have expired since, or been
+# revoked. Where it wants a person's yes, the question and its answer decide, whatever has become of the policy.
+
+
+async def approve(
+    context: StepContext,
+    call: ToolCall,
+    schema: Mapping[str, Any] | None,
+    *,
+    key: str,
+    operation: str | int,
+    description: str = "",
+    within: str | None = None,
+) -> Approved | Denied:
+    """Return whether a call may be made, and with which arguments; a person is asked if the policy says so.
+
+    What a rule denies is kept: it may be another rule when the caller runs again.
+
+    Parameters
+    ----------
+    schema
+        JSON schema of the arguments: what a person makes of them must fit it, or the question stays open.
+    key
+        Name of the question within the step.
+    operation
+        Key of the call's own operation: one that the log has is not judged again.
+    description
+        What the call does, for the person.
+    within
+        Id of the operation that waits for the answer; see `StepContext.enclosing`.
+    """
+    call = replace(call, defaults=_defaults(schema))
+    denied = functools.partial(_denied, context, call, f"{key}-denied", within)
+    if context.record_of(f"{key}-denied") is not None:
+        return await denied(Verdict(DENY, rule="a rule that held before"))
+    ask = functools.partial(context.interrupt, CONFIRMATION, f"Run {call.tool}?", key=key, within=within)
+    asked = context.question_of(key)
+    if asked is not None:
+        data = {**(asked.data or {}), call.kind: call.tool, "parameters": dict(call.arguments)}
+        answer = await ask(message=asked.message, data=data, schema=asked.schema)
+        return await _answered(context, call, answer, operation, denied)
+    if context.record_of(operation) is not None:
+        return Approved(dict(call.arguments))
+    own = context.workflow.manner.confirmation_mode
+    verdict = await context.approving.verdict(replace(call, mode=own) if own else call)
+    if verdict.outcome == DENY:
+        return await denied(verdict)
+    if verdict.outcome != ASK:
+        return Approved(dict(call.arguments), verdict.rule)
+    data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
+    answer = await ask(message=verdict.reason or description or None, data=data, schema=wanted)
+    return await _answered(context, call, answer, operation, denied)
+
+
+async def _answered(
+    context: StepContext,
+    call: ToolCall,
+    question: Question,
+    operation: str | int,
+    denied: Callable[[Verdict], Awaitable[Denied]],
+) -> Approved | Denied:
+    """Return what a person made of a call: what a rule denies by now, or of what they made of it, no yes allows."""
+    response: Mapping[str, Any] = question.response or {}
+    if response.get("approved") is not True:
+        reason = response.get("text") or ""
+        return Denied(f"{BY_PERSON}{_because(reason)}", reason)
+    arguments = _arguments(question, response, call)
+    if context.record_of(operation) is None:
+        verdict = await context.approving.verdict(replace(call, arguments=arguments))
+        if verdict.outcome == DENY:
+            return await denied(verdict)
+    if context.beyond is None or context.beyond.writes:
+        await context.approving.keep(question)
+    return Approved(arguments, f"question {question.id}")
+
+
+async def _denied(context: StepContext, call: ToolCall, key: str, within: str | None, verdict: Verdict) -> Denied:
+    """Return what the log says of a call that a rule denied, which is its `verdict` if it has nothing of it yet."""
+
+    async def said() -> Mapping[str, str]:
+        return {"rule": verdict.rule, **({"reason": verdict.reason} if verdict.reason else {})}
+
+    asked = {call.kind: call.tool}
+    kept = await context.operation(VERDICT, asked, said, key=key, repeatable=True, within=within)
+    reason = kept.get("reason", "")
+    return Denied(f"{BY_RULE} {call.tool}{_because(reason)}", reason, kept["rule"])
+
+
+def _because(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _arguments(answered: Question, response: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
+    """Return what the record of the question and its answer say: the code that asked may have changed."""
+    told = response.get("data") or {}
+    return dict(told.get("parameters", (answered.data or {}).get("parameters", call.arguments)))
+
+
+def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what arguments are where a call says nothing of them, as its schema says, which may be anything."""
+    properties = (schema or {}).get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
+
+
+def _sound(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a schema if it is one: those of servers may be anything."""
+    if schema is None:
+        return None
+    try:
+        require_schema(schema)
+    except DefinitionError:
+        return None
+    return schema
+
+
+async def approved(
+    context: StepContext,
+    kind: str,
+    name: str,
+    parameters: dict[str, Any],
+    *,
+    description: str = "",
+    key: str,
+    operation: str | int,
+) -> dict[str, Any]:
+    """Return the parameters with which an action or a step that asks by itself may be called.
+
+    Raises
+    ------
+    ApprovalDeniedError
+        A person, or a rule, said no.
+    """
+    call = ToolCall(name, normalize(parameters, "parameters"), asks=True, kind=kind)
+    found = await approve(context, call, None, key=key, operation=operation, description=description)
+    if isinstance(found, Approved):
+        return found.arguments
+    reason = found.reason or (f"denied by the rule: {found.rule}" if found.rule else "")
+    raise ApprovalDeniedError(f"Run {name}?", reason)
 
 
 class CallContext:
@@ -257,3 +426,69 @@ async def invoke(
         return await result if _is_awaitable(result) else result
     finally:
         CURRENT.reset(token)
+
+
+# What an environment says of calls that need a person's yes: its table, and a book of the rules that people made.
+
+
+RULES = "divebook/rules"
+"""Start key of the book of rules."""
+ADDED, REVOKED = "added", "revoked"
+NOBODY = "nobody"
+
+
+class StandingPolicy(ApprovalPolicy):
+    """The rules and modes of an environment, and what people allowed for every execution.
+
+    Parameters
+    ----------
+    table
+        Gives the rules and modes for the calls of an agent, of no agent for an empty name.
+    """
+
+    def __init__(self, table: Callable[[str], Approvals], books: Books) -> None:
+        self._table, self._books = table, books
+
+    def table(self, agent: str) -> Approvals:
+        """Return the rules and modes for the calls of an agent."""
+        return self._table(agent)
+
+    async def lasting(self) -> Iterable[StandingRule]:
+        """Return the rules that people made for every execution, as the store has them at this moment."""
+        return await self._books.on_loop(self.standing)
+
+    async def keep(self, rule: StandingRule) -> None:
+        """Let a rule hold in every execution; one that was revoked since stays revoked."""
+        entry = {ADDED: rule._asdict()}
+        await self._books.on_loop(lambda: self._books.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
+
+    def standing(self) -> list[StandingRule]:
+        """Return what `lasting` does, in any thread."""
+        return rules_in(self._books.entries(RULES))
+
+    def revoke(self, rule_id: str, by: str) -> None:
+        """Let a rule that holds in every execution hold no more."""
+        self._books.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
+
+
+def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
+    """Return the rules of the book that nobody has revoked, oldest first."""
+    rules: dict[str, StandingRule] = {}
+    revoked: set[str] = set()
+    for entry in entries:
+        if ADDED in entry.value:
+            known = {name: value for name, value in entry.value[ADDED].items() if name in StandingRule._fields}
+            rules[known["rule_id"]] = StandingRule(**known)
+        elif REVOKED in entry.value:
+            revoked.add(entry.value[REVOKED])
+    return [rule for rule in rules.values() if rule.rule_id not in revoked]
+
+
+def rule_in_words(rule: StandingRule, execution_id: str | None) -> str:
+    """Return a rule for people; `execution_id` is the run that it holds in, None for every run."""
+    server = f" of {rule.server}" if rule.server else ""
+    agent = f" by agent {rule.agent}" if rule.agent else ""
+    until = "" if rule.expires_us is None else f", until {local_time(to_datetime(rule.expires_us))}"
+    where = "every run" if execution_id is None else execution_id
+    author = f" (made by {rule.by})" if rule.by else ""
+    return f"{rule.outcome} {rule.kind} {rule.tool}{server}{agent} with {rule.arguments} in {where}{until}{author}"

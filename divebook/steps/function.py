@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
 from divebook.agents.turn import Answer, Assignment
 from divebook.engine.operations import VERSION_DECISION
+from divebook.engine.state import ExecutionState
 from divebook.errors import (
     ApprovalDeniedError,
     DefinitionError,
@@ -24,21 +26,199 @@ from divebook.errors import (
 from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
-from divebook.execution.children import BeginSuccessor, DriveChild
-from divebook.execution.context import STRAND, StepContext
-from divebook.execution.groups import Group
-from divebook.execution.iterations import THROUGH, Outcome
-from divebook.execution.raised import as_recorded
-from divebook.execution.signals import seconds_of
-from divebook.execution.strands import Suspended
-from divebook.execution.unrecorded_waits import own_code
+from divebook.runtime.children import BeginSuccessor, DriveChild
+from divebook.runtime.concurrency import Group, Strands, Suspended, UnderWay
+from divebook.runtime.context import STRAND, StepContext
+from divebook.runtime.errors import as_recorded
+from divebook.runtime.step import THROUGH, Outcome
+from divebook.runtime.waiting import own_code, seconds_of
 from divebook.scripting import value_text
+from divebook.steps.action import WORKSPACE_ACTIONS
+from divebook.steps.actions import Action
 from divebook.steps.call import call, named_workspace
-from divebook.steps.lent import WorkspaceOfContext
-from divebook.steps.tasks import Tasks
-from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
-from divebook.workflow.functions import CURRENT, RESULT, WORKFLOW_FUNCTIONS, StepFunction
+from divebook.workflow.code import parts_of, reaching
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import CURRENT, FUNCTION, RESULT, WORKFLOW_FUNCTIONS, StepFunction
 from divebook.workflow.json_schemas import instance_of, schema_of
+from divebook.workspace.shell import ShellResult
+
+# The tasks in which a workflow function awaits its calls: its own, those of `ctx.gather`, and others it made itself.
+#
+# A call gets its place where it is made. Calls that are made one after the other and awaited in tasks, as by
+# ``asyncio.gather(double(1), double(2))``, therefore work; a call that is made inside such a task would get its place
+# by speed, and is refused. (`tests/execution/test_own_tasks.py`)
+
+
+ADVICE = (
+    "is made in a task of its own, so that its place in the log would depend on speed; "
+    "write `await ctx.gather(...)` in place of asyncio.gather, a task group or create_task"
+)
+
+
+class Tasks:
+    """Counts the calls under way as strands, so that the function rests only when none has anything left to do.
+
+    As a context manager it surrounds one call.
+    """
+
+    def __init__(self, strands: Strands) -> None:
+        self._strands, self._loop = strands, asyncio.get_running_loop()
+        self._placing = {asyncio.current_task()}
+        """Tasks whose calls get their places in an order that is always the same."""
+        self._gathered: set[asyncio.Task[object] | None] = set()
+        """Those of `ctx.gather`, which are strands already."""
+        self._others: set[asyncio.Task[object]] = set()
+        self._under_way = UnderWay(strands)
+        self._has_ended = False
+        """Whether the function has returned or raised."""
+
+    def require_place(self, what: str, name: str = "") -> None:
+        """Raise StepError unless the present task may give a call its place."""
+        try:
+            has_place = asyncio.current_task() in self._placing
+        except RuntimeError:  # there is no loop on this thread
+            has_place = False
+        if not has_place:
+            raise StepError(f"{what}{name} {ADVICE}")
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Surround what a strand of `ctx.gather` awaits."""
+        task = asyncio.current_task()
+        self._placing.add(task)
+        self._gathered.add(task)
+        try:
+            yield
+        finally:
+            self._placing.discard(task)
+            self._gathered.discard(task)
+
+    def _present(self) -> asyncio.Task[object] | None:
+        return asyncio.current_task(self._loop)  # to name the loop takes a third of the time
+
+    async def settle(self) -> None:
+        """In a task of the function's own: let those that were made with it begin before anything is waited for."""
+        task = self._present()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        self._others.add(task)
+        await asyncio.sleep(0)
+
+    def __enter__(self) -> bool:
+        """Return whether the present task is one of the function's own making."""
+        if self._has_ended:  # a task that was made and had not begun yet
+            raise asyncio.CancelledError("the workflow function has ended")
+        task = self._present()
+        if task not in self._gathered:
+            self._under_way.begin()
+        if is_another := task not in self._placing:  # what the function does meanwhile is not known
+            self._strands.forbid_staying()
+        return is_another
+
+    def __exit__(self, *_: object) -> None:
+        if self._present() not in self._gathered:
+            self._under_way.end()
+
+    async def stop(self) -> None:
+        """Cancel what the function began and did not wait for; its tasks make no further calls."""
+        self._has_ended = True
+        left = [task for task in self._others if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+# A workspace as a workflow function has it: each use is a recorded call, the same that steps and agents make.
+
+
+CallInWorkspace = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
+"""Makes a call of an action of workspaces, by its name, with its parameters."""
+
+
+class WorkspaceOfContext:
+    """A workspace as a workflow function has it: its files, a shell, and what becomes of them.
+
+    Examples
+    --------
+    ::
+
+        app = ctx.workspace("app")
+        tested = await app.shell("pytest -q", check=False)
+        if tested.exit_code == 0:
+            await app.apply()  # a person chooses among the changed files
+    """
+
+    def __init__(self, name: str, call: CallInWorkspace) -> None:
+        self.name, self._call = name, call
+
+    async def shell(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - it is of the command
+        cwd: str | None = None,
+        check: bool = True,
+    ) -> ShellResult:
+        """Run a command and return its exit code and what it printed.
+
+        Parameters
+        ----------
+        timeout
+            Seconds that it may take, by default as many as the workspace says.
+        cwd
+            The folder to run it in.
+        check
+            Whether a command that fails is an error (`OperationError`).
+        """
+        given = {"Command": command, "Timeout": timeout, "Cwd": cwd, "Check": check}
+        told = await self._call("Workspace.Shell", {name: value for name, value in given.items() if value is not None})
+        return ShellResult(told["exit_code"], told["stdout"], told["stderr"])
+
+    async def read(self, path: str) -> str:
+        """Return the text of a file."""
+        return str(await self._call("Workspace.Read", {"Path": path}))
+
+    async def write(self, path: str, content: str) -> None:
+        """Write a file whole; folders are made."""
+        await self._call("Workspace.Write", {"Path": path, "Content": content})
+
+    async def list(self, path: str = ".") -> Sequence[str]:
+        """Return the names in a folder."""
+        found: Sequence[str] = await self._call("Workspace.List", {"Path": path})
+        return found
+
+    async def glob(self, pattern: str) -> Sequence[str]:
+        """Return the paths that a pattern means, the newest first."""
+        found: Sequence[str] = await self._call("Workspace.Glob", {"Pattern": pattern})
+        return found
+
+    async def delete(self, path: str) -> None:
+        """Remove a file or an empty folder."""
+        await self._call("Workspace.Delete", {"Path": path})
+
+    async def apply(self, paths: Sequence[str] | None = None, *, ask: bool = True) -> Mapping[str, Sequence[str]]:
+        """Take changed files over into the folder that this is a copy of; a person chooses among them.
+
+        They are written as they were shown, whatever has become of them meanwhile.
+        Returned are the paths that were ``written``, were ``there`` already, and were ``left`` as they are.
+        Hidden files and version-control metadata (``.git``) are left, unless `paths` or the person names them.
+
+        Parameters
+        ----------
+        paths
+            Of which files; by default of all.
+        ask
+            Whether a person chooses.
+
+        Raises
+        ------
+        OperationError
+            The folder has something else than the changes began with; nothing was written.
+        """
+        given = {"Ask": ask} if paths is None else {"Ask": ask, "Paths": [*paths]}
+        found: Mapping[str, Sequence[str]] = await self._call("Workspace.Apply", given)
+        return found
+
 
 RANDOM_BITS = 53
 
@@ -104,7 +284,7 @@ class WorkflowContext:
 
     Every question is answered once and then from the log, so that the function comes to the same whenever it runs
     again. Calls get their place in the order in which they are made, not in which they end. Clocks and races of asyncio
-    are refused in the function's own code (`divebook.execution.unrecorded_waits`); recorded calls may use them.
+    are refused in the function's own code (`divebook.runtime.waiting`); recorded calls may use them.
     """
 
     def __init__(
@@ -201,7 +381,7 @@ class WorkflowContext:
         Parameters
         ----------
         kind
-            One of `divebook.questions.kinds.DEFINABLE`.
+            One of `divebook.questions.question.DEFINABLE`.
         message, data
             More than the question itself: a text, and plain data.
         answer
@@ -471,3 +651,72 @@ def require_function(name: str) -> None:
     """Raise `DefinitionError` unless this process has the workflow function."""
     if name not in WORKFLOW_FUNCTIONS:
         raise DefinitionError([Problem(missing_function(name))], f"workflow {name!r}")
+
+
+# Which functions of an execution are not what they were when it was started.
+
+
+CALLED = ("workflow ", "step ", "action ")
+
+
+class ChangedFunction(NamedTuple):
+    """A function that differs from the one that an execution was started with."""
+
+    label: str
+    """Kind and name: ``step parse``, ``function clean``, ``class Order``."""
+    change: str
+    """``changed``, ``new`` or ``gone``."""
+    reaches: tuple[str, ...]
+    """Labels of the workflows, steps and actions that use it: what they did before may be different now."""
+    by_workflow: bool = False
+    """Whether the function of the workflow uses it itself, and not only through steps: anything may be different."""
+
+
+class HasFunctions(Protocol):
+    """What the functions of a workflow are looked for in: an `Environment`."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """Its actions by name."""
+
+    @property
+    def workflows(self) -> Mapping[str, Workflow]:
+        """Its workflows by name."""
+
+
+def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
+    """Return the functions that a workflow names itself, by label; those of divebook are left out."""
+    if workflow.start.type == FUNCTION:
+        known = WORKFLOW_FUNCTIONS.get(workflow.name)
+        return {} if known is None else {f"workflow {workflow.name}": known.function}
+    called = {step.action for step in workflow.steps if step.action}
+    found = {f"action {name}": actions[name].function for name in sorted(called & actions.keys())}
+    return {label: function for label, function in found.items() if not _is_ours(function)}
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
+
+
+def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
+    """Return what is different now, in the order of the labels; nothing for a log that does not say what it was."""
+    return changed_since(state.code, state.workflow_name, environment)
+
+
+def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
+    """Return what differs now from digests of the functions of a workflow; nothing where there are none."""
+    workflow = environment.workflows.get(workflow_name)
+    if not code or workflow is None:
+        return []
+    parts = parts_of(roots_of(workflow, environment.actions))
+    before, now = dict(code), {label: part.digest for label, part in parts.items()}
+    different = sorted(label for label in before | now if before.get(label) != now.get(label))
+    return [_changed(label, before, parts) for label in different]
+
+
+def _changed(label: str, before: Mapping[str, str], parts: Mapping[str, Any]) -> ChangedFunction:
+    change = "gone" if label not in parts else "changed" if label in before else "new"
+    users = sorted(name for name in reaching(parts, label) if name.startswith(CALLED))
+    own = {name: part for name, part in parts.items() if not name.startswith(CALLED[1:])}
+    uses_it = label in own and any(name.startswith(CALLED[0]) for name in reaching(own, label))
+    return ChangedFunction(label, change, tuple(users), uses_it)

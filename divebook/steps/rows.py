@@ -26,17 +26,14 @@ from divebook.errors import OutcomeUnknownError, StepError
 from divebook.events import catalog
 from divebook.events.codec import storable
 from divebook.events.recorded import opened
-from divebook.execution.compute import THREADS, Compute, Task
-from divebook.execution.context import StepContext
-from divebook.execution.error_texts import clean_text
-from divebook.execution.iterations import Outcome
-from divebook.execution.lost_results import described, told_of
-from divebook.execution.raised import fault_of
-from divebook.execution.threads import in_thread
+from divebook.runtime.clock import described, told_of
+from divebook.runtime.compute.threads import THREADS, Compute, Task, in_thread
+from divebook.runtime.context import StepContext
+from divebook.runtime.errors import clean_text, fault_of
+from divebook.runtime.step import Outcome
 from divebook.steps.call import compute_for
-from divebook.workflow.functions import CURRENT
-from divebook.workflow.policies import Retry
-from divebook.workflow.user_functions import UserFunction
+from divebook.workflow.functions import CURRENT, UserFunction
+from divebook.workflow.step import Retry
 
 MOST_ROWS, MOST_SECONDS = 1_000, 1.0
 """How many rows have ended, and how long ago the first of them, before they are written."""

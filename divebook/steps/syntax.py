@@ -2,15 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from divebook.errors import Place, Problem, ScriptSyntaxError, TemplateError, UndefinedVariableError
-from divebook.scripting.checks import check_template
-from divebook.scripting.code_texts import CodeText, code_texts, filled_texts
-from divebook.scripting.contexts import SAFE_NAMES
-from divebook.steps.naming import Naming
+from divebook.errors import Place, Problem, ScriptSyntaxError, TemplateError, UndefinedVariableError, did_you_mean
+from divebook.scripting.needs import (
+    CodeText,
+    check_template,
+    code_texts,
+    filled_texts,
+    needs_of_expression,
+    needs_of_script,
+    set_by_script,
+)
+from divebook.scripting.prelude import SAFE_NAMES
+from divebook.scripting.syntax import Program
 from divebook.workflow.definition import Definitions, Workflow
-from divebook.workflow.located import nearest_position
+from divebook.workflow.functions import FUNCTION
+from divebook.workflow.graph import reachable_from
+from divebook.workflow.step import STAGE, Step
+from divebook.workflow.table import nearest_position
+
+# Names in the code of a definition that cannot be there when it runs: of variables, inputs, functions.
+#
+# A variable is there once a step that stores it has ended, a script has set it, or a loop is at an item. It cannot be
+# if nothing of the workflow sets it, or only what comes after the step that reads it. All else is found out by running.
+
+
+MOST_STEPS = 200
+"""Up to so many it is looked at what comes before what: each question takes a walk over all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A name that cannot be there."""
+
+    message: str
+    key: str
+    hint: str | None
+    pattern: str
+    """How it may be written."""
+
+    def problem(self, place: Place) -> Problem:
+        """Return it as a problem of a place."""
+        return Problem(self.message, key=self.key, hint=self.hint, place=place)
+
+
+class Naming:
+    """What the code of a workflow may name."""
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._steps = {step.name: step for step in workflow.steps}
+        self._start = workflow.start.name
+        self._order = {name: number for number, name in enumerate(self._steps)}
+        self._inputs = [entry.name for entry in workflow.inputs]
+        self._scripts = {step.name: _set_by(step) for step in workflow.steps}
+        self._is_known = all(names is not None for names in self._scripts.values())
+        self._setters = self._all_setters()
+
+    def _all_setters(self) -> dict[str, list[str]]:
+        """Return which steps set each variable."""
+        found: dict[str, list[str]] = {}
+        for step in self._steps.values():
+            stored = {step.store, step.each.as_ if step.each else None, *(policy.store for policy in step.catch)}
+            for name in (stored | (self._scripts[step.name] or frozenset())) - {None, ""}:
+                found.setdefault(str(name), []).append(step.name)
+        return found
+
+    def mistakes(self, step: Step, code: CodeText, programs: Iterable[Program]) -> Iterator[Mistake]:
+        """Yield the names in a text of a step that cannot be there."""
+        for program in programs:
+            yield from self._unknown(step, code, program)
+            needs = needs_of_script(program.text) if code.is_script else needs_of_expression(program)
+            for root, name in sorted(needs):
+                found = self._no_input(name) if root == "inputs" else self._no_variable(name, step, code)
+                if found is not None:
+                    message, hint = found
+                    pattern = rf"\b{root}\s*(?:\.\s*|\[\s*[\"'])({re.escape(name)})\b"
+                    yield Mistake(message, code.key, hint, pattern)
+
+    def _unknown(self, step: Step, code: CodeText, program: Program) -> Iterator[Mistake]:
+        names: Mapping[str, Any] = {"inputs": dict.fromkeys(self._inputs), "state": dict.fromkeys(self._setters)}
+        if step.each is not None and step.each.as_ and (code.is_of_item or not (code.is_before or code.is_after)):
+            names = {**names, step.each.as_: None}
+        try:
+            program.require(names, code.offered)
+        except UndefinedVariableError as error:
+            # The near name of ${statte.total} is the better advice; a bare ${HOME} is more likely meant as text.
+            is_bare = program.text.strip().isidentifier()
+            hint = code.escape(program) if is_bare or error.hint is None else None
+            yield Mistake(str(error), code.key, hint, rf"(?<![\w.])({re.escape(error.name)})\b")
+
+    def _no_input(self, name: str) -> tuple[str, str] | None:
+        if name in self._inputs:
+            return None
+        known = f"there is {', '.join(self._inputs)}" if self._inputs else "it has none"
+        return f"the workflow has no input {name!r}", did_you_mean(name, self._inputs) or f"{known}; add it to Inputs"
+
+    def _no_variable(self, name: str, step: Step, code: CodeText) -> tuple[str, str] | None:
+        if not self._is_known:
+            return None
+        setters = self._setters.get(name, ())
+        if not setters:
+            known = f"set are {', '.join(sorted(self._setters))}" if self._setters else "write Store in an earlier step"
+            return f"no step sets state.{name}", did_you_mean(name, self._setters) or known
+        if name in (self._scripts[step.name] or ()) or any(
+            self._may_precede(setter, step, code, name) for setter in setters
+        ):
+            return None
+        if setters == [step.name]:
+            return f"state.{name} is not there yet: it is the result of this step", "take it in a later step"
+        return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
+
+    def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
+        """Whether what a step sets can be there when a text of another one, or of its own, is looked at."""
+        if setter == step.name:
+            is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
+            is_there = not is_of_all and (code.is_after or step.each is not None)
+            return is_there or step.name in reachable_from(self._steps, step.name)
+        if self._order[setter] < self._order[step.name] or len(self._steps) > MOST_STEPS:
+            return True
+        without = {name: found for name, found in self._steps.items() if name != step.name}
+        is_behind = self._start == step.name or setter not in reachable_from(without, self._start)
+        return not is_behind or step.name in reachable_from(self._steps, setter)
+
+
+def _set_by(step: Step) -> frozenset[str] | None:
+    """Return the variables that the code of a step sets beside its result; None if only running it tells."""
+    if step.type in (FUNCTION, STAGE):
+        return None
+    try:
+        return set_by_script(step.script) if step.type == "script" and step.script else frozenset()
+    except ScriptSyntaxError:  # said where it stands
+        return None
 
 
 def syntax_problems(definitions: Definitions) -> list[Problem]:

@@ -5,33 +5,80 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import anyio
 
 from divebook.agents import Agent
+from divebook.agents.agent import unasked
+from divebook.agents.cache import ResponseCache
 from divebook.agents.turn import OperationOptions
-from divebook.agents.unasked import unasked
-from divebook.documents.file_arguments import FileArguments
+from divebook.documents import Policy
+from divebook.documents.policy import FileArguments
 from divebook.engine.approvals import Approved, Denied, ToolCall
 from divebook.engine.operations import TOOL_CALL, Setting, Slot
-from divebook.engine.state import FAILED
+from divebook.events.catalog import FAILED
 from divebook.events.event import to_datetime
-from divebook.execution.compute import Compute, LimitedSlot, Slots
-from divebook.execution.context import StepContext
-from divebook.execution.strands import Suspended, UnderWay
+from divebook.projections.requests import RequestView
 from divebook.questions import Question
-from divebook.steps.approval import approve
-from divebook.steps.call import compute_for, invoke, made_in_slot, workspace_of
-from divebook.steps.offers import Offers
-from divebook.workflow.policies import Retry
+from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
+from divebook.runtime.concurrency import Suspended, UnderWay
+from divebook.runtime.context import StepContext
+from divebook.steps.call import approve, compute_for, invoke, made_in_slot, workspace_of
+from divebook.steps.conversations import ThreadBooks
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.servers import ToolServer
+from divebook.workflow.step import Retry
 from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
-    from divebook.agents.recall import Recall
+    from divebook.agents.requests import Recall
+
+
+# What an environment gives to its agents while they work.
+
+
+class Equipment(Protocol):
+    """What agents may use."""
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent of that name; raises `NotFoundError`."""
+
+    def tools_for(self, definition: AgentDefinition) -> Sequence[ToolFunction]:
+        """Return the tools that an agent names."""
+
+    def limited(self, tool: ToolFunction) -> ToolFunction:
+        """Return a tool with the limits that its environment sets."""
+
+    def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
+        """Return the MCP servers whose tools an agent may call."""
+
+    def subordinates_for(self, definition: AgentDefinition) -> Sequence[Agent]:
+        """Return the agents that one may give work to."""
+
+
+class Offers(Equipment, Protocol):
+    """What an environment gives to agents."""
+
+    threads: ThreadBooks
+    """The conversations of its store."""
+
+    @property
+    def responses(self) -> ResponseCache:
+        """The responses that agents with a `Cache` use again."""
+
+    def requests_of(self, run: str) -> Sequence[RequestView]:
+        """Return the requests that a run made to models; raises `ExecutionNotFoundError`."""
+
+    def policy_for_agent(self, name: str) -> Policy:
+        """Return the permissions of an agent."""
+
+    def check_agent(self, agent: Agent) -> None:
+        """Raise unless what an agent names is there, once."""
+
 
 T = TypeVar("T")
 _PLACES: dict[tuple[str, int], anyio.CapacityLimiter] = {}

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Message
-from divebook.errors import StoreError
+from divebook.errors import StoreClosedError, StoreError
 from divebook.events.codec import encode, storable
-from divebook.store.codec import Sealing
+from divebook.events.event import Event, Record
+from divebook.store.encoding import Sealing
+from divebook.text.redaction import logger
 
 KINDS = (ANSWER, SIGNAL, REVOCATION, ANNOTATION)
 
@@ -150,7 +154,7 @@ class Mailbox(ABC):
     def _check_open(self) -> None: ...
 
     @abstractmethod
-    def check_key(self, execution_id: str) -> None: ...  # noqa: D102 - documented in `divebook.store.log`
+    def check_key(self, execution_id: str) -> None: ...  # noqa: D102 - documented in `divebook.store.base`
 
     def last_addressee(self, kind: str, key: str) -> str | None:
         """Return the id of the execution, ended or not, that got the latest message of such a kind and key."""
@@ -196,3 +200,138 @@ def _check(message: Message) -> None:
         if not getattr(message, name):
             raise ValueError(f"{name} of a message must not be empty")
         encode(getattr(message, name), name)
+
+
+# Hearing that something has come to a store from outside: one thread per store asks it, while anybody listens.
+
+
+NewsListener: TypeAlias = Callable[[], object]
+Wait: TypeAlias = Callable[[int, float], int]
+
+LINGER = 1.0
+"""Seconds that the thread goes on after the last listener has left, as the next one often comes soon."""
+
+_log = logger(__name__)
+
+
+class News:
+    """The listeners to one store's news, and the thread that waits for it.
+
+    However many executions wait, and however many people follow them, the store is asked by one thread
+    (test_news_are_waited_for_by_one_thread_however_many_listen).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listeners: tuple[tuple[NewsListener], ...] = ()
+        self._thread: threading.Thread | None = None
+
+    def add(self, listener: NewsListener, wait: Wait) -> Callable[[], None]:
+        """Add a listener, which is called once soon, and at all news; call what is returned to remove it.
+
+        `wait` is the store's `wait_for_news`.
+        """
+        entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(known for known in self._listeners if known is not entry)
+
+        with self._lock:
+            self._listeners = (*self._listeners, entry)
+            if self._thread is None or not self._thread.is_alive():  # none is alive in a forked process
+                self._thread = threading.Thread(target=self._watch, args=(wait,), name="divebook-news", daemon=True)
+                self._thread.start()
+                return remove
+        listener()
+        return remove
+
+    def join(self) -> None:
+        """Wait for the thread to end, once the store is closed (test_unloading_leaves_no_thread_file_or_socket)."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LINGER)
+
+    def _watch(self, wait: Wait) -> None:
+        seen = -1
+        while self._has_listeners():
+            try:
+                found = wait(seen, LINGER)
+            except StoreClosedError:
+                self._end()
+                return
+            except StoreError as error:  # the code that writes to it says what is wrong
+                _log.debug("no news of the store: %s", error)
+                threading.Event().wait(LINGER)
+                continue
+            if found != seen:
+                seen = found
+                self._tell()
+
+    def _tell(self) -> None:
+        for (listener,) in self._listeners:
+            try:
+                listener()
+            except Exception:  # noqa: BLE001 - the others are to hear as well
+                _log.exception("a listener to the store's news failed")
+
+    def _has_listeners(self) -> bool:
+        with self._lock:
+            if not self._listeners:
+                self._thread = None
+            return bool(self._listeners)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._thread = None
+
+
+# Listeners to appended events: called after the commit, in the thread that appended, in order.
+
+
+Listener: TypeAlias = Callable[[str, Sequence[Event]], None]
+
+
+class Subscribers:
+    """The listeners of one store. The caller of `tell` holds the store's lock, which keeps the order."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[tuple[Listener], ...] = ()
+        self._lock = threading.Lock()
+        """Its own: a commit to a server may hold that of the store for long."""
+        self._news: deque[tuple[str, Sequence[Event]]] = deque()
+        self._telling = False
+
+    def add(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener; call what is returned to remove it."""
+        entry = (listener,)  # a tuple of its own, so that one listener added twice is two things to remove
+        with self._lock:
+            self.listeners = (*self.listeners, entry)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self.listeners = tuple(known for known in self.listeners if known is not entry)
+
+        return unsubscribe
+
+    def tell(self, execution_id: str, records: Sequence[Record]) -> None:
+        """Tell every listener what events there are; what one of them appends meanwhile, all hear of afterwards."""
+        if not self.listeners:
+            return
+        self._news.append((execution_id, tuple(event for record in records for event in record.events())))
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._news:
+                self._tell_one(*self._news.popleft())
+        finally:
+            self._telling = False
+
+    def _tell_one(self, execution_id: str, events: Sequence[Event]) -> None:
+        for (listener,) in self.listeners:
+            try:
+                listener(execution_id, events)
+            except Exception:  # noqa: BLE001 - the events are committed: the appender must not take this for a failure
+                _log.exception("a listener of the event store failed at execution %s", execution_id)

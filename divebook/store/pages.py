@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 
 from divebook.events.catalog import PAYLOADS
 from divebook.events.codec import TAGGED, decode, encode, payload_read
-from divebook.events.event import Event
-from divebook.events.record import ON_NO_STEP
+from divebook.events.event import ON_NO_STEP, Event
 from divebook.events.upcast import FORM
-from divebook.store.facts import joined, names_of, width_of
-from divebook.store.packing import PACKED
+from divebook.store.encoding import PACKED, joined, names_of, width_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Facts: TypeAlias = Callable[[str, bytes], Sequence[bytes]]
@@ -170,7 +168,7 @@ class Rows(NamedTuple):
         return rows
 
     def checksum(self, previous: int) -> int:
-        """Return that of the last row, after a row with checksum `previous`; see `divebook.store.checksums`."""
+        """Return that of the last row, after a row with checksum `previous`; see `divebook.store.encoding`."""
         # Each goes on from the one before, so that the last one is that of all rows in one piece.
         covered = pc.binary_join_element_wise(*[column.cast(pa.binary()) for column in self], pa.scalar(b"\n"))
         return crc32(content_of(covered), previous)
@@ -241,7 +239,7 @@ class Rows(NamedTuple):
 
 
 def _lines(payloads: Any, is_wide: Numbers) -> Any:
-    """Return the lines of each payload; those of several events stand in brackets (`divebook.store.facts.joined`)."""
+    """Return the lines of each payload; those of several events stand in brackets (`joined`)."""
     bare = pc.if_else(pa.array(is_wide), pc.binary_slice(payloads, 1, -1), payloads)
     return pc.split_pattern(bare, b",\n")
 
@@ -265,7 +263,7 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
 
 
 def _unpacked(packed: bytes) -> Any:
-    """Return the texts of ids, as `divebook.store.sqlite.compact.unpack_id` does one by one."""
+    """Return the texts of ids, as `divebook.store.sqlite.schema.unpack_id` does one by one."""
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high, low = halves[:, 0], halves[:, 1]
     pairs = np.empty((len(halves), _ID_LETTERS // 2), dtype=np.uint16)

@@ -2,16 +2,193 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from divebook.tools.folder import Folder
-from divebook.tools.reach import READS, WRITES, ToolReach, coming, failed, in_utf8
-from divebook.workflow.tools import ToolFunction
+from divebook.documents import DocumentRepository, Policy
+from divebook.documents.policy import FILES, HIDDEN, FileArguments
+from divebook.documents.repository import MOST_FOLDERS, has_wildcards, matches
+from divebook.errors import PathNotAllowedError, SetupError
+from divebook.workflow.servers import IF_NOT_READ_ONLY
+from divebook.workflow.tools import FileSpellings, ToolFunction, ToolHints
+from divebook.workspace.files import Disk
+from divebook.workspace.paths import PathPolicy, Root
+
+# What the tools that come with divebook have in common: what they may reach, and what they say of themselves.
+
+
+READS = ToolHints(read_only=True, destructive=False, idempotent=True, open_world=False)
+WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_world=False)
+
+
+class ToolReach(NamedTuple):
+    """What the tools of an environment may reach."""
+
+    documents: DocumentRepository
+    policy: Policy
+    folder: Path
+    """What paths of files are relative to."""
+
+
+def coming(
+    function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
+) -> ToolFunction:
+    """Return a function as a tool that comes with divebook: one that does more than read asks, unless a rule decides.
+
+    It stays in this process, whatever the executor of other functions is.
+    """
+    return ToolFunction(
+        name or function.__name__,
+        function,
+        inspect.getdoc(function) or "",
+        hints=hints,
+        confirmation=IF_NOT_READ_ONLY,
+        executor="thread",
+        files=files,
+    )
+
+
+def failed(message: str) -> Exception:
+    """Return what to raise so that the model is told of a failure and goes on."""
+    from pydantic_ai.exceptions import ToolFailed
+
+    return ToolFailed(f"Error: {in_utf8(message)}")
+
+
+def in_utf8(text: str) -> str:
+    """Return a text with what no UTF-8 can say spelled out: names of files may be any bytes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+# The folder that tools of files work in: what of it they may reach, and how they read and write there.
+#
+# A path is looked at twice: as it is named, against what the tool may reach, and when it is opened, by
+# `divebook.workspace.paths.Root`, so that a link that is made in between leads nowhere else (test_near_calls has the
+# names, tests/tools/test_races_of_tools.py the links).
+
+
+MOST_BYTES = 10_000_000
+"""Of a file that any tool reads."""
+_SHOWN = 100
+
+
+class Folder:
+    """A folder within which a tool finds files, links followed.
+
+    Parameters
+    ----------
+    allow, deny
+        Patterns of absolute paths (``**`` over folders); others are relative to the folder. Without `allow` everything
+        is allowed that `deny` does not name; what both name is denied.
+    """
+
+    def __init__(self, reach: ToolReach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
+        self._policy, self._base = reach.policy, reach.folder
+        self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
+        self._allow = [self._anchored(pattern) for pattern in allow]
+        self._deny = [self._anchored(pattern).casefold() for pattern in deny]
+
+    def _anchored(self, pattern: str) -> str:
+        """Return a pattern of whole paths, links in what it begins with followed as in the paths it is held against."""
+        if pattern.startswith("**"):
+            return f"/{pattern}"
+        parts = Path(pattern).parts
+        plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts))
+        begin = self.root.joinpath(*parts[:plain]).resolve().as_posix().rstrip("/")
+        return "/".join([begin, *parts[plain:]])
+
+    def is_denied(self, path: Path) -> bool:
+        """Return whether a file is on the list of those denied; capitals do not count, as on some disks."""
+        return any(matches(pattern, path.as_posix().casefold()) for pattern in self._deny)
+
+    def find(self, path: str) -> Path:
+        """Return where a file really is; raises what the model is told if it may not be reached."""
+        try:
+            found = self._policy.file(path, self.root)
+        except SetupError as error:
+            raise failed(f"Access denied: {error}") from error
+        is_allowed = not self._allow or any(matches(pattern, found.as_posix()) for pattern in self._allow)
+        if self.is_denied(found) or not is_allowed:
+            raise failed(f"Access denied: {path} is not among the files that this tool may reach")
+        return found
+
+    @property
+    def files(self) -> FileArguments:
+        """The argument that names a file of the folder, for approval rules."""
+        return FileArguments(("path",), self._base, start=self.root)
+
+    def shown(self, path: Path) -> str:
+        """Return a path as it is shown: relative to the folder, if it is within."""
+        return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
+
+    @contextmanager
+    def _reached(self, shown: str, deed: str) -> Iterator[Disk]:
+        """Give the files below the folder; raises what the model is told of what goes wrong there."""
+        policy: PathPolicy | None = None
+        allowed = self._policy.allowed
+        try:
+            others = [Root("/")] if FILES in allowed else []
+            policy = PathPolicy(Root(self.root), others, None if HIDDEN in allowed else self._policy.why_protected)
+            yield Disk(policy)
+        except PathNotAllowedError as error:
+            raise failed(f"Access denied: {error}") from error
+        except UnicodeDecodeError as error:
+            raise failed(f"File {shown} is no UTF-8 text (at byte {error.start}), so it cannot be shown") from error
+        except UnicodeEncodeError as error:
+            raise failed(f"File {shown} cannot be {deed}: it holds half of a character") from error
+        except OSError as error:
+            raise failed(f"{shown[:_SHOWN]!r} cannot be {deed}: {error.strerror}") from error
+        finally:
+            if policy is not None:
+                policy.close()
+
+    def kind(self, path: Path) -> str:
+        """Return what is at a path: ``file``, ``folder``, ``nothing``, or ``other`` (a pipe would be waited for)."""
+        with self._reached(path.name, "looked at") as disk:
+            try:
+                found = disk.look(str(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return "nothing"
+            return "file" if found.is_file else "folder" if found.is_dir else "other"
+
+    def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
+        """Return what a file holds; raises what the model is told if it is no text, or too long."""
+        with self._reached(shown, "read") as disk:
+            if (size := disk.look(str(path)).size) > most:
+                raise failed(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
+            return disk.read(str(path), length=most).decode("utf-8-sig")
+
+    def write(self, path: Path, text: str, shown: str) -> None:
+        """Replace a file in one step, so that a reader never finds half of it; folders are made, permissions stay."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self._reached(shown, "written") as disk:
+            content = text.encode()
+            disk.make_folder(str(path.parent), parents=True, most=MOST_FOLDERS)
+            disk.write(str(path), content)
+
+    def names(self, path: Path, shown: str) -> list[str]:
+        """Return the names in a folder, sorted."""
+        with self._reached(shown, "listed") as disk:
+            return disk.names(str(path))
+
+    def look(self, path: Path, shown: str) -> os.stat_result | None:
+        """Return what is said of a name in a folder, links not followed; None if it is gone."""
+        with self._reached(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
+            try:
+                return os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+
+    def is_folder(self, path: Path) -> bool:
+        """Return whether a folder is at a path, or a link to one inside."""
+        with self._reached(path.name, "looked at") as disk:
+            return disk.is_folder(str(path))
 
 
 def file_reader(reach: ToolReach, *, max_size: int = 102_400) -> ToolFunction:
@@ -115,3 +292,160 @@ def _time(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):  # a disk may hold times that no calendar has
         return ""
+
+
+# The tool ``text_editor``: view a file, create one, replace a text that occurs once, insert lines.
+
+
+_MOST_ENTRIES = 500
+_AROUND = 4
+"""Lines shown before and after what was changed."""
+_EDITS = ToolHints(read_only=False, destructive=True, idempotent=False, open_world=False)
+
+
+def text_editor(reach: ToolReach, *, name: str = "text_editor") -> ToolFunction:
+    """Return the tool that edits files; `name` is what the model knows it by."""
+    folder = Folder(reach)
+
+    def edit(  # noqa: PLR0917 - a model gives them by name
+        command: Literal["view", "create", "str_replace", "insert"],
+        path: str,
+        file_text: str | None = None,
+        old_str: str | None = None,
+        new_str: str | None = None,
+        insert_line: int | None = None,
+        view_range: list[int] | None = None,
+    ) -> str:
+        """View a file or a folder, create a file, replace a text that occurs in it once, or insert lines.
+
+        Parameters
+        ----------
+        command
+            What to do.
+        path
+            Path of the file or folder.
+        file_text
+            For `create`: all that the new file holds.
+        old_str
+            For `str_replace`: the text to replace, with enough around it to occur once.
+        new_str
+            For `str_replace` and `insert`: the text to put there.
+        insert_line
+            For `insert`: the line after which it goes; 0 is the top.
+        view_range
+            For `view`: the first and the last line; -1 is the end.
+        """
+        found = folder.find(path)
+        if command != "create" and folder.kind(found) == "nothing":
+            raise failed(f"The path {path} does not exist. Please provide a valid path")
+        edit = _Edit(folder, found, path, file_text, old_str, new_str, insert_line, view_range)
+        return _COMMANDS[command](edit)
+
+    return coming(edit, _EDITS, name, folder.files)
+
+
+class _Edit(NamedTuple):
+    folder: Folder
+    found: Path
+    path: str
+    file_text: str | None
+    old_str: str | None
+    new_str: str | None
+    insert_line: int | None
+    view_range: list[int] | None
+
+    def need(self, parameter: str, command: str) -> str:
+        """Return what was given under a parameter that a command cannot do without."""
+        given = getattr(self, parameter)
+        if given is None:
+            raise failed(f"Parameter `{parameter}` is required for command: {command}")
+        return str(given)
+
+    def text(self) -> str:
+        """Return what the file holds."""
+        if self.folder.kind(self.found) != "file":
+            raise failed(f"The path {self.path} is not a file: only view shows folders")
+        return self.folder.text(self.found, self.path)
+
+
+def _view(edit: _Edit) -> str:
+    if edit.folder.kind(edit.found) == "folder":
+        if edit.view_range is not None:
+            raise failed("`view_range` is for files: leave it out for a folder")
+        return _listed(edit)
+    lines = edit.text().split("\n")
+    first, last = _range(edit.view_range, len(lines))
+    return _numbered(lines, first, last)
+
+
+def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
+    if asked is None:
+        return 1, count
+    first, last = asked if len(asked) == 2 else (0, 0)
+    last = count if last == -1 else last
+    if not 1 <= first <= last <= count:
+        raise failed(f"`view_range` must be [first, last] within the {count} lines of the file, not {asked}")
+    return first, last
+
+
+def _listed(edit: _Edit) -> str:
+    """Return what a folder holds, two levels deep, nothing hidden."""
+
+    def entries(folder: Path) -> list[Path]:
+        return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]
+
+    above = entries(edit.found)
+    below = [entry for folder in above if edit.folder.is_folder(folder) for entry in entries(folder)]
+    shown = [edit.folder.shown(entry) for entry in (*above, *below)]
+    more = [f"... and {len(shown) - _MOST_ENTRIES} more"] if len(shown) > _MOST_ENTRIES else []
+    return "\n".join([f"{edit.path} holds, two levels deep:", *sorted(shown[:_MOST_ENTRIES]), *more])
+
+
+def _create(edit: _Edit) -> str:
+    if edit.folder.kind(edit.found) != "nothing":
+        raise failed(f"File already exists at: {edit.path}. Cannot overwrite files with command `create`")
+    text = edit.need("file_text", "create")
+    edit.folder.write(edit.found, text, edit.path)
+    return f"File created successfully at: {edit.path}"
+
+
+def _replace(edit: _Edit) -> str:
+    old, new = edit.need("old_str", "str_replace"), edit.new_str or ""
+    text = edit.text()
+    count = text.count(old) if old else 0
+    if count != 1:
+        what = "did not appear" if not count else f"appears {count} times"
+        raise failed(f"No replacement was made: `old_str` {what} in {edit.path}. It must occur exactly once")
+    at = text.index(old)
+    changed = text[:at] + new + text[at + len(old) :]
+    edit.folder.write(edit.found, changed, edit.path)
+    line = text.count("\n", 0, at) + 1
+    return f"The file {edit.path} has been edited. {_around(changed, line, line + new.count(chr(10)))}"
+
+
+def _insert(edit: _Edit) -> str:
+    after, new = int(edit.need("insert_line", "insert")), edit.need("new_str", "insert")
+    lines = edit.text().split("\n")
+    if not 0 <= after <= len(lines):
+        raise failed(f"`insert_line` must be between 0 and {len(lines)}, not {after}")
+    changed = "\n".join([*lines[:after], *new.split("\n"), *lines[after:]])
+    edit.folder.write(edit.found, changed, edit.path)
+    return f"The file {edit.path} has been edited. {_around(changed, after + 1, after + 1 + new.count(chr(10)))}"
+
+
+def _around(text: str, first: int, last: int) -> str:
+    lines = text.split("\n")
+    shown = _numbered(lines, max(1, first - _AROUND), min(len(lines), last + _AROUND))
+    return f"Around the change it reads:\n{shown}"
+
+
+def _numbered(lines: list[str], first: int, last: int) -> str:
+    return "\n".join(f"{number:6}\t{lines[number - 1]}" for number in range(first, last + 1))
+
+
+_COMMANDS: dict[str, Callable[[_Edit], str]] = {
+    "view": _view,
+    "create": _create,
+    "str_replace": _replace,
+    "insert": _insert,
+}

@@ -9,8 +9,8 @@ from enum import EnumType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from divebook.errors import SavedRunError
-from divebook.text.cuts import one_line
-from divebook.widgets.protocol.views import Ack
+from divebook.text.redaction import one_line
+from divebook.widgets.protocol import Ack
 
 MAX_WHOLE, MAX_NUMBER = 2**53, 1e15
 """Larger numbers are not believed."""
@@ -45,7 +45,7 @@ def misfit_of(data: Any, wanted: Any, name: str) -> str | None:
 def refusal(message: Any, known: Any) -> str | None:
     """Return why a message of a browser is none of a union of messages; None if it is one of them.
 
-    >>> from divebook.widgets.protocol.messages import ReplayToKernel
+    >>> from divebook.widgets.protocol import ReplayToKernel
     >>> refusal({"type": "stat", "view": "v"}, ReplayToKernel)
     'no message has the type "stat"; known are state, event, events, said, at, picture, bundle'
     """

@@ -17,12 +17,11 @@ from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from divebook.errors import StoreClosedError, StoreError
-from divebook.execution.engine_thread import STOP_SECONDS
-from divebook.execution.execution import Execution
-from divebook.text.logs import logger
+from divebook.runtime.execution import Execution
+from divebook.runtime.loop import STOP_SECONDS
+from divebook.text.redaction import logger
 from divebook.widgets.feed import Feed
-from divebook.widgets.protocol.failures import Way
-from divebook.widgets.protocol.run import Header
+from divebook.widgets.protocol import Header, Way
 from divebook.widgets.source import source_of
 
 INTERVAL = 1 / 30
@@ -238,3 +237,45 @@ def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Fe
         else:
             publisher.feed.source = source
         return publisher
+
+
+# The open views of a widget: from the hello of each until its bye, or a long silence.
+#
+# Tabs close, and machines sleep, without a word; what is kept for such views would be kept for ever.
+
+
+SILENCE = 200.0
+"""Seconds after which a view is forgotten. Views speak every 10 s, in hidden tabs once a minute."""
+
+
+class Audience:
+    """The views of one widget; any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._heard: dict[str, float] = {}
+
+    def __bool__(self) -> bool:
+        """Tell whether anybody looks."""
+        return bool(self._heard)
+
+    @property
+    def views(self) -> list[str]:
+        """Those that are there."""
+        return list(self._heard)
+
+    def hear(self, view: str) -> bool:
+        """Note that a view is there; return whether that is news."""
+        is_new = view not in self._heard
+        self._heard[view] = self._clock()
+        return is_new
+
+    def leave(self, view: str) -> None:
+        """Forget a view."""
+        self._heard.pop(view, None)
+
+    def expire(self) -> None:
+        """Forget the views that have been silent for long."""
+        silent = self._clock() - SILENCE
+        for view in [view for view, heard in list(self._heard.items()) if heard < silent]:
+            self.leave(view)

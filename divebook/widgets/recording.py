@@ -1,54 +1,356 @@
 """A run as it is saved in a notebook: a sample of its events, and each state as a difference to the one before.
 
 A state is taken apart into cells (one for each variable, output, path, question, and one for each other part), so that
-an event costs no more than what it changed. `divebook.widgets.recorded` puts them together
-again, as ``widgets/src/lab`` does in the browser. Which events are kept says `divebook.widgets.sample`.
+an event costs no more than what it changed. `divebook.widgets.recording` puts them together
+again, as ``widgets/src/lab`` does in the browser. Which events are kept says `divebook.widgets.recording`.
 Everything passes the redactor before it is cut, so that no half of a secret is left.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import operator
+import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise, repeat
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise, repeat
+from typing import Any, TypeAlias, TypeVar, cast
 
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
+from divebook.errors import SavedRunError
 from divebook.events import Event
-from divebook.execution.execution import Execution
-from divebook.history.failures import ItemNames
-from divebook.history.names import item_name
-from divebook.history.read_log import ReadLog
-from divebook.history.spans import Span
-from divebook.text.redaction import Redactor
-from divebook.widgets.budget import Budget, is_short
-from divebook.widgets.changed_files import FilesReader, within
-from divebook.widgets.conversations import newest_conversations, shortened
-from divebook.widgets.failing import Failing
-from divebook.widgets.pace import paced
-from divebook.widgets.positions import (
-    block_of,
-    path_cell,
-    path_view,
-    pending_view,
-    shown_paths,
-    summary_of,
+from divebook.events.catalog import FAILED
+from divebook.projections.failures import ItemNames
+from divebook.projections.spans import Span, item_name
+from divebook.projections.summary import ReadLog
+from divebook.questions import InterruptStatus
+from divebook.questions.question import became
+from divebook.replay.replayer import MODEL_CALLS
+from divebook.runtime.execution import Execution
+from divebook.text.format import size
+from divebook.text.redaction import Redactor, cut, one_line, shared
+from divebook.widgets.checking import checked
+from divebook.widgets.parts import Failing, newest_conversations, said_up_to, shortened
+from divebook.widgets.protocol import (
+    ConversationPart,
+    DetailEvent,
+    EventBlock,
+    FailureReport,
+    Header,
+    PackedRun,
+    PathView,
+    PendingView,
+    Recording,
+    SpanBlock,
+    StateView,
+    Welcome,
 )
-from divebook.widgets.previews import came_of
-from divebook.widgets.protocol.failures import FailureReport
-from divebook.widgets.protocol.recording import Recording
-from divebook.widgets.protocol.replay import PathView, PendingView
-from divebook.widgets.protocol.run import Header
-from divebook.widgets.recorded import TABLES, Change, applied, merged, view_of_cells
-from divebook.widgets.rows import Labels, labels_of
-from divebook.widgets.rows import block_of as spans_block
-from divebook.widgets.sample import members, sample_of
-from divebook.widgets.source import graph_of, header_of, question_of, shown
-from divebook.widgets.spending import Spending
-from divebook.widgets.variables import Setters, VariableReader, shorter
-from divebook.workflow.pipeline_steps import hidden_in
+from divebook.widgets.source import (
+    MAX_ANSWER,
+    Budget,
+    Labels,
+    Spending,
+    came_of,
+    graph_of,
+    header_of,
+    is_short,
+    labels_of,
+    paced,
+    question_of,
+    shown,
+)
+from divebook.widgets.source import block_of as spans_block
+from divebook.widgets.stepping import block_of, path_cell, path_view, pending_view, shown_paths, summary_of
+from divebook.widgets.variables import FilesReader, Setters, VariableReader, shorter, within
+from divebook.workflow.definition import hidden_in
+
+# A recording put together again: the state after each of its events, as `positions` has it of a log.
+
+
+Cell: TypeAlias = tuple[str, str]
+"""A part of a state, and a name in it: ``("variables", "n")``; parts that are whole have the name ``""``."""
+Change: TypeAlias = list[Any]
+"""A part, a name and the value that is there now; without a value the cell is gone."""
+TABLES = ("inputs", "outputs", "variables")
+
+
+def applied(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
+    """Return cells once some events have changed them."""
+    present = dict(cells)
+    for change in (change for event in changes for change in event):
+        part, name, *value = change
+        if value:
+            present[part, name] = value[0]
+        else:
+            present.pop((part, name), None)
+    return present
+
+
+def merged(changes: Iterable[Iterable[Change]]) -> list[Change]:
+    """Return as one what several events changed, in an order that leaves the same cells in the same order."""
+    latest: dict[Cell, list[Change]] = {}
+    for change in (change for event in changes for change in event):
+        part, name, *value = change
+        if value:
+            gone = [known for known in latest.get((part, name), ()) if len(known) < len(change)]
+            latest[part, name] = [*gone, change]
+        else:
+            latest.pop((part, name), None)
+            latest[part, name] = [change]
+    return [change for changed in latest.values() for change in changed]
+
+
+def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
+    """Return the state that cells make."""
+    tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
+    return StateView(
+        sequence=sequence,
+        status=cells["status", ""],
+        inputs=tables["inputs"],
+        outputs=tables["outputs"],
+        variables=tables["variables"],
+        paths=[value for (part, _), value in cells.items() if part == "paths"],
+        usage=cells["usage", ""],
+        pending=[value for (part, _), value in cells.items() if part == "pending"],
+        error=cells["error", ""],
+    )
+
+
+class RecordedPositions:
+    """Answers what was so at each position of a recording, as `divebook.widgets.stepping.SteppedLog` does of a log."""
+
+    def __init__(self, recording: Recording, store: str = "") -> None:
+        self._recording, self._store = recording, store
+        self._changes, self._sequences = recording["changes"], recording["events"]["sequence"]
+        self._base = _taken_apart(recording["base"])
+
+    @property
+    def total(self) -> int:
+        """Sequence number of the last event that is here."""
+        return self._sequences[-1] if self._sequences else 0
+
+    def event_at(self, sequence: int) -> DetailEvent:
+        """Return one event. Raises `IndexError`."""
+        row, block = self._row(sequence), self._recording["events"]
+        return DetailEvent(
+            sequence=sequence,
+            event_type=block["names"][block["type"][row]],
+            recorded_us=block["origin_us"] + block["time"][row],
+            data=self._recording["data"][row],
+        )
+
+    def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
+        """Return the events that follow `after`, up to and with `stop`, as far as they are here."""
+        block, last = self._recording["events"], self.total if stop is None else stop
+        rows = slice(bisect_right(self._sequences, after), bisect_right(self._sequences, last))
+        return EventBlock(
+            first=after + 1,
+            sequence=self._sequences[rows],
+            origin_us=block["origin_us"],
+            names=block["names"],
+            time=block["time"][rows],
+            type=block["type"][rows],
+            path=block["path"][rows],
+            step=block["step"][rows],
+            text=block["text"][rows],
+        )
+
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        Raises `IndexError` where the notebook does not hold it.
+        """
+        spans, until = self._recording["spans"], self.state_at(sequence)["sequence"]
+        kinds = [spans["names"][place] for place in spans["type"]]
+        begun = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
+        if not begun:
+            return 0, []
+        row = max(begun, key=lambda row: spans["sequence"][row])
+        asked, request = spans["sequence"][row], spans["id"][row]
+        said = next(
+            (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
+        )
+        if said is None:
+            raise IndexError(f"what was said with event {asked:,} is not among what the notebook holds of this run")
+        ended = [number for number in self._recording["members"][row][1:] if number <= sequence]
+        return asked, said_up_to(said, request, is_answered=bool(ended))
+
+    def welcome(self, view: str) -> Welcome:
+        """Return what the timeline and the graph beside a replay show of it."""
+        recording = self._recording
+        return Welcome(
+            type="welcome",
+            view=view,
+            since=0,
+            last=self.total,
+            origin_us=recording["events"]["origin_us"],
+            total=recording["total"],
+            spans=recording["spans"],
+            header=recording["header"],
+            failures=recording["failures"],
+            questions=recording["questions"],
+            graph=recording["graph"],
+            streamed=[],
+        )
+
+    def _row(self, sequence: int) -> int:
+        row = bisect_left(self._sequences, sequence)
+        if row < len(self._sequences) and self._sequences[row] == sequence:
+            return row
+        where = f"; its log was in {self._store}" if self._store else ""
+        held = f"{len(self._sequences):,} events of this run that the notebook holds"
+        raise IndexError(f"event {sequence:,} is none of the {held}{where}")
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return the state after an event that is here, or before the first one. Raises `IndexError`."""
+        is_before = bool(self._sequences) and sequence == self._sequences[0] - 1
+        count = 0 if is_before else self._row(sequence) + 1
+        return view_of_cells(sequence, applied(self._base, self._changes[:count]))
+
+
+def _taken_apart(view: StateView) -> dict[Cell, Any]:
+    cells: dict[Cell, Any] = {
+        ("status", ""): view["status"],
+        ("error", ""): view["error"],
+        ("usage", ""): view["usage"],
+    }
+    tables = {"inputs": view["inputs"], "outputs": view["outputs"], "variables": view["variables"]}
+    cells |= {(table, name): value for table, values in tables.items() for name, value in values.items()}
+    cells |= {("paths", path["id"]): path for path in view["paths"]}
+    return cells | {("pending", asked["interrupt_id"]): asked for asked in view["pending"]}
+
+
+# Which events of a long run a notebook keeps: a sample of the whole run, with all failures and questions.
+#
+# The log is taken apart into units that belong together (an item with its calls, a step, a question). They are put into
+# an order of which each beginning is a sample: what frames the run, questions and failures first, then all others
+# spread over the run (`tests/widgets/test_sample.py`).
+
+
+T = TypeVar("T")
+Unit: TypeAlias = Sequence[int]
+"""Sequence numbers of events that are kept together."""
+ALL = "all"
+SPARE = 50
+"""So near the limit nothing more is looked for."""
+
+FRAMING, QUESTION, FAILURE, OTHER = range(4)
+MAX_MEMBERS = 20
+"""Events of one span that are kept, the first and the last ones: a call may be begun a thousand times."""
+_FRAMING = ("execution_", "signal_", "approval_", "path_failed")
+_QUESTION, _FAILURE = "interrupt_", "_failed"
+
+
+def members(span: Span) -> list[int]:
+    """Return the events of a span that are kept with it."""
+    found = span.sequences
+    return [*found] if len(found) <= MAX_MEMBERS else [*found[:1], *found[1 - MAX_MEMBERS :]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Events in an order of which each beginning is a sample."""
+
+    units: Sequence[tuple[int, Unit]]
+    """With what each is: `FRAMING`, `QUESTION`, `FAILURE` or `OTHER`."""
+    total: int
+    """How many events the log has."""
+
+    def cut(self, limit: int, among: Container[int] | None = None) -> list[int]:
+        """Return the sequence numbers of at most so many events, in their order; all if they are no more.
+
+        `among` holds those of a larger sample, of which this one is to be a part.
+        """
+        if self.total <= limit:
+            return [*range(1, self.total + 1)]
+        kept: set[int] = set()
+        for _, unit in self.units:
+            if among is not None and not all(number in among for number in unit):
+                continue
+            fresh = [number for number in unit if number not in kept]
+            if len(kept) + len(fresh) <= limit:
+                kept.update(fresh)
+            elif limit - len(kept) < SPARE:
+                break
+        return sorted(kept)
+
+    def said(self, kept: Iterable[int]) -> str:
+        """Return in words what was kept; empty if that is all."""
+        present = set(kept)
+        if len(present) == self.total:
+            return ""
+        failures, questions = (self._share(rank, present) for rank in (FAILURE, QUESTION))
+        told = f"Sample of {len(present):,} of {self.total:,} events, with"
+        if failures == questions == ALL:
+            return f"{told} {ALL} failures and questions"
+        return f"{told} {failures} failures and {questions} questions"
+
+    def _share(self, rank: int, present: set[int]) -> str:
+        found = [present.issuperset(unit) for kind, unit in self.units if kind == rank]
+        return ALL if all(found) else f"{sum(found):,} of {len(found):,}"
+
+
+def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
+    """Return how a log, of which these are the spans, is to be sampled."""
+    units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
+    units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
+    kinds = [(event.event_type, event.sequence) for event in log]
+    units[FRAMING] += [[sequence] for kind, sequence in kinds if kind.startswith(_FRAMING)]
+    failures = {sequence for kind, sequence in kinds if kind.endswith(_FAILURE)}
+    for together in _together(spans):
+        unit = sorted({number for span in together for number in members(span)})
+        failed = any(span.status == FAILED for span in together) or not failures.isdisjoint(unit)
+        units[FAILURE if failed else OTHER].append(unit)
+    return Sample([(rank, unit) for rank, found in units.items() for unit in _spread(found)], len(log))
+
+
+def some_of(spans: Sequence[Span], most: int) -> list[int]:
+    """Return the places of at most so many spans: steps and what failed first, the others spread over the run.
+
+    What belongs together, as an item and its calls, is kept together.
+    """
+    if len(spans) <= most:
+        return [*range(len(spans))]
+    ranked: tuple[list[Sequence[Span]], list[Sequence[Span]]] = [], []
+    for unit in _together(spans):
+        ranked[not any(span.kind == "step" or span.status == FAILED for span in unit)].append(unit)
+    kept: list[int] = []
+    for unit in chain.from_iterable(map(_spread, ranked)):
+        if len(kept) + len(unit) <= most:
+            kept.extend(span.index for span in unit)
+    return sorted(kept)
+
+
+def _questions(log: Iterable[Event]) -> Iterable[Unit]:
+    asked: dict[str, list[int]] = {}
+    for event in log:
+        if event.event_type.startswith(_QUESTION):
+            asked.setdefault(str(getattr(event.data, "interrupt_id", "")), []).append(event.sequence)
+    return asked.values()
+
+
+def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
+    """Yield what belongs together: an item with its calls, a turn with what it holds, and each other span alone."""
+    groups: dict[object, list[Span]] = {}
+    for span in spans:
+        if span.iteration is not None:
+            key: object = (span.path, span.step, span.visit, span.iteration)
+        else:
+            key = span.holder if span.holder >= 0 else span.index
+        groups.setdefault(key, []).append(span)
+    return iter(groups.values())
+
+
+def _spread(things: Sequence[T]) -> Iterator[T]:
+    """Yield things in an order of which each beginning is spread evenly over them: by their places' bits reversed."""
+    bits = max(len(things) - 1, 0).bit_length()
+    places = (int(f"{number:0{bits}b}"[::-1], 2) for number in range(1 << bits)) if bits else range(len(things))
+    return (things[place] for place in places if place < len(things))
+
 
 MAX_EVENTS, SAMPLED = 5000, 2500
 """Runs of more events than the first are saved as a sample of the second: more makes opening a notebook slow."""
@@ -258,3 +560,254 @@ def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
 
 def _differs(part: str, before: Any, now: Any) -> bool:
     return before is not now if part in TABLES else bool(before != now)
+
+
+# Recordings as a saved notebook holds them: packed within a size, and unpacked with nothing taken on trust.
+#
+# What is in a notebook was written by its sender: unpacking checks every type and size before anything is used, imports
+# nothing, and makes nothing but plain data.
+
+
+MIME = "application/vnd.divebook.run+json"
+FORMAT, WHOLE_FORMAT = 2, 1
+"""Of a sample, and of a whole run, which divebooks read that knew no samples."""
+MAX_BYTES = 256_000
+"""What one run may add to a notebook."""
+MAX_UNPACKED = 32_000_000
+TEXTS = (20_000, 2_000, 300)
+"""Longest texts, tried one after the other until it fits; after the last one the sample becomes smaller."""
+LEAST_EVENTS = 10
+MAX_FIRST = 5_000_000
+"""Larger numbers of events are not believed."""
+NAME = 200
+
+
+def saved_run(
+    execution: Execution,
+    log: Sequence[Event] | None = None,
+    known_secrets: Iterable[str] = (),
+    *,
+    next_step: str = "",
+    max_bytes: int = MAX_BYTES,
+) -> PackedRun:
+    """Return a run as a notebook holds it: as much as fits into `max_bytes`.
+
+    Secrets are left out as `divebook.text.redaction` says. What does not fit is cut in this order: long texts
+    (to 20,000, 2,000, then 300 characters), then events of which a sample is left, then everything but ids and the
+    store's path.
+    """
+    redactor, events = shared().fresh(known_secrets), execution.history() if log is None else log
+    saved, run, before = without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
+    for texts, count in attempts(run.length):
+        recording = run.recording(events=count, texts=texts)
+        if recording == before:  # no text was so long: what was too large still is
+            continue
+        packed, before = pack(recording), recording
+        if packed is not None and len(packed) + NAME * 5 <= max_bytes:
+            form = FORMAT if recording["sample"] else WHOLE_FORMAT
+            first = recording["events"]["first"]
+            return {**saved, "format": form, "first": first, "texts": texts, "recording": packed}
+    return saved
+
+
+def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
+    """Yield the longest texts and the number of events to try one after the other, until a recording fits."""
+    for longest in texts:
+        yield longest, events
+    while events > LEAST_EVENTS:
+        events //= 2
+        yield texts[-1], events
+
+
+def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
+    """Return what is known of a run without its recording."""
+    return PackedRun(
+        format=WHOLE_FORMAT,
+        execution_id=execution.id,
+        workflow=one_line(redactor.text(execution.workflow.name), NAME),
+        status=execution.status,
+        store=one_line(redactor.text(execution.store.location), 2 * NAME),
+        next=next_step,
+        total=execution.state.last_sequence,
+        first=0,
+        texts=0,
+        recording="",
+    )
+
+
+def pack(recording: Recording) -> str | None:
+    """Return a recording as text; None if it is larger than what anybody unpacks."""
+    raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
+    return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
+
+
+# --- from a notebook -----------------------------------------------------------------------------------------------
+
+
+def read_saved(data: Any) -> tuple[PackedRun, Recording]:
+    """Return a run that a notebook holds, checked.
+
+    Raises
+    ------
+    SavedRunError
+        It is damaged, made by hand, from a newer divebook, or has no recording.
+    """
+    saved = checked_run(data)
+    if not saved["recording"]:
+        where = one_line(saved["store"], 2 * NAME)
+        raise SavedRunError(f"run {saved['execution_id'][:60]} was too large to be saved; its log is in {where}")
+    return saved, checked_recording(unpack(saved["recording"]))
+
+
+def checked_run(data: Any) -> PackedRun:
+    """Return what a file says of a run, its recording as it is; raises SavedRunError."""
+    if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
+        raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
+    return cast("PackedRun", checked(data, PackedRun))
+
+
+def checked_recording(data: Any) -> Recording:
+    """Return plain data as the recording that it is; raises SavedRunError."""
+    recording = cast("Recording", checked(_in_present_words(data), Recording))
+    _check_sizes(recording)
+    return recording
+
+
+def unpack(text: str) -> Any:
+    """Return what `pack` packed, unchecked plain data; raises SavedRunError."""
+    try:
+        engine = zlib.decompressobj()
+        raw = engine.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
+        if engine.unconsumed_tail or not engine.eof:
+            raise SavedRunError(f"its data is cut off, or more than {size(MAX_UNPACKED)} when unpacked")
+        return json.loads(raw)
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise SavedRunError(f"its data cannot be unpacked: {error}") from None
+
+
+_UNTIMED: dict[str, Any] = {
+    "doing": "stopped",
+    "since_us": None,
+    "worked_us": 0,
+    "waited_us": 0,
+    "paused_us": 0,
+    "stretches": [],
+    "progress": [],
+}
+"""What headers of older recordings do not say of the course of a run."""
+
+
+def _in_present_words(data: Any) -> Any:
+    """Return a recording, unchecked, in today's words: a question with an answer was ``completed`` in older ones.
+
+    They did not say either which signals a run waits for, or when questions were settled, what the rows of steps gave,
+    and knew of no agents with tools.
+    """
+    if isinstance(data, dict) and isinstance(data.get("header"), dict):
+        data["header"] = {
+            "waits": "",
+            "workspaces": 0,
+            "tool_calls": 0,
+            "spenders": [],
+            "failed": 0,
+            "ways": [],
+            "dashboards": [],
+            **_UNTIMED,
+            **data["header"],
+        }
+        _spread_nothing(data["header"]["progress"])
+    if isinstance(data, dict):
+        data.setdefault("conversations", [])
+        data.setdefault("variables", [])
+        data.setdefault("workspaces", [])
+        for workspace in data["workspaces"] if isinstance(data["workspaces"], list) else ():
+            if isinstance(workspace, dict):
+                workspace.setdefault("left_out", [])
+                workspace.setdefault("points", [])
+        data.setdefault("failures", {"total": 0, "kept": "", "shown": []})
+        _explain(data["failures"])
+        _name_events(data)
+        spans = data.get("spans")
+        if isinstance(spans, dict) and isinstance(spans.get("id"), list):
+            spans.setdefault("within", [-1] * len(spans["id"]))
+            for name in ("item", "given", "came"):
+                spans.setdefault(name, [0] * len(spans["id"]))
+    questions = data.get("questions") if isinstance(data, dict) else None
+    for asked in questions if isinstance(questions, list) else ():
+        if isinstance(asked, dict):
+            _put_into_words(asked)
+    return data
+
+
+def _spread_nothing(progress: Any) -> None:
+    """Let steps of older recordings say nothing of what their rows gave."""
+    for told in progress if isinstance(progress, list) else ():
+        if isinstance(told, dict):
+            told.setdefault("spread", [])
+
+
+def _explain(failures: Any) -> None:
+    """Let failures of older recordings say nothing of what they mean."""
+    shown = failures.get("shown") if isinstance(failures, dict) else None
+    for failure in shown if isinstance(shown, list) else ():
+        if isinstance(failure, dict):
+            failure.setdefault("means", "")
+
+
+def _put_into_words(asked: dict[str, Any]) -> None:
+    if asked.get("status") == "completed":
+        asked["status"] = InterruptStatus.RESOLVED.value
+    asked.setdefault("answered_us", None)
+    asked.setdefault("fallback", "")
+    if "became" not in asked:
+        asked["became"] = cut(became(str(asked.get("status")), asked.get("response")), MAX_ANSWER)
+
+
+def _name_events(data: dict[str, Any]) -> None:
+    """Give the events of an older recording their numbers: it held the newest ones, without gaps."""
+    events = data.get("events")
+    if not isinstance(events, dict) or "sequence" in events:
+        return
+    first, kinds = events.get("first"), events.get("type")
+    if isinstance(first, int) and isinstance(kinds, list) and first <= MAX_FIRST:
+        events["sequence"] = [*range(first, first + len(kinds))]
+        told = f"The last {len(kinds):,} of {first - 1 + len(kinds):,} events"
+        data.setdefault("sample", told if first > 1 else "")
+
+
+def _check_sizes(recording: Recording) -> None:
+    """Raise SavedRunError unless columns are of equal length and all places that they name exist."""
+    spans, events = recording["spans"], recording["events"]
+    count, rows = len(spans["id"]), len(events["type"])
+    lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
+    lengths |= {len(cast("Any", events)[name]) == rows for name in ("sequence", "time", "path", "step", "text")}
+    lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
+    if lengths != {True}:
+        raise SavedRunError("its columns are not of the same length")
+    words = [
+        (spans, name) for name in ("kind", "path", "step", "type", "label", "item", "given", "came", "status", "note")
+    ]
+    places = [place for block, name in words for place in cast("Any", block)[name]]
+    is_sound = all(0 <= place < len(spans["names"]) for place in places)
+    named = (place for name in ("type", "path", "step", "text") for place in cast("Any", events)[name])
+    is_sound &= all(0 <= place < len(events["names"]) for place in named)
+    is_sound &= all(0 < one < other for one, other in pairwise([*events["sequence"], MAX_FIRST]))
+    is_sound &= all(0 <= one < other for one, other in pairwise([*spans["id"], recording["total"]]))
+    if not is_sound:
+        raise SavedRunError("its parts contradict each other")
+    for change in (change for event in recording["changes"] for change in event):
+        _check_change(change)
+
+
+def _check_change(change: list[Any]) -> None:
+    """Raise SavedRunError unless a change is of a part that states have, and leaves them whole."""
+    if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
+        raise SavedRunError("one of its changes has the wrong form")
+    (part, name), value = change[:2], change[2:]
+    if part in WHOLE and (name or not value):
+        raise SavedRunError(f"one of its changes takes {part} away")
+    kind = PARTS.get(part)
+    if kind is None:
+        raise SavedRunError(f"one of its changes is of {one_line(part, 40)!r}, which states do not have")
+    for new in value:
+        checked(new, kind)

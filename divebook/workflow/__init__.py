@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from divebook.dialects import Dialect
-from divebook.workflow.definition import (
-    AgentDefinition,
-    Definitions,
-    Each,
-    Edge,
-    InputDefinition,
-    OutputDefinition,
-    Problem,
-    Step,
-    Workflow,
-)
+from divebook.errors import Problem
+from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
+from divebook.workflow.dialect import Dialect
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Catch, Retry, Rollback
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Catch, Each, Edge, Retry, Rollback, Step
 
 __all__ = [
     "AgentDefinition",

@@ -13,12 +13,17 @@ import dis
 import functools
 import hashlib
 import inspect
+import re
+import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
-from types import CodeType, FunctionType
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from divebook.text.python import parse_python
+from divebook import extensions
+from divebook.errors import DeterminismWarning, Problem
+from divebook.text.syntax import parse_python
 
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None))
 _READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
@@ -187,3 +192,505 @@ def _normal(source: str) -> str:
         return ast.dump(parse_python(source))
     except SyntaxError:  # a lambda in the middle of a line
         return source
+
+
+# Functions of Python and libraries that give something else each time: by full name, with what to write instead.
+
+
+class Rule(NamedTuple):
+    """Why something may not stand in a workflow function, and what may."""
+
+    why: str
+    """The rest of a sentence that begins with its name."""
+    fix: str
+
+
+_STEP = "put it into a @step function, and await that"
+_CLOCK = Rule("gives another time whenever the function runs again", "write `await ctx.now()`")
+_SLEEP = Rule("is not recorded, so that it is waited for again", "write `await ctx.sleep(seconds)`")
+_LIMIT = Rule(
+    "measures time that is not recorded, and is refused when it runs",
+    "write @step(timeout=seconds) for a call, `ctx.wait_signal(name, within=seconds)` for a wait",
+)
+_CHANCE = Rule("gives something else whenever the function runs again", f"write `await ctx.random()`, or {_STEP}")
+_OUTSIDE = Rule("reads or changes what is outside whenever the function runs again", _STEP)
+TASK = Rule("begins calls in an order that depends on speed", "write `await ctx.gather(...)`")
+_THREAD = Rule("runs where nothing is recorded", _STEP)
+_IDENTITY = Rule("gives something else in another process", "compare values, or use hashlib")
+
+_UNLESS_ARGUMENTS = re.compile(
+    r"time\.(localtime|gmtime|ctime|strftime)|random\.Random|numpy\.random\.(default_rng|RandomState|Generator)"
+)
+"""What is the same each time where it is told what to begin with."""
+_CLOCKS = (
+    r"time\.(time|monotonic|perf_counter|process_time|thread_time)(_ns)?",
+    r"time\.(localtime|gmtime|ctime|strftime)",
+    r"datetime\.datetime\.(now|utcnow|today)",
+    r"datetime\.date\.today",
+    r"pandas\..*Timestamp\.(now|today|utcnow)",
+)
+_SLEEPS = (r"time\.sleep", r"asyncio\.(tasks\.)?sleep", r"(anyio|trio)\.(.*\.)?sleep")
+_LIMITS = (
+    r"asyncio\.(\w+\.)?(timeout|timeout_at|wait_for)",
+    r"anyio\.(.*\.)?(fail_after|move_on_after|fail_at|move_on_at|current_time)",
+)
+_CHANCES = (r"(random|_random|secrets|numpy\.random)\..*", r"uuid\.uuid[14]", r"(os|posix|nt)\.urandom")
+_TASKS = (r"asyncio\.(\w+\.)?(create_task|ensure_future|gather|TaskGroup|as_completed|wait|run_coroutine_threadsafe)",)
+_THREADS = (
+    r"asyncio\.(\w+\.)?to_thread",
+    r"threading\.(Thread|Timer)",
+    r"concurrent\.futures\..*Executor",
+    r"multiprocessing\..*",
+)
+_IDENTITIES = (r"builtins\.(id|hash)",)
+_FILES = r"(exists|isfile|isdir|getsize|getmtime)"
+_OUTSIDES = (
+    r"builtins\.(open|input)",
+    r"(io|_io)\.open",
+    r"(os|posix)\.environ",
+    r"(os|posix|nt)\.(getenv|listdir|scandir|walk|stat|getcwd|getpid|remove|unlink|rename|mkdir|makedirs|system|popen)",
+    rf"(os\.path|posixpath|genericpath)\.{_FILES}",
+    r"pathlib\.(.*\.)?Path(\(\))?\.(read_\w+|write_\w+|open|exists|is_file|is_dir|iterdir|glob|rglob|stat|unlink)",
+    r"pathlib\.(.*\.)?Path(\(\))?\.(mkdir|touch|rename|cwd|home)",
+    r"(requests|httpx2?|urllib\.request|urllib3|aiohttp|socket|subprocess|ftplib|smtplib|shutil|glob|tempfile)\..*",
+    r"(platform|getpass)\..*",
+    r"sqlite3\.(dbapi2\.)?connect",
+    r"(pandas|polars)\.(\w+\.)*(read|scan)_\w+",
+)
+_RULES = {
+    _CLOCK: _CLOCKS,
+    _SLEEP: _SLEEPS,
+    _LIMIT: _LIMITS,
+    _CHANCE: _CHANCES,
+    TASK: _TASKS,
+    _THREAD: _THREADS,
+    _IDENTITY: _IDENTITIES,
+    _OUTSIDE: _OUTSIDES,
+}
+_COMPILED = [
+    (rule, re.compile("|".join(f"(?:{pattern})" for pattern in patterns))) for rule, patterns in _RULES.items()
+]
+_READ_WITHOUT_CALL = re.compile(r"(os|posix)\.environ")
+
+MUTATING = frozenset(
+    {
+        "append",
+        "add",
+        "update",
+        "extend",
+        "pop",
+        "clear",
+        "setdefault",
+        "remove",
+        "insert",
+        "popitem",
+        "discard",
+        "sort",
+    }
+)
+"""Methods that change a list, dict or set."""
+
+
+def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True) -> Rule | None:
+    """Return why something that is named from its module on may not be called, or read, in a workflow function."""
+    if not dotted or (not is_called and not _READ_WITHOUT_CALL.fullmatch(dotted)):
+        return None
+    if has_arguments and _UNLESS_ARGUMENTS.fullmatch(dotted):
+        return None
+    if is_called and _READ_WITHOUT_CALL.match(dotted):
+        return None  # the name itself is told already
+    return next((rule for rule, pattern in _COMPILED if pattern.fullmatch(dotted)), None)
+
+
+def identity_of(value: Any) -> str:
+    """Return the name of a module, function, class or method, from its module on; empty for anything else."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    name = getattr(value, "__qualname__", None)
+    owner = getattr(value, "__self__", None)
+    module = getattr(value, "__module__", None)
+    if not isinstance(module, str) and owner is not None and not isinstance(owner, ModuleType):
+        module = type(owner).__module__
+    if isinstance(name, str) and isinstance(module, str):
+        return f"{module}.{name}"
+    return f"{type(value).__module__}.environ" if type(value).__name__ == "_Environ" else ""
+
+
+# What makes a workflow function come to something else when it runs again: found in its text, told at its definition.
+#
+# On resume and replay the function runs from its beginning, and what it asked for is answered from the log. So whatever
+# it does itself must come out the same: no clock, no chance, nothing from outside, no order of sets, no changed
+# globals, and every await a recorded one. Functions of the same module that it names are looked into as well; step
+# functions and actions are not, since their calls are recorded. A line that ends in ``# dive: ignore`` is passed over.
+#
+# Scripts and templates need none of this: their sandbox has no clock, chance or sets of its own that are not recorded.
+# (`tests/workflow/test_determinism.py`)
+
+
+SILENT = "# dive: ignore"
+_AWAITED = frozenset(
+    {"now", "random", "sleep", "interrupt", "ask", "confirm", "wait_signal", "gather", "run", "version"}
+)
+"""What the context of a workflow is asked for with ``await``."""
+_ORDERING = frozenset({"list", "tuple", "enumerate", "iter", "next", "map", "filter", "zip", "reversed"})
+"""Functions that give the order of what they are given on."""
+_UNAWAITED = Rule("is not awaited, so that it is never made", "write `await` before it")
+_UNRECORDED = Rule(
+    "is awaited and not recorded, so that it is made again whenever the function runs again",
+    "call it in an async @step function, and await that",
+)
+_SET_ORDER = Rule("goes through a set, whose order differs from process to process", "write `sorted(...)` around it")
+_GLOBAL = Rule(
+    "changes what outlasts the run, so that the function meets it changed when it runs again",
+    "keep it in a variable of the function",
+)
+
+
+class Doubt(NamedTuple):
+    """One place in a function that may come to something else."""
+
+    function: Callable[..., Any]
+    problem: Problem
+
+
+def warn_of(function: Callable[..., Any]) -> None:
+    """Warn of each line of a function, and of those it uses, that may come to something else."""
+    for found, problem in doubts_of(function):
+        place, line = shown_place(found, problem.line)
+        warnings.warn_explicit(f"{problem.message}; {problem.hint}", DeterminismWarning, place, line)
+
+
+def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
+    """Return the cell, or the file, and the line there."""
+    file = inspect.unwrap(function).__code__.co_filename
+    cell = extensions.extension(extensions.CELL_OF_CODE)(file) if "IPython" in sys.modules else None
+    return (file, line) if cell is None else (cell.label, line + cell.above)
+
+
+def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
+    """Yield the doubtful lines of a function, and of those of its module that it names; lines count as in its file."""
+    context = next(iter(inspect.signature(function).parameters), "ctx")
+    seen: set[Any] = set()
+    left: list[Callable[..., Any]] = [inspect.unwrap(function)]
+    while left:
+        one = left.pop(0)
+        if one in seen or not isinstance(one, FunctionType):
+            continue
+        seen.add(one)
+        read = _source_text(one)
+        if read is None:
+            continue
+        look = _Look(one, frozenset({context, "ctx", "context"}))
+        look.visit(read.tree)
+        look.end(read.tree)
+        found = sorted(look.found, key=lambda doubt: (doubt[0].lineno, doubt[0].col_offset))
+        for node, rule, name in found:
+            if not read.is_silent(node):
+                yield Doubt(one, read.problem(node, rule, name))
+        left += look.used
+
+
+class _Text(NamedTuple):
+    """The text of one function."""
+
+    tree: ast.FunctionDef | ast.AsyncFunctionDef
+    lines: list[str]
+    first: int
+
+    def is_silent(self, node: ast.expr | ast.stmt) -> bool:
+        return any(SILENT in line for line in self.lines[node.lineno - 1 : node.end_lineno])
+
+    def problem(self, node: ast.expr | ast.stmt, rule: Rule, name: str) -> Problem:
+        line = self.first + node.lineno - 1
+        return Problem(f"{name} {rule.why}", line, node.col_offset + 1, severity="warning", hint=rule.fix)
+
+
+def _source_text(function: FunctionType) -> _Text | None:
+    try:
+        lines, first = inspect.getsourcelines(function)
+        tree = parse_python(textwrap.dedent("".join(lines))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):  # there is no text, or a lambda in the middle of a line
+        return None
+    if not isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    tree.decorator_list = []
+    return _Text(tree, lines, max(first, 1))
+
+
+class _Look(ast.NodeVisitor):
+    """Goes through one function, and those inside it.
+
+    Parameters
+    ----------
+    contexts
+        Names that the context of the workflow may have.
+    """
+
+    def __init__(self, function: FunctionType, contexts: frozenset[str]) -> None:
+        self._function, self._contexts = function, contexts
+        self.found: list[tuple[ast.expr | ast.stmt, Rule, str]] = []
+        self.used: list[Callable[..., Any]] = []
+        self._own = _bound_in(function)
+        self._sets: set[str] = set()
+        self._foreign: set[str] = set()
+        """Names of objects of other libraries, whose methods are awaited unrecorded."""
+        self._left: dict[str, tuple[ast.expr, str]] = {}
+        """By name: a call that was assigned and not awaited."""
+        self._others: set[str] = set()
+        """Names to which something else than such a call was assigned, too."""
+        self._loaded: set[str] = set()
+
+    def end(self, tree: ast.AST) -> None:
+        """Note calls that are used like values, and calls that were assigned and are awaited nowhere."""
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        uses: dict[str, list[bool]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and self._is_recorded(node.func) and self._is_value(node, parents):
+                self.found.append((node, _UNAWAITED, f"{ast.unparse(node.func)}()"))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self._left:
+                uses.setdefault(node.id, []).append(self._is_value(node, parents))
+        for name, (node, told) in self._left.items():
+            # A name that also stands for something else may be used as a value where it does.
+            is_value = name not in self._others and all(uses.get(name, []))
+            if name not in self._loaded or is_value:
+                self.found.append((node, _UNAWAITED, told))
+
+    def _is_value(self, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
+        """Return whether an expression stands where only a value makes sense, so that a call there lacks its await.
+
+        An argument of another function, or an item of a list, may be awaited later, as by `ctx.gather`.
+        """
+        parent = parents.get(node)
+        match parent:
+            case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.FormattedValue() | ast.Subscript():
+                return True
+            case ast.Attribute(attr=name):
+                return name not in {"close", "send", "throw"}
+            case ast.If(test=used) | ast.While(test=used) | ast.Assert(test=used) | ast.For(iter=used):
+                return used is node
+            case ast.comprehension(iter=used):
+                return used is node
+            case ast.BoolOp() | ast.IfExp():
+                return self._is_value(parent, parents)
+            case ast.Return():
+                return _is_in_async(parent, parents)
+            case ast.Call(func=ast.Attribute(attr="gather")):
+                return False
+            case ast.Call(func=callee):
+                return callee is not node and self._is_recorded(callee)
+        return False
+
+    # --- names -----------------------------------------------------------------------------------------------------
+
+    def _value(self, name: str) -> Any:
+        """Return what a name of the module, or of a function around it, stands for; None for the function's own."""
+        if name in self._own:
+            return None
+        code = self._function.__code__
+        if name in code.co_freevars:
+            cell = (self._function.__closure__ or ())[code.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:  # not bound yet
+                return None
+        builtins = self._function.__globals__.get("__builtins__", {})
+        known = builtins if isinstance(builtins, dict) else vars(builtins)
+        return self._function.__globals__.get(name, known.get(name))
+
+    def _dotted(self, node: ast.expr) -> str:
+        """Return what an expression names, from its module on; empty where that is not known."""
+        match node:
+            case ast.Name():
+                return identity_of(self._value(node.id))
+            case ast.Attribute():
+                root = self._dotted(node.value)
+                return f"{root}.{node.attr}" if root else ""
+            case ast.Call():
+                root = self._dotted(node.func)
+                return f"{root}()" if root else ""
+        return ""
+
+    def _is_recorded(self, node: ast.expr) -> bool:
+        """Whether a call is one that the log has: of a step function, or asked of the context."""
+        match node:
+            case ast.Name():
+                return str(getattr(self._value(node.id), LABEL, "")).startswith("step ")
+            case ast.Attribute(ast.Name(id=name), attr):
+                return name in self._contexts and attr in _AWAITED
+            case ast.Attribute(ast.Call(ast.Attribute(ast.Name(id=name), "agent")), "run"):
+                return name in self._contexts
+        return False
+
+    # --- what is found ---------------------------------------------------------------------------------------------
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            self._loaded.add(node.id)
+            value = inspect.unwrap(self._value(node.id)) if callable(self._value(node.id)) else None
+            is_step = getattr(self._value(node.id), LABEL, None) is not None
+            if isinstance(value, FunctionType) and not is_step and value.__module__ == self._function.__module__:
+                self.used.append(value)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        rule = rule_for(self._dotted(node), is_called=False)
+        if rule is not None:
+            self.found.append((node, rule, ast.unparse(node)))
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        rule = rule_for(self._dotted(node.func), has_arguments=bool(node.args or node.keywords))
+        if rule is not None and not (rule is TASK and self._are_in_order(node.args)):
+            self.found.append((node, rule, f"{ast.unparse(node.func)}()"))
+        self._look_at_order(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATING:
+            self._look_at_change(node, node.func.value)
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Call) and self._is_recorded(node.value.func):
+            self.found.append((node.value, _UNAWAITED, f"{ast.unparse(node.value.func)}()"))
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self._learn([target.id for target in node.targets if isinstance(target, ast.Name)], node.value)
+        for target in node.targets:
+            if isinstance(target, ast.Subscript | ast.Attribute):
+                self._look_at_change(target, target.value)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if isinstance(node.target, ast.Subscript | ast.Attribute):
+            self._look_at_change(node.target, node.target.value)
+        self.generic_visit(node)
+
+    def visit_Global(self, node: ast.Global) -> None:
+        self.found.append((node, _GLOBAL, f"global {', '.join(node.names)}"))
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> None:
+        for item in node.items:
+            if isinstance(item.optional_vars, ast.Name):
+                self._learn([item.optional_vars.id], item.context_expr)
+        self.generic_visit(node)
+
+    def visit_With(self, node: ast.With) -> None:
+        for item in node.items:
+            if isinstance(item.optional_vars, ast.Name):
+                self._learn([item.optional_vars.id], item.context_expr)
+        self.generic_visit(node)
+
+    def visit_Await(self, node: ast.Await) -> None:
+        if isinstance(node.value, ast.Call) and self._is_unrecorded(node.value.func):
+            self.found.append((node, _UNRECORDED, f"{ast.unparse(node.value.func)}()"))
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._look_at_iteration(node.iter)
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        self._look_at_iteration(node.iter)
+        self.generic_visit(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> None:
+        for generator in node.generators:  # what comes out is a set again: no order is given on
+            self.visit(generator.iter) if self._is_set(generator.iter) else self.visit(generator)
+        self.visit(node.elt)
+
+    def visit_Starred(self, node: ast.Starred) -> None:
+        self._look_at_iteration(node.value)
+        self.generic_visit(node)
+
+    # --- how it is found -------------------------------------------------------------------------------------------
+
+    def _learn(self, names: Iterable[str], value: ast.expr) -> None:
+        """Note what names of the function stand for."""
+        for name in names:
+            self._sets.discard(name)
+            if not (isinstance(value, ast.Call) and self._is_recorded(value.func)):
+                self._others.add(name)
+            if self._is_set(value):
+                self._sets.add(name)
+            if isinstance(value, ast.Call):
+                if self._is_foreign(self._dotted(value.func)):
+                    self._foreign.add(name)
+                if self._is_recorded(value.func):
+                    self._left[name] = value, f"{ast.unparse(value.func)}()"
+
+    def _is_foreign(self, dotted: str) -> bool:
+        """Whether something is of Python's library, or of an installed one, and so records nothing."""
+        module = dotted.partition(".")[0]
+        if module in sys.stdlib_module_names:
+            return module != "builtins"
+        return "-packages" in str(getattr(sys.modules.get(module), "__file__", "")) and module != "divebook"
+
+    def _is_unrecorded(self, callee: ast.expr) -> bool:
+        if self._is_recorded(callee) or rule_for(self._dotted(callee)) is not None:
+            return False
+        if isinstance(callee, ast.Name):
+            value = self._value(callee.id)
+            return inspect.iscoroutinefunction(value) and self._is_foreign(identity_of(value))
+        if isinstance(callee, ast.Attribute):
+            root = callee.value
+            return (isinstance(root, ast.Name) and root.id in self._foreign) or self._is_foreign(self._dotted(callee))
+        return False
+
+    def _is_set(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Name():
+                return node.id in self._sets or isinstance(self._value(node.id), set | frozenset)
+            case ast.Call(ast.Name(id="set" | "frozenset")):
+                return True
+            case ast.BinOp(left, ast.BitOr() | ast.BitAnd() | ast.Sub() | ast.BitXor(), right):
+                return self._is_set(left) or self._is_set(right)
+        return False
+
+    def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
+        """Whether calls that a task awaits are made before it, one after the other."""
+        return all(
+            isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
+            for call in calls
+        )
+
+    def _look_at_iteration(self, node: ast.expr) -> None:
+        if self._is_set(node):
+            self.found.append((node, _SET_ORDER, ast.unparse(node)))
+
+    def _look_at_order(self, node: ast.Call) -> None:
+        match node.func:
+            case ast.Name(id=name) if name in _ORDERING:
+                ordered = node.args
+            case ast.Attribute(ast.Constant(), "join"):
+                ordered = node.args
+            case ast.Attribute(value, "pop") if not node.args:
+                ordered = [value]
+            case _:
+                return
+        for each in ordered:
+            self._look_at_iteration(each)
+
+    def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
+        """Note where a list, dict or set that is not the function's own is changed."""
+        while isinstance(of, ast.Subscript | ast.Attribute):
+            of = of.value
+        if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):
+            self.found.append((node, _GLOBAL, ast.unparse(node)))
+
+
+def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether the innermost function around a node is async; others may return a call for who awaits it."""
+    while node in parents and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        node = parents[node]
+    return isinstance(node, ast.AsyncFunctionDef)
+
+
+def _bound_in(function: FunctionType) -> set[str]:
+    """Return the names that a function, and those inside it, bind."""
+    found: set[str] = set()
+    left = [function.__code__]
+    while left:
+        code = left.pop()
+        found |= {*code.co_varnames, *code.co_cellvars}
+        left += [part for part in code.co_consts if hasattr(part, "co_varnames")]
+    return found

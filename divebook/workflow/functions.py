@@ -14,19 +14,400 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, overload
+from types import FunctionType
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast, overload
 
-from divebook.errors import DefinitionError, Problem
-from divebook.workflow.answer_types import allow_answers
-from divebook.workflow.callables import as_function, is_async, is_callable, name_of
-from divebook.workflow.code import LABEL, source_of
+from divebook.errors import DefinitionError, InputError, NotFoundError, Problem, StepError, did_you_mean, shown_number
+from divebook.events.codec import locate_surrogate
+from divebook.events.recorded import opened
+from divebook.text.arguments import normal_name, same_name
+from divebook.text.ranges import SOME_SECONDS
+from divebook.workflow.answer_types import ParameterType, allow_answers, hints_of
+from divebook.workflow.code import LABEL, source_of, warn_of
 from divebook.workflow.definition import InputDefinition, Workflow
-from divebook.workflow.determinism import warn_of
-from divebook.workflow.parameter_types import ParameterType, hints_of
-from divebook.workflow.policies import Retry
-from divebook.workflow.step import Step
-from divebook.workflow.undoing import ROLLBACK_FUNCTIONS, place_of, require_nameable
-from divebook.workflow.user_functions import IDEMPOTENCY_KEY, UserFunction, signature_of
+from divebook.workflow.step import Retry, Step
+from divebook.workflow.table import INPUT_TYPES
+
+# A person's function, and how it is called: what steps, actions and tools have in common.
+
+
+IDEMPOTENCY_KEY = "idempotency_key"
+"""Parameter that receives a text which is the same whenever a call is repeated."""
+CONTEXT = "context"
+"""Parameter of an action that receives a `divebook.steps.call.CallContext`."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A person's function, and how it is called; what calls it is `divebook.steps.call`."""
+
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+    """What it does, for people."""
+    idempotent: bool = False
+    """Calling it twice does no more than calling it once (reading included)."""
+    approval: bool = False
+    """A person must approve every call first, and may change its arguments."""
+    retry: Retry | None = None
+    """How often a call that failed is made again."""
+    timeout: float | None = None
+    """Seconds that a call may take."""
+    executor: Any = None
+    """Where it runs: a name, or a `concurrent.futures.Executor`; None leaves it to the environment."""
+    workspace: str | None = None
+    """The workspace that it works in; empty for the one of the workflow or step, None for none."""
+    kind: ClassVar[str] = "function"
+    stays_here: ClassVar[bool] = False
+    """Whether it changes what it is given, so that it must run in this process."""
+    makes_calls: ClassVar[bool] = False
+    """Whether it is given the step, the name of its workspace, the arguments and the key, and makes calls itself."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", normal_name(self.name))
+        for key in ("name", "description"):
+            if locate_surrogate(getattr(self, key), key):
+                message = f"{key} of {self.name!a} holds half a character (a lone surrogate), which cannot be stored"
+                raise DefinitionError([Problem(message, key=key, hint="write the whole character")])
+        if self.timeout is not None and not SOME_SECONDS.fits(self.timeout):
+            message = f"the timeout of {self.name} must be {SOME_SECONDS}, not {shown_number(self.timeout)}"
+            raise DefinitionError([Problem(message, key="timeout", hint="leave it out for no limit")])
+        if self.executor is not None:
+            self._require_fit()
+
+    def _require_fit(self) -> None:
+        """Raise unless it can run in the executor that it names."""
+        is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
+        if not is_one and not isinstance(self.executor, str):
+            message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
+            hint = 'write executor="process", or pass a pool'
+            raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
+        if inspect.iscoroutinefunction(self.function):
+            message = f"{self.label} is async, so it runs on the engine's loop and in no executor"
+            raise DefinitionError([Problem(message, key="executor", hint="write `def`, or leave the executor out")])
+        if self.executor == "process" and self.kind == "action" and self.takes.context:
+            message = f"{self.label} takes a {CONTEXT}, which lives in this process only"
+            hint = f"leave out the parameter {CONTEXT}, or the executor"
+            raise DefinitionError([Problem(message, key="executor", hint=hint)])
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may simply be called again when it is not known if a call took effect."""
+        return self.idempotent or self.takes.key
+
+    @property
+    def takes(self) -> Takes:
+        """What it takes, as far as every call of it asks."""
+        return _takes(self.function)
+
+    @property
+    def label(self) -> str:
+        """What it is and its name, for messages."""
+        return f'{self.kind} "{self.name}"'
+
+    def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Return what to call the function with, from arguments by name.
+
+        Raises
+        ------
+        TypeError
+            It does not take these arguments.
+        """
+        misfit = _misfit(self.function, tuple(arguments))
+        if misfit:
+            raise TypeError(misfit)
+        return (), arguments
+
+
+@functools.lru_cache(maxsize=1024)
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function."""
+    return inspect.signature(function)
+
+
+class Takes(NamedTuple):
+    """What a function takes, as far as every call of it asks; to look at its signature takes longer than a call."""
+
+    is_async: bool
+    """Whether it is a coroutine function."""
+    key: bool = False
+    """Whether it wants a text that is the same whenever its call is repeated."""
+    context: bool = False
+    """Whether it wants what it may tell the execution: a parameter ``context`` without a default."""
+    by_name: frozenset[str] = frozenset()
+    """Its parameters, if all of them may be given by name; else empty."""
+    by_place: tuple[str, ...] = ()
+    """Its parameters, if all of them may be given by place, and none comes with the call; else empty."""
+    least: int = 0
+    """How many of these have no default."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _takes(function: Callable[..., Any]) -> Takes:
+    found = signature_of(function).parameters
+    kinds = {parameter.kind for parameter in found.values()}
+    own = found.get(CONTEXT)
+    return Takes(
+        inspect.iscoroutinefunction(function),
+        IDEMPOTENCY_KEY in found,
+        own is not None and own.default is own.empty,
+        frozenset(found) if kinds <= {_BOTH, inspect.Parameter.KEYWORD_ONLY} else frozenset(),
+        tuple(found) if kinds <= {_BOTH} and IDEMPOTENCY_KEY not in found else (),
+        sum(parameter.default is parameter.empty for parameter in found.values()),
+    )
+
+
+_BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+@functools.lru_cache(maxsize=1024)
+def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
+    """Return why a function does not take keywords of these names, or None if it does."""
+    signature = signature_of(function)
+    try:
+        signature.bind(**dict.fromkeys(names))
+    except TypeError as error:
+        return f"{error} (it takes: {', '.join(signature.parameters) or 'nothing'})"
+    return None
+
+
+# Functions given to ``@step(rollback=...)``: known by the place of their `def`, and found again by it.
+#
+# A log names what is to undo a call, and whichever process undoes it looks that up: by module and qualified name, since
+# two modules may each have a `cancel`. Where a function's file is loaded under another name, or the log is older and
+# has the plain name, the one function that this can mean is taken, and no other
+# (`tests/execution/test_rollback_functions.py`).
+
+
+ROLLBACK_FUNCTIONS: dict[str, UserFunction] = {}
+"""Functions of this process that undo what others have done, by their place; a later one replaces an earlier."""
+_LAMBDA = "<lambda>"
+
+
+def place_of(made: UserFunction) -> str:
+    """Return module and qualified name of a function, the same in every process that has it from there."""
+    return f"{_module(made)}:{made.function.__qualname__}"
+
+
+def _module(made: UserFunction) -> str:
+    return getattr(made.function, "__module__", None) or ""
+
+
+def require_nameable(function: Any) -> None:
+    """Raise `DefinitionError` unless a log can name a function so that it is found again."""
+    if not callable(function):
+        told, hint = f"rollback is a function, not {function!r}", "write @step(rollback=cancel_room), without quotes"
+    elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
+        told = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
+        hint = "write def cancel_room(result): ..., and give that to @step(rollback=cancel_room)"
+    else:
+        return
+    raise DefinitionError([Problem(told, key="rollback", hint=hint)])
+
+
+def require_itself(made: UserFunction) -> None:
+    """Raise unless a function would be found again, and no other one that the same `def` has made since.
+
+    One that was defined anew, as by a cell that is run again, takes the place of the earlier one.
+
+    Raises
+    ------
+    StepError
+        It would be another one, which undoes other things.
+    """
+    known = ROLLBACK_FUNCTIONS.get(place_of(made))
+    if known is None or not _are_variants(known.function, made.function):
+        return
+    raise StepError(
+        f"two functions are {place_of(made)}, made by one def with other values around it, and what undoes this call "
+        "could be either; define it outside the function that makes it, and let it take what differs as an argument"
+    )
+
+
+def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Return whether two functions are of one `def`, and may do different things."""
+    codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    return codes[0] is not None and codes[0] is codes[1] and _around(one) != _around(other)
+
+
+def _around(function: Callable[..., Any]) -> list[object]:
+    cells = getattr(function, "__closure__", None) or ()
+    inside = [id(cell.cell_contents) for cell in cells if _is_filled(cell)]
+    return [*inside, id(getattr(function, "__self__", None))]
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def find_rollback(place: str) -> UserFunction:
+    """Return the function of this process that was given to ``@step(rollback=...)`` last at a place.
+
+    Parameters
+    ----------
+    place
+        As `place_of` has it; the plain name in older logs.
+
+    Raises
+    ------
+    NotFoundError
+        There is none, or several could be meant.
+    """
+    found = ROLLBACK_FUNCTIONS.get(place)
+    if found is not None:
+        return found
+    _, _, name = place.rpartition(":")
+    is_placed = ":" in place
+    alike = [made for made in ROLLBACK_FUNCTIONS.values() if name == (_qualified(made) if is_placed else made.name)]
+    if len(alike) == 1:
+        return alike[0]
+    shown = name.rpartition(".")[2]
+    told = f"function {shown} is not defined here; run the cell that gives it to @step(rollback={shown})"
+    if alike:
+        told = f"{place} may be {' or '.join(sorted(map(place_of, alike)))}; give them names of their own"
+    raise NotFoundError("function", shown, [made.name for made in ROLLBACK_FUNCTIONS.values()], told)
+
+
+def _qualified(made: UserFunction) -> str:
+    return made.function.__qualname__
+
+
+# Callables that are not plain functions (methods, partials, callable objects) as functions.
+#
+# Steps, actions and tools set attributes on their function, read its source and signature, and cache by it. A plain
+# function allows all of that; `as_function` makes one of any callable, so that no other code has to know the
+# difference.
+
+
+LAMBDA = "<lambda>"
+
+
+def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType:
+    """Return a plain function that calls `target`, with its name, signature and docstring; a function as it is.
+
+    Parameters
+    ----------
+    kind
+        The kind of thing that is made of it, for errors: ``step``, ``action``, ``tool``.
+    name
+        The name that a person gave it, which stands for one that it does not have.
+
+    Raises
+    ------
+    DefinitionError
+        It cannot be called, has no signature, or has no name and none is target.
+    """
+    if isinstance(target, staticmethod):
+        target = target.__func__
+    if isinstance(target, classmethod):
+        message = f"@{kind} cannot be written above @classmethod"
+        raise DefinitionError([Problem(message, hint=f"write @classmethod above @{kind}")])
+    if not callable(target):
+        hint = f"write @{kind} above `def`, or pass a function"
+        raise DefinitionError([Problem(f"@{kind} expects a function, not {target!r:.60}", hint=hint)])
+    _require_name(target, kind, name)
+    return target if isinstance(target, FunctionType) else _function(target, kind)
+
+
+def is_callable(name: Any, kind: str) -> bool:
+    """Return whether the first argument of a decorator is what it decorates; `DefinitionError` if it is no name either.
+
+    Decorators are written ``@step``, ``@step("name")`` and ``@step(name="name")``.
+    """
+    if callable(name) or isinstance(name, staticmethod | classmethod):
+        return True
+    if name is None or isinstance(name, str):
+        return False
+    hint = f'write @{kind}("name"), or @{kind} alone'
+    raise DefinitionError(
+        [Problem(f"the name in @{kind}(...) must be a string, not {name!r:.60}", key="name", hint=hint)]
+    )
+
+
+def name_of(target: Any) -> str:
+    """Return the name of a callable; empty if it has none, as a lambda or a partial of one."""
+    target = _without_partials(target)
+    name = getattr(target, "__name__", None) or type(target).__name__
+    return "" if name == LAMBDA else str(name)
+
+
+def is_async(target: Any) -> bool:
+    """Return whether a callable returns a coroutine: an async function, or an object whose ``__call__`` is one."""
+    target = _without_partials(target)
+    return inspect.iscoroutinefunction(target) or (
+        not isinstance(target, FunctionType | type) and inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
+    )
+
+
+def _require_name(target: Any, kind: str, name: str | None) -> None:
+    if name is None and not name_of(target):
+        hint = f'write {kind}(name="...")(...), or use `def`'
+        raise DefinitionError([Problem(f"@{kind} needs a name: {target!r:.60} has none", key="name", hint=hint)])
+
+
+def _without_partials(target: Any) -> Any:
+    while isinstance(target, functools.partial):
+        target = target.func
+    return target
+
+
+def _function(target: Any, kind: str) -> FunctionType:
+    """Return a function that calls a callable and looks like it to `inspect`."""
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError) as error:
+        hint = "call it in a function of yours, whose parameters have names"
+        raise DefinitionError([Problem(f"@{kind} cannot use {target!r:.60}: {error}", hint=hint)]) from error
+
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        return await target(*args, **kwargs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return target(*args, **kwargs)
+
+    inner = _inner(target)
+    hints = hints_of(inner)
+    parameters = [
+        each.replace(annotation=hints.get(name, each.annotation)) for name, each in signature.parameters.items()
+    ]
+    function: Any = call_async if is_async(target) else call
+    function.__signature__ = signature.replace(
+        parameters=parameters, return_annotation=hints.get("return", signature.return_annotation)
+    )
+    function.__annotations__ = {name: hint for name, hint in hints.items() if name in {*signature.parameters, "return"}}
+    function.__name__, function.__doc__ = name_of(target), _doc(target, inner)
+    function.__qualname__ = getattr(inner, "__qualname__", function.__name__)
+    function.__module__ = getattr(inner, "__module__", None) or type(target).__module__
+    if isinstance(inner, FunctionType):
+        function.__wrapped__ = inner  # its source is that of the callable
+    return cast("FunctionType", function)
+
+
+def _inner(target: Any) -> Any:
+    """Return the function that a callable runs in the end, as far as there is one."""
+    target = inspect.unwrap(_without_partials(target))
+    if inspect.ismethod(target):
+        return inspect.unwrap(target.__func__)
+    if isinstance(target, FunctionType | type) or inspect.isbuiltin(target):
+        return target
+    return inspect.unwrap(type(target).__call__)
+
+
+def _doc(target: Any, inner: Any) -> str | None:
+    """Return the docstring of a callable; of an object that of its ``__call__``, and else that of its class."""
+    is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
+    own = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
+    return own or (inspect.getdoc(type(target)) if is_object else None)
+
+
+def _is_slot(inner: Any) -> bool:
+    """Return whether it is a ``__call__`` of C code, whose docstring says nothing of what it calls."""
+    return not isinstance(inner, FunctionType | type) and not inspect.isbuiltin(inner)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -367,3 +748,128 @@ def _require_rollback(made: StepFunction) -> None:
             message = f"{made.rollback.name}, which rolls back step {made.name}, takes {parameter.name!r}"
             hint = f"its parameters are those of {made.name}, and {ROLLED_BACK}: {', '.join(sorted(given))}"
             raise DefinitionError([Problem(message, key="rollback", hint=hint)])
+
+
+# The inputs of an execution: checked against what its workflow declares.
+
+
+_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+
+
+def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
+    """Return the inputs an execution starts with, in the order in which they are declared.
+
+    Parameters
+    ----------
+    given
+        Values by name; an explicit None counts as given, and fits no declared type unless that says so.
+    coerce_text
+        Turn texts, as a command line gives them, into what the declaration says.
+
+    Notes
+    -----
+    An input of a workflow function with an annotation, such as a date, an enum or a list of models, is made into that
+    from its JSON form; a value that cannot be one is refused.
+
+    Raises
+    ------
+    InputError
+        They are no mapping, or one is missing, not declared, or of another type.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(f"inputs are a mapping of names to values, not {given!r:.60}; write {{'name': value}}")
+    given = _by_declared_name(workflow, given)
+    declared = _declared(workflow, given)
+    return {name: _bound(workflow, definition, given, coerce_text=coerce_text) for name, definition in declared.items()}
+
+
+def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
+    """Return new values of some inputs; raises `InputError` as `bind_inputs` does, but none for those not given."""
+    changed = _by_declared_name(workflow, changed)
+    declared = _declared(workflow, changed)
+    return {name: _bound(workflow, declared[name], changed, coerce_text=coerce_text) for name in changed}
+
+
+def _by_declared_name(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by the names that the workflow declares; raises `InputError` for two spellings of one name."""
+    declared = {definition.name: definition for definition in workflow.inputs}
+    named: dict[str, Any] = {}
+    for name, value in given.items():
+        known = same_name(name, declared)
+        if known in named:
+            raise InputError(f'input "{known}" is given twice, in two spellings of one name; give it once', known)
+        named[name if known is None else known] = value
+    return named
+
+
+def _declared(workflow: Workflow, given: Mapping[str, Any]) -> dict[str, InputDefinition]:
+    """Return what a workflow declares, by name, if all that is given is among it."""
+    declared = {definition.name: definition for definition in workflow.inputs}
+    for name in given:
+        if name not in declared:
+            known = did_you_mean(name, declared) or f"declared: {', '.join(declared) or 'none'}"
+            raise InputError(f'unknown input "{name}" for workflow "{workflow.name}" ({known})', name)
+    return declared
+
+
+def _bound(workflow: Workflow, definition: InputDefinition, given: Mapping[str, Any], *, coerce_text: bool) -> Any:
+    if definition.name not in given:
+        if definition.has_default or definition.required is False:
+            return opened(definition.default)
+        raise InputError(
+            f'input "{definition.name}" is required (a required input of workflow "{workflow.name}"'
+            f"{f': {definition.description}' if definition.description else ''}); give it a value: "
+            f"{definition.name}=... (in a shell: -v {definition.name}=...)",
+            definition.name,
+        )
+    value = given[definition.name]
+    if isinstance(value, str) and not workflow.manner.converts_inputs:
+        return value
+    annotated = declared_type(workflow, definition)
+    if annotated is not None and not (value is None and _accepts_none(definition)):
+        try:
+            return annotated.convert(value, is_text=coerce_text and isinstance(value, str))
+        except ValueError as error:
+            message = f'input "{definition.name}" must be of type {annotated.name}, got {_short(value)}: {error}'
+            raise InputError(message, definition.name) from None
+    if coerce_text and isinstance(value, str):
+        value = _from_text(definition, value)
+    if value is None and (_accepts_none(definition) or not workflow.manner.converts_inputs):
+        return value
+    return _checked(definition, value)
+
+
+def _accepts_none(definition: InputDefinition) -> bool:
+    return definition.required is False or (definition.has_default and definition.default is None)
+
+
+def _checked(definition: InputDefinition, value: Any) -> Any:
+    types = INPUT_TYPES.get((definition.type or "").lower())
+    if types is None:
+        return value
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise InputError(
+            f'input "{definition.name}" must be of type {definition.type}, got {type(value).__name__}: {_short(value)}',
+            definition.name,
+        )
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _from_text(definition: InputDefinition, text: str) -> Any:
+    """Return what a text means for a number or a truth value; other types keep it."""
+    types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
+    try:
+        if bool in types:
+            return {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}[text.strip().lower()]
+        if float in types:
+            return float(text)
+        return int(text) if int in types else text
+    except (ValueError, KeyError):
+        raise InputError(
+            f'input "{definition.name}" must be of type {definition.type}, got the text {_short(text)}', definition.name
+        ) from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

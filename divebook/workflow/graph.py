@@ -6,12 +6,249 @@ Works on steps alone, so that a definition text and a `Workflow` written in Pyth
 from __future__ import annotations
 
 import keyword
-from collections.abc import Container, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from divebook.dialects import Manner
-from divebook.errors import Place, Problem, Severity, did_you_mean
-from divebook.workflow.rules import bare_names, escaped_references, step_problems
-from divebook.workflow.step import Step
+from divebook.errors import DefinitionError, InterruptError, Place, Problem, Severity, did_you_mean
+from divebook.questions import Question, checked_answer
+from divebook.questions.question import KINDS
+from divebook.text.syntax import is_expression, texts_in
+from divebook.workflow.dialect import Manner
+from divebook.workflow.json_schemas import FITTING, check_defined_schema
+from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Ask, Each, Rollback, Step
+from divebook.workflow.table import number_problems
+
+# What makes a single step sound: it has a type, the type has what it needs, and nothing given would be ignored.
+
+
+SETTINGS = {field: key for used in USED.values() for field, key in used.items()}
+UNLIMITED = {
+    "wait": "write Seconds",
+    "interrupt": "write ExpiresIn under Ask",
+    "workflow": "write max_seconds under Bounds of that workflow",
+    CONTINUE: "it takes no time",
+    "function": "write @step(timeout=...)",
+    "stage": "write timeout_seconds in the stage",
+}
+"""Types of step that have a limit of another name, and what to write."""
+BARE_NAME = re.compile(r"(?<!\$)\$\{\s*([A-Za-z_]\w*)\s*\}")
+_ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
+
+
+class _Unused(NamedTuple):
+    """The settings that a type of step does not use: nearly all steps are given none of them, which is one look."""
+
+    fields: tuple[str, ...]
+    values: Callable[[Step], tuple[Any, ...]]
+    nothing: tuple[Any, ...]
+    """The values in a step that is given none."""
+
+
+def _unused_by(used: Mapping[str, str]) -> _Unused:
+    fields = tuple(field for field in SETTINGS if field not in used)
+    values = attrgetter(*fields)
+    return _Unused(fields, values, values(Step("nothing")))
+
+
+_UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
+
+
+def step_problems(step: Step, manner: Manner) -> list[Problem]:
+    """Return what is wrong or doubtful about one step; places are relative to the step."""
+    problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
+    if manner.is_strict and not _is_whole(step):
+        problems += [*_type(step), *_missing(step)]
+    if step.each:
+        listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
+        problems += [*(listed if manner.is_strict else ()), *_each(step.each)]
+    if step.timeout is not None:
+        problems += _timeout(step.type)
+    if step.rollback is not None:
+        problems += _rollback(step, step.rollback)
+    if step.seconds is not None:
+        problems += _seconds(step.seconds)
+    problems += number_problems(step)
+    if step.ask is not None and (step.ask.schema is not None or step.ask.has_default):
+        problems += _ask(step.ask)
+    if isinstance(step.output, Mapping) and (warning := check_defined_schema(step.output, "Output")) is not None:
+        problems.append(warning)
+    if step.type == CONTINUE:
+        problems += _without_effect(step)
+    if step.end or _is_given_more(step):
+        problems += _ignored(step, "error" if manner.is_strict else "warning")
+    return problems
+
+
+def _ask(ask: Ask) -> Iterator[Problem]:
+    """Find schemas that cannot be used, and defaults that do not fit: before a person is asked."""
+    try:
+        warning = None if ask.schema is None else check_defined_schema(ask.schema)
+    except DefinitionError as error:
+        yield from (problem.below("Ask") for problem in error.problems)
+        return
+    if warning is not None:
+        yield warning.below("Ask")
+        return
+    if not ask.has_default:
+        return
+    optional = KINDS[ask.kind].optional if ask.optional is None else ask.optional
+    try:
+        checked_answer(
+            Question("default", ask.kind, ask.question, schema=ask.schema, optional=optional), ask.default, FITTING, 0
+        )
+    except InterruptError as error:
+        message = f"Default does not fit: {error.reason.removesuffix('. The question is still open')}"
+        yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
+
+
+def _is_whole(step: Step) -> bool:
+    """Whether the type of a step has the first of what it needs, as that of nearly every step has."""
+    needed = NEEDED.get(step.type)
+    return needed is not None and bool(getattr(step, needed[0][0]))
+
+
+def _is_given_more(step: Step) -> bool:
+    """Whether a step is given settings that its type does not use."""
+    unused = _UNUSED.get(step.type)
+    return unused is not None and unused.values(step) != unused.nothing
+
+
+def _type(step: Step) -> Iterator[Problem]:
+    message = f'unsupported step type "{step.type}" in step "{step.name}"'
+    if step.type in STEP_TYPES:
+        return
+    written = (name for name in STEP_TYPES if name != STAGE)
+    hint = did_you_mean(step.type, STEP_TYPES) or f"use one of {', '.join(written)}"
+    if not step.type:
+        hint = "give it a Prompt, a Script, an Action, a question (Ask) or Seconds"
+    yield Problem(message, key="Type", hint=hint, place=("Type",))
+
+
+def _missing(step: Step) -> Iterator[Problem]:
+    fields, what, hint = NEEDED.get(step.type, ((), "", ""))
+    given = [field for field in fields if getattr(step, field) not in (None, "", ())]
+    if fields and not given:
+        message = f'no {what} specified for {step.type} step "{step.name}"'
+        yield Problem(message, key=USED[step.type][fields[0]], hint=hint)
+    if step.type == STAGE and "part" not in step.parameters:
+        yield Problem(f'step "{step.name}" cannot be of type stage', key="Type", hint="write a Pipeline in Python")
+
+
+def _items(each: Each) -> Iterator[Problem]:
+    items = each.items
+    if isinstance(items, list) or (isinstance(items, str) and is_expression(items)):
+        return
+    got = "nothing" if items is None else repr(items)
+    yield Problem(
+        f"unsupported value for 'each' block: Items is {got}",
+        key="Items",
+        hint="write a list, or an expression such as $(state.names)",
+        place=("Each", "Items"),
+    )
+
+
+def _rows(step: Step, each: Each) -> Iterator[Problem]:
+    if not isinstance(each.rows, str) or not is_expression(each.rows):
+        message = f"Rows must be an expression that gives a DataFrame, not {each.rows!r}"
+        yield Problem(message, key="Rows", hint="write $(inputs.frame)", place=("Each", "Rows"))
+    if step.type not in ("action", "prompt"):
+        message = f"Rows calls an Action, or asks an Agent, for each row; step {step.name!r} is of type "
+        message += step.type or "none"
+        yield Problem(message, key="Rows", hint="name an Action, or write Items", place=("Each", "Rows"))
+    for key, value in {"Content": step.content, "Thread": step.thread}.items():
+        if value:
+            message = f"{key} has no effect beside Rows, whose prompts are sent as a batch"
+            yield Problem(message, key=key, hint=f"leave {key} out, or write Items", place=(key,))
+    if step.timeout is not None:
+        message = "Timeout has no effect on a step with Rows, whose calls have a time each"
+        yield Problem(message, key="Timeout", hint="write @action(timeout=...)", place=("Timeout",))
+    settings = {"Items": each.items, "As": each.as_, "OnItemError": each.on_item_error}
+    for key, value in settings.items():
+        if value is not None:
+            message = f"{key} has no effect beside Rows, whose columns are arguments and whose errors are a column"
+            yield Problem(message, key=key, hint=f"leave {key} or Rows out", place=("Each", key))
+
+
+def _rollback(step: Step, rollback: Rollback) -> Iterator[Problem]:
+    if not rollback.action.strip():
+        yield Problem("Rollback names no action", key="Action", hint="name one", place=("Rollback", "Action"))
+    if step.type in (CONTINUE, "function", STAGE):
+        message = f"Rollback has no effect on a step of type {step.type}"
+        hint = "write @step(rollback=...) at the functions that it calls" if step.type == "function" else "leave it out"
+        yield Problem(message, key="Rollback", hint=hint, place=("Rollback",))
+    if step.each is not None and step.each.rows is not None:
+        hint = "write Items, or have a later step undo what the rows have done"
+        yield Problem("Rollback has no effect on a step with Rows", key="Rollback", hint=hint, place=("Rollback",))
+
+
+def _each(each: Each) -> Iterator[Problem]:
+    for problem in number_problems(each):
+        yield problem.below("Each")
+    if each.on_item_error not in (None, *ON_ITEM_ERROR):
+        message = f"OnItemError must be one of {', '.join(ON_ITEM_ERROR)}, not {each.on_item_error!r}"
+        yield Problem(message, key="OnItemError", place=("Each", "OnItemError"))
+
+
+def _seconds(seconds: float | str) -> Iterator[Problem]:
+    if isinstance(seconds, str) and "${" not in seconds:
+        hint = "write 2.5 or ${state.delay}"
+        yield Problem(f"Seconds must be a number or a template, not {seconds!r}", hint=hint, place=("Seconds",))
+
+
+def _timeout(step_type: str) -> Iterator[Problem]:
+    if step_type in UNLIMITED:
+        message = f"Timeout has no effect on a step of type {step_type}"
+        yield Problem(message, key="Timeout", hint=UNLIMITED[step_type], place=("Timeout",))
+
+
+def _ignored(step: Step, severity: Severity) -> Iterator[Problem]:
+    unused = _UNUSED.get(step.type)
+    for field in unused.fields if unused else ():
+        if getattr(step, field) not in (None, "", {}, ()):
+            key = SETTINGS[field]
+            message = f"{key} has no effect on a step of type {step.type}"
+            yield Problem(message, key=key, severity=severity, hint=f"remove {key}, or change Type", place=(key,))
+    if step.end and step.edges:
+        message = "End has no effect beside Next"
+        yield Problem(message, key="End", severity=severity, hint="keep one of the two", place=("End",))
+
+
+def _without_effect(step: Step) -> Iterator[Problem]:
+    for key, given in (("Each", step.each), ("Next", step.edges), ("Store", step.store)):
+        if given:
+            message = f"{key} has no effect on a step of type {CONTINUE}"
+            hint = f"remove {key}: the execution ends with this step, and a new one begins at the first"
+            yield Problem(message, key=key, hint=hint, place=(key,))
+
+
+def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:
+    """Find templates that name a variable or input without `state` or `inputs`, as an old form of dive did."""
+    owners = {**dict.fromkeys(inputs, "inputs"), **{step.store: "state" for step in steps if step.store}}
+    for index, step in enumerate(steps):
+        texts = {"Prompt": step.prompt, **{f"Parameters.{key}": value for key, value in step.parameters.items()}}
+        for key, text in texts.items():
+            for name in BARE_NAME.findall(text) if isinstance(text, str) else ():
+                if name in owners and not (step.each and step.each.as_ == name):
+                    hint = f"write ${{{owners[name]}.{name}}}"
+                    place: Place = ("Steps", index, *key.split(".", 1))
+                    yield Problem(f"${{{name}}} names no variable", key=key, severity="warning", hint=hint, place=place)
+
+
+def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
+    """Find ``$${state.price}``, meant as a dollar sign and a value: it is the text ``${state.price}``."""
+    for index, step in enumerate(steps):
+        ask = step.ask
+        asked = {} if ask is None else {"Question": ask.question, "Message": ask.message, "Data": ask.data}
+        written = {"Prompt": step.prompt, "Parameters": step.parameters, "Inputs": step.inputs, "Ask": asked}
+        for place, text in texts_in(written):
+            for reference in _ESCAPED_REFERENCE.findall(text):
+                hint = f'write ${{"$"}}${{{reference}}} for a dollar sign and the value'
+                message = f"$${{{reference}}} is the text ${{{reference}}}, not a value"
+                key = str(next(part for part in reversed(place) if isinstance(part, str)))
+                yield Problem(message, key=key, severity="warning", hint=hint, place=("Steps", index, *place))
+
 
 MOST_NAMES = 10
 """Of steps that an error lists."""

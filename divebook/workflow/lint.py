@@ -8,8 +8,8 @@ from typing import Any
 
 from divebook.errors import Problem, position_in
 from divebook.text.arguments import require
+from divebook.workflow.code import Doubt, doubts_of, shown_place
 from divebook.workflow.definition import Workflow
-from divebook.workflow.determinism import Doubt, doubts_of, shown_place
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 
 

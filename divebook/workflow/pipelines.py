@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from divebook.errors import DefinitionError, Problem, did_you_mean
-from divebook.questions.kinds import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
+from divebook.questions.question import AGENT_REVIEW, CLARIFICATION, CONFIRMATION
 from divebook.text import ranges
-from divebook.workflow import kinds
+from divebook.workflow import table
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, Many, number_problems
 
@@ -22,8 +22,8 @@ ASKING = (CLARIFICATION, CONFIRMATION)
 """Targets that ask a person with what the output holds as its question or message."""
 RESERVED = (END, *ASKING)
 
-_COUNT = kinds.Number(ranges.COUNT_OR_ZERO)
-_SECONDS = kinds.Number(ranges.SECONDS)
+_COUNT = table.Number(ranges.COUNT_OR_ZERO)
+_SECONDS = table.Number(ranges.SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class AgentStage(Definition):
         Literal["all", "any"],
         Key(
             "Whether `all` required stages must be completed, or `any` of them is enough.",
-            kind=kinds.Text(choices=("all", "any"), complaint="invalid JoinStrategy: {}"),
+            kind=table.Text(choices=("all", "any"), complaint="invalid JoinStrategy: {}"),
             example="any",
         ),
     ] = "all"
@@ -103,7 +103,7 @@ class AgentStage(Definition):
         Literal["none", "read", "write", "all"],
         Key(
             "Which tools a plan may use: `none`, `all`, or with `read` or `write` those of AllowedTools.",
-            kind=kinds.Text(choices=("none", "read", "write", "all"), complaint="invalid ToolAccess: {}"),
+            kind=table.Text(choices=("none", "read", "write", "all"), complaint="invalid ToolAccess: {}"),
             example="read",
         ),
     ] = "none"
@@ -123,7 +123,7 @@ class AgentStage(Definition):
     prompt_key: Annotated[str, Key("Which of the Prompts of the pipeline the agent is asked.", example="draft")] = ""
     temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
     max_tokens: Annotated[
-        int | None, Key("How long an answer may be.", kind=kinds.Number(ranges.COUNT), example="2000")
+        int | None, Key("How long an answer may be.", kind=table.Number(ranges.COUNT), example="2000")
     ] = None
     output_key: Annotated[str, Key("The slot of its output; by default the name of the stage.", example="plan")] = ""
     required_output_fields: Annotated[
@@ -252,7 +252,7 @@ class PipelineConfig(Definition):
         Key(
             "`sequential`: one stage after the other; `parallel`: all that are ready side by side.",
             name="Mode",
-            kind=kinds.Text(choices=("sequential", "parallel"), complaint="invalid Mode: {}"),
+            kind=table.Text(choices=("sequential", "parallel"), complaint="invalid Mode: {}"),
             example="parallel",
         ),
     ] = "sequential"
@@ -285,7 +285,7 @@ class PipelineConfig(Definition):
         Literal["stop", "ask"],
         Key(
             "At a bound: `stop`, or `ask` a person whether to raise it.",
-            kind=kinds.Text(choices=("stop", "ask"), complaint="invalid OnExhausted: {}"),
+            kind=table.Text(choices=("stop", "ask"), complaint="invalid OnExhausted: {}"),
             example="ask",
         ),
     ] = "stop"
@@ -293,7 +293,7 @@ class PipelineConfig(Definition):
         Literal["terminate", "ask"],
         Key(
             "When a question expires without an answer: `terminate`, or `ask` again.",
-            kind=kinds.Text(choices=("terminate", "ask"), complaint="invalid OnExpired: {}"),
+            kind=table.Text(choices=("terminate", "ask"), complaint="invalid OnExpired: {}"),
             example="ask",
         ),
     ] = "terminate"

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from divebook.dialects import OWN, Dialect
 from divebook.errors import DefinitionError, Problem
 from divebook.text import ranges
-from divebook.workflow import kinds
+from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer
-from divebook.workflow.approvals import CONFIRMATION_MODES, ApprovalRule
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.policies import Retry
+from divebook.workflow.dialect import OWN, Dialect
+from divebook.workflow.servers import CONFIRMATION_MODES, ApprovalRule
+from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
 
@@ -27,7 +26,7 @@ RECOVERIES = ("ask", "auto", "off")
 NOTEBOOK_DATA = ("on", "off")
 _NO_FEATURES = "no feature of a provider can be named; say it in RequestHeaders if the provider takes a header"
 _NO_CACHING = "what a provider caches is its own choice"
-_TRIMMED = kinds.Text(trimmed=True)
+_TRIMMED = table.Text(trimmed=True)
 _BY_NAME = "it is known by its Name"
 _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
@@ -44,7 +43,7 @@ class ModelSettings(Definition):
         str | None, Key("How much it thinks, in the words of its provider.", example="high")
     ] = None
     max_tokens: Annotated[
-        int | None, Key("The most tokens of an answer.", kind=kinds.Number(ranges.COUNT), example="4096")
+        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
     ] = None
     tool_choice: Annotated[
         Mapping[str, Any] | None,
@@ -101,7 +100,7 @@ class Config(Definition):
         str,
         Key(
             "Which tools ask before they run.",
-            kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
             example="if-destructive",
         ),
     ] = ""
@@ -113,7 +112,7 @@ class Config(Definition):
         str,
         Key(
             "How much is logged.",
-            kind=kinds.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
             ignored="the log of an execution has all; set the level of Python's own logging",
         ),
     ] = ""
@@ -121,14 +120,14 @@ class Config(Definition):
         str,
         Key(
             "Whether each event is safe on disk at once (full), or soon after (relaxed).",
-            kind=kinds.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
+            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
         ),
     ] = ""
     recover: Annotated[
         str,
         Key(
             "What happens to executions whose process has died, when a notebook loads.",
-            kind=kinds.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
             example="auto",
         ),
     ] = ""
@@ -136,7 +135,7 @@ class Config(Definition):
         str,
         Key(
             "Whether outputs in notebooks carry the data of their run.",
-            kind=kinds.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
         ),
     ] = ""
     providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
@@ -197,7 +196,7 @@ class AgentDefinition(Definition):
         ),
     ] = None
     response_timeout: Annotated[
-        float, Key("How long one request may take.", kind=kinds.ResponseTimeout(), example="90s")
+        float, Key("How long one request may take.", kind=table.ResponseTimeout(), example="90s")
     ] = DEFAULT_RESPONSE_TIMEOUT
     """Seconds that one request to the model may take."""
     retry: Annotated[
@@ -206,13 +205,13 @@ class AgentDefinition(Definition):
     ] = None
     tool_iteration_limit: Annotated[
         int,
-        Key("How often it may call tools for one prompt.", kind=kinds.Number(ranges.COUNT_OR_ZERO), example="30"),
+        Key("How often it may call tools for one prompt.", kind=table.Number(ranges.COUNT_OR_ZERO), example="30"),
     ] = DEFAULT_TOOL_ITERATIONS
     corrections: Annotated[
         int,
         Key(
             "How often its model may correct a call of a tool, or an answer, that does not have the expected form.",
-            kind=kinds.Number(ranges.COUNT_OR_ZERO),
+            kind=table.Number(ranges.COUNT_OR_ZERO),
             extension=True,
             example="3",
         ),
@@ -228,7 +227,7 @@ class AgentDefinition(Definition):
         float | str | None,
         Key(
             "How long its model's responses are used again, in any run, for the same request: `7d`.",
-            kind=kinds.Anything(),
+            kind=table.Anything(),
             extension=True,
             example="true",
         ),
@@ -237,7 +236,7 @@ class AgentDefinition(Definition):
         Any,
         Key(
             "What it answers while its model is `scripted`: a list of replies, `turns` with a list for each, a file.",
-            kind=kinds.Anything(),
+            kind=table.Anything(),
             extension=True,
             example="[First answer, Second answer]",
         ),
@@ -295,27 +294,27 @@ class ToolDefinition(Definition):
     approval: Annotated[bool, Key("Whether a person must approve every call first.", extension=True)] = False
     timeout: Annotated[
         float | None,
-        Key("Seconds that a call may take.", kind=kinds.Number(ranges.SOME_SECONDS), extension=True, example="60"),
+        Key("Seconds that a call may take.", kind=table.Number(ranges.SOME_SECONDS), extension=True, example="60"),
     ] = None
     retry: Annotated[Retry | None, Key("How a call that failed is made again.", extension=True)] = None
     limit: Annotated[
         int | None,
         Key(
             "How often it may be called for one prompt.",
-            kind=kinds.Number(ranges.COUNT),
+            kind=table.Number(ranges.COUNT),
             extension=True,
             example="5",
         ),
     ] = None
     concurrency: Annotated[
         int | None,
-        Key("How many of its calls may run at once.", kind=kinds.Number(ranges.COUNT), extension=True, example="2"),
+        Key("How many of its calls may run at once.", kind=table.Number(ranges.COUNT), extension=True, example="2"),
     ] = None
     most: Annotated[
         int | None,
         Key(
             "Characters of a result that the model gets, head and tail; the log has the whole.",
-            kind=kinds.Number(ranges.CHARACTERS),
+            kind=table.Number(ranges.CHARACTERS),
             extension=True,
             example="4000",
         ),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from divebook.workflow import makers
-from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.ask import Ask
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from divebook.errors import BoundsError, DefinitionError, NotFoundError, Place, Problem, Severity
+from divebook.questions import bounds
+from divebook.questions.bounds import Bounds, agent_bounds
+from divebook.workflow import dialect
+from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow, Written, declared
+from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
-from divebook.workflow.policies import Catch, Retry, Rollback
 from divebook.workflow.resources import (
     AgentDefinition,
     Config,
@@ -21,16 +27,195 @@ from divebook.workflow.resources import (
 )
 from divebook.workflow.servers import (
     ApprovalFilterDefinition,
+    ApprovalRule,
     MCPServerDefinition,
     OAuthDefinition,
     TokenStoreDefinition,
     ToolConfigurationDefinition,
+    WorkspaceDefinition,
 )
-from divebook.workflow.step import Each, Edge, Step
-from divebook.workflow.table import Key, One, Table
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
+from divebook.workflow.stored_form import defaults
+from divebook.workflow.table import INVALID, Flag, Key, Made, Many, One, Reading, Table, Text, snake_case
 
-CONTENT = Table("content entry", ContentEntry, makers.content_entry, example="{Text: ...}")
+# Records from the values that were read, for tables that need more than passing them on.
+
+
+PROVIDER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+LISTS = {
+    "tools": ("Tools", "tool"),
+    "documents": ("Documents", "document"),
+    "agents": ("Agents", "agent"),
+    "workflows": ("Workflows", "workflow"),
+    "pipelines": ("Pipelines", "pipeline"),
+    "triggers": ("Triggers", "trigger"),
+    "schedules": ("Schedules", "schedule"),
+    "mcp_servers": ("MCPServers", "mcp server"),
+    "workspaces": ("Workspaces", "workspace"),
+}
+FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
+"""Lists in which the dialect ``dive`` rejects a repeated name too."""
+
+
+def content_entry(made: Made, reading: Reading) -> Any:
+    """Make a content entry: exactly one source."""
+    entry = ContentEntry(**(made.values if reading.strict else dialect.content(made.values)))
+    if made.is_sound and not entry.is_complete:
+        reading.add(EXACTLY_ONE, made.node.start, made.place, hint=f"this one has {', '.join(entry.given) or 'none'}")
+    return entry if entry.is_complete else INVALID
+
+
+def step(made: Made, reading: Reading) -> Any:
+    """Make a step, its type inferred; a step that is wrong already is not checked again later."""
+    if not made.is_sound:
+        reading.broken.add(made.place)
+    values = {"name": "", **made.values}
+    if not reading.strict:
+        values = dialect.step(values)
+    return Step(**values)
+
+
+def _bounds(values: dict[str, Any], made: Made, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read) -> None:
+    """Bring what may be spent into its plain form."""
+    if "bounds" not in values:
+        return
+    try:
+        values["bounds"] = read(values["bounds"]).to_dict()
+    except BoundsError as error:
+        reading.add(str(error), made.node.start, (*made.place, "Bounds"), key="Bounds")
+
+
+def output(made: Made, reading: Reading) -> Any:
+    """Make an output; without a name it is nothing."""
+    if made.values.get("name"):
+        return OutputDefinition(**made.values)
+    message = "output name is required"
+    reading.add(message, made.node.start, made.place, key="Name", severity=reading.severity)
+    return INVALID
+
+
+def trigger(made: Made, reading: Reading) -> Any:
+    """Make a trigger; the dialect ``dive`` takes one without a name."""
+    if reading.strict and made.is_sound and not made.values.get("name"):
+        reading.add("trigger name is required", made.node.start, made.place, key="Name")
+    return TriggerDefinition(**{"name": "", **made.values})
+
+
+def workflow(made: Made, reading: Reading) -> Any:
+    """Make a workflow if its parts fit together; otherwise note everything that does not."""
+    values = {"name": "", "steps": (), "inputs": (), **made.values}
+    _bounds(values, made, reading)
+    single = values.pop("output", None)
+    outputs = (*([single] if single else []), *values.pop("outputs", ()))
+    steps_place = (*made.place, "Steps")
+    is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
+    if "steps" not in made.failed and is_whole:
+        steps, inputs = values["steps"], values["inputs"]
+        names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
+        found = check_workflow(values["name"], steps, chained(steps), reading.manner, **names)
+        reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
+    if reading.errors:
+        return INVALID
+    written = Written(reading.source_name, reading.positions, made.place, reading.text, reading.line_offset)
+    source = reading.source_of(made.node)
+    return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
+
+
+def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
+    """Whether the problem is about a step with something wrong in it already, and likely follows from that."""
+    in_broken_step = (*place, *problem.place[:2]) in reading.broken
+    return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
+
+
+def agent(made: Made, reading: Reading) -> Any:
+    """Make an agent; the dialect ``dive`` names a nameless one after its position."""
+    values = {"name": "", **made.values}
+    if not values["name"] and reading.strict:
+        reading.add("agent name is required", made.node.start, made.place, key="Name", hint="add Name")
+    elif not values["name"]:
+        values["name"] = f"agent-{_number(made.place)}"
+    _bounds(values, made, reading, agent_bounds)
+    _check_provider(values.get("provider"), (*made.place, "Provider"), reading)
+    if not values.get("response_timeout", 1):
+        del values["response_timeout"]
+    if values.get("tool_iteration_limit", 1) <= 0:
+        del values["tool_iteration_limit"]
+    return AgentDefinition(**values, dialect=reading.dialect)
+
+
+def _number(place: Place) -> int:
+    return next((part for part in reversed(place) if isinstance(part, int)), 0) + 1
+
+
+def config(made: Made, reading: Reading) -> Any:
+    """Make the settings that hold for everything."""
+    _check_provider(made.values.get("default_provider"), (*made.place, "DefaultProvider"), reading)
+    return Config(**made.values)
+
+
+def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
+    if name is None or (name == "" and not reading.strict):
+        return
+    if reading.strict and not PROVIDER_NAME.fullmatch(name):
+        hint = "write its name alone, such as openai; Model takes the model"
+    elif not reading.strict and name not in dialect.PROVIDERS:
+        hint = f"one of {', '.join(dialect.PROVIDERS)}"
+    else:
+        return
+    reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
+
+
+def mcp_server(made: Made, reading: Reading) -> Any:
+    """Make an MCP server; the strict dialect asks at once for what connecting would miss."""
+    if "name" in made.failed:
+        return INVALID
+    server = MCPServerDefinition(**made.values)
+    needs = {"stdio": ("command", "Command"), "http": ("url", "URL")}.get(server.type)
+    if reading.strict and made.is_sound and needs is None:
+        message = f"unsupported mcp server type: {server.type}"
+        reading.add(message, made.node.start, made.place, key="Type", hint="one of stdio, http")
+    elif reading.strict and needs is not None and made.is_sound and not getattr(server, needs[0]):
+        message = f"{needs[0]} is required for {server.type} mcp server"
+        reading.add(message, made.node.start, made.place, key=needs[1], hint=f"add {needs[1]}")
+    return server
+
+
+def definitions(made: Made, reading: Reading) -> Any:
+    """Make the whole of a file or cell; names are unique in each list."""
+    for name, (key, label) in LISTS.items():
+        names = [item.name for item in made.values.get(name, ())]
+        severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
+        reading.add_found(duplicate_names(label, names, (*made.place, key), severity, manner=reading.manner))
+    if reading.errors:
+        return INVALID
+    workflows, pipelines = made.values.get("workflows", ()), made.values.get("pipelines", ())
+    for place, pipeline in enumerate(pipelines):
+        if pipeline.name in {workflow.name for workflow in workflows}:
+            message = f"pipeline {pipeline.name!r} has the name of a workflow"
+            reading.add(message, made.node.start, (*made.place, "Pipelines", place, "Name"), key="Name")
+    return Definitions(**{**made.values, "workflows": (*workflows, *map(declared, pipelines))})
+
+
+def stage(made: Made, _reading: Reading) -> Any:
+    """Make a stage of a pipeline; one that names an agent is one where it answers."""
+    has_llm = {"has_llm": True} if made.values.get("model_role") else {}
+    return AgentStage(**{**has_llm, **made.values}) if made.is_sound else INVALID
+
+
+def pipeline(made: Made, reading: Reading) -> Any:
+    """Make a pipeline, or note everything in it that does not fit together."""
+    if not made.is_sound:
+        return INVALID
+    try:
+        return PipelineConfig(**made.values)
+    except DefinitionError as error:
+        for problem in error.problems:
+            place = (*made.place, problem.key or "")
+            reading.add(problem.message, made.node.start, place, key=problem.key, hint=problem.hint)
+        return INVALID
+
+
+CONTENT = Table("content entry", ContentEntry, content_entry, example="{Text: ...}")
 EDGE = Table(
     "Next entry",
     Edge,
@@ -66,7 +251,7 @@ ASK = Table(
 STEP = Table(
     "step",
     Step,
-    makers.step,
+    step,
     example="{Name: first, Prompt: ...}",
     advice={
         "OutputFormat": "write Output: a JSON schema of the answer",
@@ -76,12 +261,12 @@ STEP = Table(
     },
 )
 INPUT = Table("input", InputDefinition, example="{Name: topic}")
-OUTPUT = Table("output", OutputDefinition, makers.output, example="{Name: report}")
-TRIGGER = Table("trigger", TriggerDefinition, makers.trigger)
+OUTPUT = Table("output", OutputDefinition, output, example="{Name: report}")
+TRIGGER = Table("trigger", TriggerDefinition, trigger)
 WORKFLOW = Table(
     "workflow",
     Workflow,
-    makers.workflow,
+    workflow,
     example="{Name: main, Steps: [{Name: first, Prompt: ...}]}",
     advice={
         "Retry": "write it into a step",
@@ -95,14 +280,14 @@ EDGE_LIMIT = Table("edge limit", EdgeLimit, example="{Source: check, Target: dra
 STAGE = Table(
     "stage",
     AgentStage,
-    makers.stage,
+    stage,
     example="{Name: draft, Agent: writer, Next: check}",
     advice={"Steps": "stages do their work with Agent; steps belong to Workflows", "Order": "write StageOrder"},
 )
 PIPELINE = Table(
     "pipeline",
     PipelineConfig,
-    makers.pipeline,
+    pipeline,
     example="{Name: review, Stages: [{Name: draft, Agent: writer}]}",
     advice={"Agents": "write Stages", "Steps": "write Stages"},
 )
@@ -116,7 +301,7 @@ MODEL_SETTINGS = Table("ModelSettings", ModelSettings)
 AGENT = Table(
     "agent",
     AgentDefinition,
-    makers.agent,
+    agent,
     example="{Name: editor, Goal: ...}",
     advice={
         "Backstory": "write it into Instructions",
@@ -136,7 +321,7 @@ TOOL_CONFIGURATION = Table("ToolConfiguration", ToolConfigurationDefinition)
 MCP_SERVER = Table(
     "MCP server",
     MCPServerDefinition,
-    makers.mcp_server,
+    mcp_server,
     example="{Name: files, Type: stdio, Command: mcp-server-git}",
 )
 WORKSPACE = Table(
@@ -146,11 +331,11 @@ WORKSPACE = Table(
     advice={"Type": "write Kind", "Path": "write Folder", "Env": "write Environ"},
 )
 PROVIDER = Table("provider", ProviderSettings)
-CONFIG = Table("Config", Config, makers.config)
+CONFIG = Table("Config", Config, config)
 DEFINITIONS = Table(
     "definition",
     Definitions,
-    makers.definitions,
+    definitions,
     advice={
         "Steps": "steps belong under Workflows: [{Name: ..., Steps: [...]}]",
         "Environment": "write its Name, Description and Config at the top",
@@ -158,3 +343,221 @@ DEFINITIONS = Table(
         "Agent": "write Agents: [{Name: ..., Goal: ...}]",
     },
 )
+
+
+# The reference of all keys a definition can have, made from the table that reads them.
+#
+# ``divebook keys``, ``%dive keys`` and the page ``notebooks/KEYS.md`` show the same.
+
+
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+"""Defaults that are none."""
+TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().values()) if isinstance(table, Table)}
+"""Every mapping of a definition, by what it is called."""
+
+INTRODUCTION = """\
+# Every key of a definition
+
+Made from the table that reads definitions: `divebook keys --markdown > notebooks/KEYS.md` writes this page anew, and a
+test compares them. Every key can be written in snake case as well (`max_tokens`). `divebook keys Step` and
+`%dive keys Step` show one part.
+
+In templates `${...}` is a Python expression whose value becomes text. In `Parameters`, `Inputs`, `Data` and `Items`
+this holds for strings at any depth, and a whole string `$(...)` stands for the value itself. A dollar sign more is an
+escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLine:
+    """One key, as the reference shows it."""
+
+    key: str
+    holds: str
+    """What kind of value."""
+    means: str
+    notes: str
+    """Where it is required, refused, or read under another name."""
+    default: str = ""
+    """Its value where it is not given, if that is one."""
+    example: str = ""
+    """How it may be written."""
+
+    def __str__(self) -> str:
+        return f"{self.means} Holds {self.holds}.{f' ({self.notes})' if self.notes else ''}"
+
+
+def reference(name: str) -> tuple[str, list[KeyLine]]:
+    """Return what a mapping is called, and its keys.
+
+    Parameters
+    ----------
+    name
+        What it is called (``step``), in any case, or the key that holds it (``Steps``).
+
+    Examples
+    --------
+    >>> [line.key for line in reference("Catch")[1]]
+    ['Step', 'Errors', 'Store']
+    """
+    table = table_called(name)
+    return table.label, [line_of(key, table) for key in table.keys]
+
+
+def table_called(name: str) -> Table:
+    """Return the keys of a mapping by what that is called, as `reference` takes it; raises `NotFoundError`."""
+    wanted = snake_case(name.replace(" ", "")).replace("_", "").casefold()
+    for label, table in TABLES.items():
+        called = {label.replace(" ", "").casefold(), *_holders(label)}
+        if wanted in called or wanted.removesuffix("s") in called:
+            return table
+    raise NotFoundError("part of a definition", name, TABLES)
+
+
+def page() -> str:
+    """Return the whole reference in Markdown."""
+    return "\n".join([INTRODUCTION, *(line for label in _ordered() for line in _section(label))])
+
+
+def _ordered() -> list[str]:
+    """Return the parts from the outside inwards."""
+    found = [DEFINITIONS.label]
+    for label in found:
+        for key in TABLES[label].keys:
+            if isinstance(key.kind, One | Many) and key.kind.table.label not in found:
+                found.append(key.kind.table.label)
+    return found
+
+
+def _section(label: str) -> Iterator[str]:
+    yield f"## {label[0].upper()}{label[1:]}\n"
+    yield "| key | holds | default | means | example | |\n|---|---|---|---|---|---|"
+    for line in reference(label)[1]:
+        default, example = (f"`{text}`" if text else "" for text in (line.default, line.example))
+        yield f"| `{line.key}` | {line.holds} | {default} | {line.means} | {example} | {line.notes} |"
+    yield ""
+
+
+def _holders(label: str) -> set[str]:
+    held = [
+        key
+        for table in TABLES.values()
+        for key in table.keys
+        if isinstance(key.kind, One | Many) and key.kind.table is TABLES[label]
+    ]
+    return {snake_case(key.name).replace("_", "") for key in held}
+
+
+def line_of(key: Key, table: Table) -> KeyLine:
+    """Return a key of a mapping as the reference shows it."""
+    default = defaults(table.definition).get(key.field)
+    written = None if default is None else key.kind.write(default)
+    shown = "" if written in _NOTHING else json.dumps(written)
+    return KeyLine(key.name, _holds(key), key.means, "; ".join(_notes(key)), shown, _example(key, default))
+
+
+def _example(key: Key, default: Any) -> str:
+    """Return how a key may be written; of one that is refused nothing."""
+    match key.kind:
+        case _ if key.ignored:
+            return ""
+        case _ if key.example:
+            text = key.example
+        case One() | Many():
+            inner = key.kind.table.example or f"{{{_example(key.kind.table.keys[0], None)}}}"
+            text = f"[{inner}]" if isinstance(key.kind, Many) else inner
+        case Flag():
+            text = json.dumps(not default)
+        case Text(choices=(*_, last)):
+            text = last
+        case _ if default in _NOTHING:  # none of ours (tests/workflow/test_examples.py)
+            return ""
+        case _:
+            text = json.dumps(key.kind.write(default))
+    return f"{key.name}: {text}"
+
+
+def _holds(key: Key) -> str:
+    return f"a mapping of {', '.join(bounds.KEYS)}" if key.name == "Bounds" else key.kind.holds
+
+
+def _notes(key: Key) -> Iterator[str]:
+    if key.required:
+        yield "required"
+    if key.ignored:
+        yield f"refused, in the dialect dive a warning: {key.ignored}"
+    if key.extension:
+        yield "not in the dialect dive"
+    if key.formerly:
+        yield f"formerly {', '.join(key.formerly)}"
+
+
+# What a person is told of one key of a definition, made from the table that reads it.
+#
+# ``%dive help KEY``, and Shift+Tab on a key in a cell, show the same.
+
+
+def help_about(name: str) -> str:
+    """Return what a key means wherever it may stand, or what the keys of a part are; in any case of letters.
+
+    Raises
+    ------
+    NotFoundError
+        There is neither.
+
+    Examples
+    --------
+    >>> print(help_about("parallel"))
+    Parallel: How many items run at the same time; 1 by default.
+        part of  Each
+        holds    a whole number
+        default  1
+        example  Parallel: 4
+        note     not in the dialect dive
+    """
+    found = [(table, key) for table in TABLES.values() for key in table.keys if _is_called(key, name)]
+    parts = {table.label: table for _, key in found for table in _below(key)}
+    try:
+        called = table_called(name)
+    except NotFoundError:
+        if not found:
+            raise NotFoundError("key", name, [*key_names(), *TABLES]) from None
+    else:
+        parts[called.label] = called
+    return "\n\n".join([*(_key(table, key) for table, key in found), *map(_part, parts.values())])
+
+
+def key_names() -> list[str]:
+    """Return the names of all keys."""
+    return list(dict.fromkeys(key.name for table in TABLES.values() for key in table.keys))
+
+
+def help_for(table: Table, key: Key) -> str:
+    """Return what one key of a mapping means, and what can stand in it."""
+    return "\n\n".join([_key(table, key), *map(_part, _below(key))])
+
+
+def _below(key: Key) -> list[Table]:
+    return [key.kind.table] if isinstance(key.kind, One | Many) else []
+
+
+def _key(table: Table, key: Key) -> str:
+    line = line_of(key, table)
+    told = {"part of": table.label, "holds": line.holds, "default": line.default, "example": line.example}
+    rows = [f"    {name:8} {text}" for name, text in (told | {"note": line.notes}).items() if text]
+    return "\n".join([f"{line.key}: {line.means}", *rows])
+
+
+def _is_called(key: Key, name: str) -> bool:
+    return name.casefold() in (key.name.casefold(), snake_case(key.name))
+
+
+def _part(table: Table) -> str:
+    return "\n".join([f"Keys of {table.label}:", *_rows([line_of(key, table) for key in table.keys])])
+
+
+def _rows(lines: list[KeyLine]) -> Iterator[str]:
+    width = max(len(line.key) for line in lines)
+    for line in lines:
+        default = f" Default: {line.default}." if line.default else ""
+        yield f"    {line.key:{width}}  {line.means} Holds {line.holds}.{default}"

@@ -2,16 +2,432 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.events.event import to_microseconds
+from divebook.text import ranges
 from divebook.text.ranges import SOME_SECONDS
-from divebook.workflow import kinds
-from divebook.workflow.approvals import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
-from divebook.workflow.stored_form import Definition, require_whole_characters
+from divebook.workflow import table
+from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
+
+# What a server of tools offers, as plain data for the log, and what one is asked.
+#
+# `divebook.tools.mcp` makes such servers. What an agent's turn records of them is data: a resume makes the tools of a
+# recorded list again, and starts a server only for a call that the log does not have.
+
+
+SCHEME = "mcp://"
+"""What ids of resources begin with: ``mcp://server/address``."""
+Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, or of a model
+``{"text", "model"}`` or ``{"error"}``."""
+
+
+class Elicit(Protocol):
+    """Asks a person, or a model, during a call."""
+
+    async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """Return the answer to one of the `CallOutcome.requests`."""
+
+    async def withdraw(self) -> None:
+        """Close the question that is open: the call has ended without the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool(Definition):
+    """One tool of a server."""
+
+    name: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=dict)
+    hints: Mapping[str, bool] = field(default_factory=dict)
+    """What is believed of the hints that it gives, by the names of `ToolHints`."""
+    output_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered(Definition):
+    """What a server offers to a turn; its form in the log is `to_dict`."""
+
+    tools: tuple[OfferedTool, ...] = ()
+    instructions: str = ""
+    """What it tells those who use it; part of an agent's instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome(Definition):
+    """What a call of a tool came to: an answer, or requests that a person has to answer first.
+
+    Examples
+    --------
+    >>> CallOutcome(requests={"colour": {"message": "Which?", "schema": {"type": "object"}}}).needs_input
+    True
+    """
+
+    content: Any = None
+    """Text, JSON, or a list of such; bytes stand in it as ``{"media_type": ..., "base64": ...}``."""
+    is_error: bool = False
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name: ``{"message", "schema"}``, the schema empty where nothing is to be filled in.
+
+    What is asked of a model is ``{"agent", "messages", "system", "max_tokens", "temperature"}``.
+
+    They are answered by a call with `Answers` and the `state`."""
+    state: str | None = None
+    """What the server wants back with the answers; only it can read it."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether it is to be called again, with answers."""
+        return bool(self.requests) or self.state is not None
+
+
+class ToolServer(Protocol):
+    """A server of tools; it is started when it is first asked something."""
+
+    @property
+    def name(self) -> str:
+        """The name under which definitions know it."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that a call may take."""
+
+    @property
+    def sampling(self) -> str | None:
+        """The agent that answers what it asks of a model; None refuses that."""
+
+    async def discover(self) -> Discovered:
+        """Return what it offers now; raises `ServerError`."""
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        answers: Answers | None = None,
+        state: str | None = None,
+        elicit: Elicit | None = None,
+        repeatable: bool = False,
+    ) -> CallOutcome:
+        """Call a tool, in a later round with the answers and the state of the one before.
+
+        Parameters
+        ----------
+        elicit
+            For servers that ask during a call, as those of 2025 do.
+        repeatable
+            Whether the call may simply be made again where the connection broke.
+
+        Raises
+        ------
+        ServerError
+            It cannot be reached, or breaks the protocol; it has not carried out the call.
+        OutcomeUnknownError
+            The connection broke after the call was sent, and it is not repeatable.
+        """
+
+
+# What a definition declares of workspaces: the files, commands and containers that agents and workflows may use.
+
+
+LOCAL, FENCED, VIRTUALENV, DOCKER = WORKSPACE_KINDS = ("local", "fenced", "virtualenv", "docker")
+"""Where its commands run: on this machine, in a fence on it, with a Python environment of its own, in a container."""
+CONTAINED = frozenset({FENCED, DOCKER})
+"""Kinds whose commands reach nothing but the workspace."""
+COMMAND_TIMEOUT = 180.0
+"""Seconds that a command may take."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
+MOST_MEMORY_DIGITS = 16
+"""Characters of an amount of memory: enough for exbibytes, in bytes."""
+_OF_KINDS = {
+    "python": VIRTUALENV,
+    "packages": VIRTUALENV,
+    "image": DOCKER,
+    "hosts": DOCKER,
+    "memory": DOCKER,
+    "processors": DOCKER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceDefinition(Definition):
+    """A place with files and a shell, which agents and workflows name.
+
+    An execution works on a copy of the folder, which is its own, unless `in_place` says otherwise: what it has changed
+    is shown, and taken over when a person says so. ``divebook keys Workspace`` says what each of its fields means.
+
+    Examples
+    --------
+    >>> WorkspaceDefinition("project", folder="src").kind
+    'local'
+    """
+
+    name: Annotated[
+        str, Key("The name that agents, workflows and steps use.", required="workspace name is required", example="app")
+    ]
+    description: Annotated[str, Key("A description for people.", example="The package to repair")] = ""
+    kind: Annotated[
+        str,
+        Key(
+            "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
+            "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
+            kind=table.Text(choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}"),
+            example="fenced",
+        ),
+    ] = LOCAL
+    folder: Annotated[
+        str | None,
+        Key("The folder with its files; without it, each run begins with an empty one.", example="project"),
+    ] = None
+    in_place: Annotated[
+        bool, Key("Whether runs work in that very folder; by default each has a copy, and you take changes over.")
+    ] = False
+    shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
+    timeout: Annotated[
+        float,
+        Key(
+            "How long a command may take; 3 minutes by default.",
+            kind=table.ResponseTimeout(ranges.SOME_SECONDS),
+            example="10m",
+        ),
+    ] = COMMAND_TIMEOUT
+    environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
+        default_factory=dict
+    )
+    secrets: Annotated[
+        Mapping[str, str],
+        Key("Variables with secrets, by where they are; hidden in what commands print.", example="{KEY: env://MY_KEY}"),
+    ] = field(default_factory=dict)
+    exclude: Annotated[
+        tuple[str, ...],
+        Key("Files that are neither copied nor kept, such as caches.", example="['*.pyc', node_modules]"),
+    ] = ()
+    snapshots: Annotated[
+        bool, Key("Whether the history keeps its files, so that each event knows them and forks get them.")
+    ] = True
+    python: Annotated[str | None, Key("Of `virtualenv`: the Python to use.", example="'3.12'")] = None
+    packages: Annotated[
+        tuple[str, ...], Key("Of `virtualenv`: packages that are installed at first.", example="[pytest]")
+    ] = ()
+    image: Annotated[
+        str | None,
+        Key("Of `docker`: what its container is made of; it must be on this machine.", example="python:3.12"),
+    ] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Key(
+            "Of `docker`: hosts that its commands may reach all the same, with Python in the image; port 443 if it "
+            "says no other.",
+            example="[pypi.org, '*.pythonhosted.org']",
+        ),
+    ] = ()
+    memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
+    processors: Annotated[
+        float | None,
+        Key(
+            "Of `docker`: how many processors it may use; all by default.",
+            kind=table.Number(ranges.SOME),
+            example="1.5",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            hint = "use letters, digits, - _ and . only, at most 63"
+            raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
+        if self.kind not in WORKSPACE_KINDS:
+            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
+            raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
+        for name, kind in _OF_KINDS.items():
+            if getattr(self, name) and self.kind != kind:
+                key = name.capitalize()
+                message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
+                raise _wrong(message, key, f"write Kind: {kind}, or leave {key} out")
+        if self.kind == DOCKER and self.image is None:
+            raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
+        if self.in_place and self.folder is None:
+            raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
+        require_numbers(self)
+        require_whole_characters(self)
+        self._require_amounts()
+
+    def _require_amounts(self) -> None:
+        for name in ("exclude", "packages", "hosts"):
+            if isinstance(given := getattr(self, name), str):  # its letters would be taken for patterns, or names
+                key = name.capitalize()
+                raise _wrong(f"{key} of workspace {self.name} is one text: {given!r}", key, f"write [{given!r}]")
+        if self.memory is not None and not is_memory(self.memory):
+            message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
+            raise _wrong(message, "Memory", "write 512m, or 2g")
+
+
+def is_memory(value: object) -> bool:
+    """Return whether a string is an amount of memory above 0: ``512m``."""
+    return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
+
+
+def _wrong(message: str, key: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(message, key=key, hint=hint)])
+
+
+# Which calls of tools need a person's yes: a table of rules, and the modes that hold where no rule does.
+#
+# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``. What a table says of one
+# call is for `divebook.engine.approvals` to say.
+
+
+ALLOW, ASK, DENY = "allow", "ask", "deny"
+OUTCOMES: Final = (ALLOW, ASK, DENY)
+"""What a rule may say, from the mildest to the strictest."""
+ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER = "always", "if-not-read-only", "if-destructive", "never"
+CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
+"""When a person is asked, where no rule decides."""
+READ_ONLY, DESTRUCTIVE, UNKNOWN = "read-only", "destructive", "unknown"
+EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
+"""What a tool may say of itself, for `When`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Definition):
+    """What becomes of the calls of some tools; of several rules that match, the strictest decides.
+
+    ``divebook keys ApprovalRule`` says what each of its fields means.
+
+    A rule that allows is read narrowly: capitals, types and unicode forms count, ``*`` stands for any text without
+    ``/`` and ``**`` for any text, and a call with an argument that `Arguments` does not name is not allowed by it. A
+    rule that asks or denies is read widely: it holds as soon as a call could be meant.
+
+    Examples
+    --------
+    >>> ApprovalRule("fetch", arguments={"url": "https://docs.python.org/**"}).outcome
+    'allow'
+    """
+
+    tool: Annotated[
+        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
+    ] = "*"
+    agent: Annotated[
+        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
+    ] = None
+    server: Annotated[
+        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
+    ] = None
+    arguments: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
+            example="{url: 'https://docs.python.org/*'}",
+        ),
+    ] = None
+    when: Annotated[
+        str | None,
+        Key(
+            "Only tools that say this of themselves.",
+            kind=table.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
+            example="destructive",
+        ),
+    ] = None
+    outcome: Annotated[
+        str,
+        Key(
+            "What becomes of such a call.",
+            kind=table.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
+            example="ask",
+        ),
+    ] = ALLOW
+    reason: Annotated[
+        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
+    ] = ""
+    expires: Annotated[
+        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
+    ] = None
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
+            if value is not None and value not in choices:
+                raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
+        for name in ("tool", "agent", "server"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise _approval_error(name.capitalize(), value, "write a name; * stands for any characters")
+        if self.arguments is not None:
+            if not isinstance(self.arguments, Mapping):
+                raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
+            self._put(arguments=json_value(self.arguments, "Arguments"))
+        if self.expires is not None:
+            self._put(expires=_moment(self.expires).isoformat())
+
+    @property
+    def expires_us(self) -> int | None:
+        """When it ceases to hold, microseconds since 1970."""
+        return None if self.expires is None else to_microseconds(_moment(self.expires))
+
+    @property
+    def in_words(self) -> str:
+        """The rule in a few words, for people and for the log."""
+        parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
+        said = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+        return f"{self.outcome} {self.tool}{f' ({said})' if said else ''}"
+
+
+def _moment(value: Any) -> datetime:
+    """Return a time as a rule states it; without a zone it is UTC, and a date is its first moment."""
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise _approval_error(
+            "Expires", value, "write a date or a time: 2026-12-31, 2026-12-31T12:00:00+01:00"
+        ) from error
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(f"{key} of an approval rule cannot be {value!r}", key=key, hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """The whole policy of an environment, or of one agent in it."""
+
+    rules: tuple[ApprovalRule, ...] = ()
+    mode: str = ""
+    """The mode of all tools; empty leaves it to each tool."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Modes of the tools of single MCP servers, by name."""
+    stricter: Approvals | None = None
+    """Rules and modes of definitions for which no person vouches: they can turn allowing into asking or denying, and
+    never the reverse."""
+
+    def __post_init__(self) -> None:
+        for mode in (self.mode, *self.servers.values()):
+            if mode and mode not in CONFIRMATION_MODES:
+                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
+                raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
+
+    @property
+    def relaxations(self) -> list[str]:
+        """What could allow a call that would be asked about otherwise, in words."""
+        modes = (self.mode, *self.servers.values())
+        found = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
+        return found + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
+
+    def mode_for(self, server: str) -> str:
+        """Return the mode of the tools of a server, of no server for an empty name; empty leaves it to each tool."""
+        return self.servers.get(server) or self.mode
+
+    def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
+        """Return it with more rules, which hold for one agent only if that is named."""
+        more = (ApprovalRule.of(rule) for rule in rules)
+        return replace(self, rules=(*self.rules, *(rule if agent is None else rule.like(agent=agent) for rule in more)))
+
 
 CALL_TIMEOUT = 300.0
 MEMORY, FILE, KEYCHAIN = TOKEN_STORES = ("memory", "file", "keychain")
@@ -30,7 +446,7 @@ class TokenStoreDefinition(Definition):
         str | None,
         Key(
             "`memory` or `file`.",
-            kind=kinds.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
+            kind=table.Text(choices=TOKEN_STORES, complaint="unsupported type of token store: {}"),
             example="memory",
         ),
     ] = None
@@ -88,7 +504,7 @@ class ToolConfigurationDefinition(Definition):
         str | None,
         Key(
             "When a person is asked.",
-            kind=kinds.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid approval mode: {}"),
             example="if-destructive",
         ),
     ] = None
@@ -128,7 +544,7 @@ class MCPServerDefinition(Definition):
         float,
         Key(
             "How long one call may take; 5 minutes by default.",
-            kind=kinds.ResponseTimeout(SOME_SECONDS),
+            kind=table.ResponseTimeout(SOME_SECONDS),
             extension=True,
             example="60s",
         ),

@@ -6,24 +6,307 @@ leads to the step listed after it (unless `end` is set); the workflow that takes
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Annotated, Any, Self
 
-from divebook.errors import DefinitionError, Problem
-from divebook.events.frozen import filling
-from divebook.text.arguments import describe
-from divebook.text.names import normal_name
+from divebook.errors import DefinitionError, Problem, ScriptError, did_you_mean, shown_number
+from divebook.events.payload import filling
+from divebook.questions.question import DEFINABLE
+from divebook.text import ranges
+from divebook.text.arguments import describe, normal_name
+from divebook.text.format import parse_duration
 from divebook.text.ranges import COUNT, SECONDS, SOME_SECONDS
-from divebook.workflow import kinds
+from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer
-from divebook.workflow.ask import Ask
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.policies import Catch, Retry, Rollback, catches
 from divebook.workflow.stored_form import Definition, as_definition, json_value, require_text, restored
-from divebook.workflow.table import Key
+from divebook.workflow.table import Key, require_numbers
+
+# What a step does about failure: try again, go another way, or have what it has done undone.
+
+
+_SECONDS = table.Number(ranges.SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry(Definition):
+    """Try a failed step again, later and later.
+
+    ``divebook keys Retry`` says what each of its fields means.
+
+    Examples
+    --------
+    >>> Retry(attempts=4, seconds=0.5, factor=3).delay(2)
+    1.5
+    """
+
+    short = (int,)
+    attempts: Annotated[
+        int,
+        Key(
+            "How often it is tried at most, the first time included; 3 by default.",
+            kind=table.Number(ranges.COUNT),
+            example="5",
+        ),
+    ] = 3
+    seconds: Annotated[float, Key("The pause before the second attempt.", kind=_SECONDS, example="0.5")] = 1.0
+    factor: Annotated[
+        float, Key("By how much each further pause grows.", kind=table.Number(ranges.FACTOR), example="3")
+    ] = 2.0
+    max_seconds: Annotated[float, Key("The longest pause.", kind=_SECONDS, example="30")] = 60.0
+    jitter: Annotated[
+        float,
+        Key(
+            "The part of a pause, from 0 to 1, that chance may add, so that many do not come back at once.",
+            kind=table.Number(ranges.FACTOR),
+            example="0.2",
+        ),
+    ] = 0.1
+    errors: Annotated[
+        tuple[str, ...],
+        Key(
+            "Exceptions, or parts of messages, after which it is tried again; all by default. Where a connection broke "
+            "or a time ran out the call may have gone through: it is made again if its function says "
+            "``idempotent=True``, and else you are asked.",
+            example="[TimeoutError, overloaded]",
+        ),
+    ] = ()
+
+    def __post_init__(self) -> None:
+        self._put(errors=tuple(self.errors))
+        require_numbers(self)
+
+    def delay(self, failures: int) -> float:
+        """Return the seconds to wait after that many failures, without jitter."""
+        try:
+            pause = self.seconds * self.factor ** max(0, failures - 1)
+        except OverflowError:  # the pause has no limit of its own, and doubles every time
+            pause = math.inf if self.seconds else 0.0
+        return min(self.max_seconds, pause)
+
+
+@dataclass(frozen=True, slots=True)
+class Catch(Definition):
+    """Go to another step when this one has failed for good.
+
+    ``divebook keys Catch`` says what each of its fields means.
+    """
+
+    names = ("step", "store")
+    short = (str,)
+    step: Annotated[str, Key("The step to go to.", required="Catch needs a Step to go to", example="clean-up")]
+    errors: Annotated[
+        tuple[str, ...],
+        Key("Exceptions, or parts of messages, that are caught; all by default.", example="[ToolError]"),
+    ] = ()
+    store: Annotated[
+        str | None, Key("The variable that takes the error: its type, message, step and attempts.", example="failure")
+    ] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        self._put(errors=tuple(self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback(Definition):
+    """Call an action that undoes what a step has done, if the execution fails later or is cancelled.
+
+    ``divebook keys Rollback`` says what each of its fields means.
+
+    Examples
+    --------
+    >>> Rollback.of("Hotel.Cancel").action
+    'Hotel.Cancel'
+    """
+
+    names = ("action",)
+    short = (str,)
+    action: Annotated[
+        str, Key("The function to call.", required="Rollback needs an Action to call", example="Hotel.Cancel")
+    ]
+    parameters: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What it is given, filled in when the step has completed; `result` is what the step has given.",
+            example="{Booking: $(result.id)}",
+        ),
+    ] = field(default_factory=dict)
+    retry: Annotated[Retry | None, Key("How it is tried again after a failure.")] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        self._put(parameters=json_value(self.parameters, "parameters"))
+
+
+def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
+    """Return one policy or several as a tuple."""
+    listed = [value] if isinstance(value, Catch | str | Mapping) else value
+    return tuple(Catch.of(entry) for entry in listed)
+
+
+# What a step of type ``interrupt`` asks a person.
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Definition):
+    """A question to a person; texts may hold ``${...}``.
+
+    Examples
+    --------
+    >>> Ask("Deploy ${state.version}?", kind="confirmation", expires_in="2h", default=False).expires_in
+    7200.0
+    """
+
+    short = (str,)
+    question: Annotated[
+        str, Key("What is asked; a template.", required="Ask needs a Question", example="Publish ${state.title}?")
+    ]
+    kind: Annotated[str, Key("What is asked for, such as an approval or a text.", example="confirmation")] = (
+        "clarification"
+    )
+    """One of `divebook.questions.question.DEFINABLE`."""
+    message: Annotated[str | None, Key("More about it; a template.", example="It goes to ${inputs.list}.")] = None
+    data: Annotated[
+        Mapping[str, Any],
+        Key(
+            "What the person looks at; strings at any depth are templates, `$(...)` a value.",
+            example="{draft: $(state.draft)}",
+        ),
+    ] = field(default_factory=dict)
+    schema: Annotated[
+        Mapping[str, Any] | None,
+        Key("The JSON schema that an answer fits.", example="{type: object, properties: {score: {type: integer}}}"),
+    ] = None
+    expires_in: Annotated[
+        float | None,
+        Key(
+            "Seconds after which the Default answers, or the step fails. With a Default, `divebook run` waits for that "
+            "where no terminal can ask a person.",
+            kind=table.Seconds(SOME_SECONDS),
+            example="2h",
+        ),
+    ] = None
+    """Seconds, also written as ``30s``, ``2h``; without it the question never expires."""
+    default: Annotated[Any, Key("The answer after that time.", example="false")] = None
+    has_default: bool = False
+    optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
+
+    def __post_init__(self) -> None:
+        self._put(**{name: json_value(getattr(self, name), name) for name in ("data", "schema", "default")})
+        self._put(has_default=self.has_default or self.default is not None)
+        if self.kind not in DEFINABLE:
+            hint = did_you_mean(self.kind, DEFINABLE) or f"use one of {', '.join(DEFINABLE)}"
+            raise DefinitionError([Problem(f"unknown kind of question: {self.kind!r}", key="Kind", hint=hint)])
+        if not self.question.strip():
+            raise DefinitionError([Problem("a question needs a text", key="Question", hint="write Question")])
+        self._put(expires_in=_seconds(self.expires_in))
+        if self.has_default and self.expires_in is None:
+            hint = "add ExpiresIn, or remove Default"
+            raise DefinitionError([Problem("Default only holds once a question has expired", key="Default", hint=hint)])
+
+
+def _seconds(value: float | str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        seconds = parse_duration(value) if isinstance(value, str) else value
+    except (ValueError, OverflowError):
+        seconds = None
+    if seconds is not None and SOME_SECONDS.fits(seconds):
+        return float(seconds)
+    hint = f"write 30s, 2h or {SOME_SECONDS}"
+    raise DefinitionError([Problem(f"ExpiresIn is not a duration: {shown_number(value)}", key="ExpiresIn", hint=hint)])
+
+
+# A piece of content for an agent's context or a prompt step: where it comes from, not yet what it holds.
+
+
+SOURCES = {
+    "text": "Text",
+    "path": "Path",
+    "url": "URL",
+    "document": "Document",
+    "dynamic": "Dynamic",
+    "dynamic_from": "DynamicFrom",
+}
+EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.values())}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentEntry(Definition):
+    """Exactly one source of content.
+
+    Examples
+    --------
+    >>> ContentEntry(path="notes/*.md").source
+    'path'
+    """
+
+    short = (str,)
+    text: Annotated[str | None, Key("A text.", example="Answer in French.")] = None
+    path: Annotated[
+        str | None,
+        Key("A file, or files by a pattern such as `**/*.md`, below the definition's folder.", example="notes/*.md"),
+    ] = None
+    url: Annotated[
+        str | None,
+        Key("The page at an address, fetched when the definition is read.", example="https://example.org/guide.html"),
+    ] = None
+    document: Annotated[str | None, Key("A document by name.", example="style-guide")] = None
+    dynamic: Annotated[
+        str | None,
+        Key("A script that gives the content when the step runs.", example="f'There are {len(state.rows)} rows'"),
+    ] = None
+    dynamic_from: Annotated[
+        str | None,
+        Key(
+            "A program that prints the content, as a JSON list of blocks, when the step runs.",
+            example="tools/context.sh",
+        ),
+    ] = None
+    blocks: tuple[Mapping[str, Any], ...] | None = None
+    """What the source held when the definitions were made ready; None as long as it is not read."""
+    fingerprints: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False)
+    """What the blocks were made of: ``hash``, ``source``, ``size`` and ``modtime`` of each file, page or document.
+
+    They tell of the source only: two entries with the same blocks are equal, and workflows with them have one
+    fingerprint.
+    """
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Return what a person wrote as an entry; more or less than one source is an error."""
+        entry = as_definition(cls, value)
+        if not entry.is_complete:
+            raise DefinitionError([Problem(EXACTLY_ONE)])
+        return entry
+
+    @staticmethod
+    def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return stored entries without the fingerprints of their sources."""
+        return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the sources that are filled in."""
+        return tuple(name for name in SOURCES if getattr(self, name) is not None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether exactly one source is given."""
+        return len(self.given) == 1
+
+    @property
+    def source(self) -> str:
+        """Which source this entry has: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
+        return self.given[0]
+
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
@@ -108,7 +391,7 @@ class Each(Definition):
         int,
         Key(
             "How many items run at the same time; 1 by default.",
-            kind=kinds.Number(COUNT),
+            kind=table.Number(COUNT),
             extension=True,
             example="4",
         ),
@@ -126,7 +409,7 @@ class Each(Definition):
         str | None,
         Key(
             "What an item that fails does: `fail` the step, by default, `keep` its error as data, or be `skip`ped.",
-            kind=kinds.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
+            kind=table.Text(choices=ON_ITEM_ERROR, complaint="invalid OnItemError: {}"),
             extension=True,
             example="keep",
         ),
@@ -153,7 +436,7 @@ class Each(Definition):
         return f"{referred[1] if referred else step}[{index if key is None else repr(key)}]"
 
 
-PROMPT = kinds.Text(
+PROMPT = table.Text(
     hint="write the text right after Prompt: (Prompt: {Text, Output} is an old form; Output is now Store)"
 )
 
@@ -210,7 +493,7 @@ class Step(Definition):
         Key("The steps that follow: along every edge whose condition holds, in parallel if several.", name="Next"),
     ] = field(default=UNDECIDED, metadata={"always": True})
     end: Annotated[bool, Key("Whether the path ends here.")] = False
-    seconds: Annotated[float | str | None, Key("How long to wait.", kind=kinds.Seconds(), example="30")] = None
+    seconds: Annotated[float | str | None, Key("How long to wait.", kind=table.Seconds(), example="30")] = None
     content: Annotated[tuple[ContentEntry, ...], Key("Texts, files and pictures that come before the prompt.")] = ()
     output: Annotated[
         Any,
@@ -239,7 +522,7 @@ class Step(Definition):
         float | None,
         Key(
             "Seconds that one attempt at it, or at one item, may take with its calls.",
-            kind=kinds.Number(SOME_SECONDS),
+            kind=table.Number(SOME_SECONDS),
             extension=True,
             example="60",
         ),
@@ -406,3 +689,116 @@ def require_step(value: Any) -> Step:
     if not isinstance(value, Step):
         raise DefinitionError([Problem(f"a workflow holds steps, got {value!r}", hint='write Step("name", ...)')])
     return value
+
+
+# Content blocks: what a model is shown beside a prompt, as plain data.
+#
+# ``{"type": "text", "text": ...}`` or ``{"type": "image" | "document", "source": {...}}`` with a source of
+# ``{"type": "base64", "media_type": ..., "data": ...}`` or ``{"type": "url", "url": ...}``. A block of type ``dynamic``
+# holds a script or program that makes blocks when the step runs.
+
+
+Block = dict[str, Any]
+
+BLOCK_TYPES = ("text", "image", "document")
+
+
+def text_block(text: str) -> Block:
+    """Return a block that shows a text."""
+    return {"type": "text", "text": text}
+
+
+def base64_block(kind: str, media_type: str, data: str) -> Block:
+    """Return an image or document block that holds its bytes."""
+    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def blocks_from_script_result(result: Any) -> list[Block]:
+    """Return the blocks that a ``Dynamic`` script's result stands for: a text, a block, or a list of blocks.
+
+    Raises
+    ------
+    ScriptError
+        The result is anything else.
+    """
+    if isinstance(result, str):
+        return [text_block(result)]
+    items = result if isinstance(result, list | tuple) else [result]
+    return [_checked(item) for item in items]
+
+
+def blocks_from_program_output(output: str) -> list[Block]:
+    """Return the blocks that a ``DynamicFrom`` program printed as a JSON list; raises `ScriptError` otherwise."""
+    try:
+        items = json.loads(output)
+    except (ValueError, RecursionError) as error:
+        raise ScriptError(f"failed to parse script JSON output: {error}") from error
+    if not isinstance(items, list):
+        shown = output.strip()[:40]
+        raise ScriptError(f"failed to parse script JSON output: a list of blocks was expected, not {shown!r}")
+    return [_checked(item) for item in items]
+
+
+def _checked(item: Any) -> Block:
+    if not isinstance(item, Mapping):
+        advice = "return a text, a block or a list of blocks"
+        raise ScriptError(f"unsupported script result type: {type(item).__name__}; {advice}")
+    is_complete = isinstance(item.get("text"), str) if item.get("type") == "text" else _has_source(item)
+    if item.get("type") not in BLOCK_TYPES or not is_complete:
+        expected = '{"type": "text", "text": ...} or {"type": "image" | "document", "source": {...}}'
+        raise ScriptError(f"unsupported script result type: {str(item)[:60]} is not a block; write {expected}")
+    return dict(item)
+
+
+def _has_source(item: Mapping[str, Any]) -> bool:
+    source = item.get("source")
+    fields = {"base64": ("media_type", "data"), "url": ("url",)}
+    if not isinstance(source, Mapping):
+        return False
+    needed = fields.get(str(source.get("type")), ())
+    return bool(needed) and all(isinstance(source.get(name), str) for name in needed)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFingerprint:
+    """What identifies a piece of content without holding it."""
+
+    hash: str
+    """SHA-256 in hex; the time is no part of it."""
+    source: str
+    """Where it came from: a kind of block, or of a file its path, of a page its address."""
+    size: int
+    """Bytes."""
+    modtime: str = ""
+    """When a file was last changed, ISO 8601 in UTC; empty for what is not a file."""
+
+
+def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
+    """Return the fingerprint of one block."""
+    kind = str(block.get("type", ""))
+    if kind == "text":
+        return _fingerprint(str(block.get("text", "")), "text")
+    if kind == "dynamic":
+        return _fingerprint("".join(str(part.get("text", "")) for part in block.get("content", ())), "dynamic")
+    if kind not in BLOCK_TYPES:
+        return _fingerprint(kind, "unknown")
+    source = block.get("source") or {}
+    if source.get("type") == "base64":
+        return _fingerprint(str(source.get("data", "")), f"{kind}-base64")
+    if source.get("url"):
+        return ContentFingerprint(_sha256(source["url"]), f"{kind}-url:{source['url']}", 0)
+    return ContentFingerprint(_sha256(""), f"empty-{kind}", 0)
+
+
+def fingerprint_blocks(blocks: Iterable[Mapping[str, Any]]) -> ContentFingerprint:
+    """Return one fingerprint of all blocks in their order."""
+    parts = [fingerprint_block(block) for block in blocks]
+    return _fingerprint("".join(f"{part.hash}:{part.source}:" for part in parts), "combined")
+
+
+def _fingerprint(text: str, source: str) -> ContentFingerprint:
+    return ContentFingerprint(_sha256(text), source, len(text.encode("utf-8", "surrogatepass")))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

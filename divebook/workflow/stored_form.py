@@ -15,10 +15,12 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar, Union, get_args, get
 
 from divebook.errors import DefinitionError, Problem, UnstorableValueError, did_you_mean
 from divebook.events.codec import encode, locate_surrogate, storable
-from divebook.events.frozen import filling
+from divebook.events.payload import filling
 from divebook.events.recorded import BigInt
 from divebook.events.values import MAX_DEPTH, normalize
-from divebook.text.names import normal_name
+from divebook.text.arguments import normal_name
+from divebook.text.syntax import each_text, literal, with_escapes, with_literal_depths
+from divebook.workflow.dialect import MANNERS, OWN
 
 Reader: TypeAlias = Callable[[Any], Any]
 
@@ -102,7 +104,7 @@ class Definition:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold names, which are stored in their normal form (`divebook.text.names`)."""
+    """Fields that hold names, which are stored in their normal form (`divebook.text.arguments`)."""
     short: ClassVar[tuple[type, ...]] = ()
     """Types of which a value stands for a definition with that as its first field."""
 
@@ -278,3 +280,48 @@ def _reader(hint: Any) -> Reader | None:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+# Definitions stored before templates had escapes and before nested texts were templates, in the present form.
+#
+# Then ``$${x}`` was a dollar sign and a value, and texts inside lists and mappings were passed as they were written.
+# The texts of such a definition are rewritten, so that a recorded execution keeps its meaning when it resumes.
+
+
+Data = dict[str, Any]
+
+
+def with_present_templates(workflow: Data) -> Data:
+    """Return the stored form 1 of a workflow that was stored in form 0."""
+    has_values = MANNERS[workflow.get("dialect", OWN)].has_extensions
+    steps = workflow.get("steps") or []
+    return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
+
+
+def _step(step: Data, *, has_values: bool) -> Data:
+    changed = dict(step)
+    for name in ("prompt", "thread", "signal", "workflow", "seconds"):
+        if isinstance(step.get(name), str):
+            changed[name] = with_escapes(step[name])
+    for name, step_types in _FILLED.items():
+        if step.get(name) and step.get("type") in step_types:
+            changed[name] = with_literal_depths(step[name], has_values=has_values)
+    if isinstance(step.get("ask"), Mapping):
+        changed["ask"] = _ask(step["ask"])
+    if isinstance(step.get("rollback"), Mapping):
+        parameters = with_literal_depths(step["rollback"].get("parameters") or {})
+        changed["rollback"] = {**step["rollback"], **({"parameters": parameters} if parameters else {})}
+    each = step.get("each")
+    if isinstance(each, Mapping) and isinstance(each.get("items"), list):
+        changed["each"] = {**each, "items": each_text(each["items"], literal)}
+    return changed
+
+
+def _ask(ask: Mapping[str, Any]) -> Data:
+    changed = {name: with_escapes(ask[name]) for name in ("question", "message") if isinstance(ask.get(name), str)}
+    data = {"data": with_literal_depths(ask["data"])} if ask.get("data") else {}
+    return {**ask, **changed, **data}
+
+
+_FILLED = {"parameters": ("action",), "inputs": ("workflow", "continue_as_new")}
+"""By field of a step, the types of step that fill it in."""

@@ -14,11 +14,10 @@ from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from divebook.errors import DefinitionError, Problem, shown_number
 from divebook.text.ranges import CHARACTERS, COUNT
-from divebook.workflow.approvals import IF_DESTRUCTIVE
-from divebook.workflow.callables import as_function, is_callable
 from divebook.workflow.code import source_of
-from divebook.workflow.policies import Retry
-from divebook.workflow.user_functions import UserFunction
+from divebook.workflow.functions import UserFunction, as_function, is_callable
+from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.step import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +47,7 @@ class ToolHints:
 
 
 class FileSpellings(Protocol):
-    """Arguments of a tool that name files; see `divebook.documents.file_arguments`."""
+    """Arguments of a tool that name files; see `divebook.documents.policy`."""
 
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         """Return the arguments of a call in each spelling of the files that they reach."""

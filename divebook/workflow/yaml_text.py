@@ -7,12 +7,25 @@ the number of nodes they unfold to.
 from __future__ import annotations
 
 import io
+import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
-from divebook.workflow.located import MAX_DEPTH, MAX_NODES, Mapping, Mark, Node, Scalar, Sequence, size_of
-from divebook.workflow.reading import Reading
+from divebook.errors import DefinitionError
+from divebook.workflow.table import (
+    MAX_DEPTH,
+    MAX_NODES,
+    Anything,
+    Mapping,
+    Mark,
+    Node,
+    Reading,
+    Scalar,
+    Sequence,
+    size_of,
+)
 
 INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -201,3 +214,151 @@ def _resolved(text: str) -> str | int | float | bool | None:
 def _with_merged(own: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
     keys = {key.value for key, _ in own}
     return [*own, *(entry for entry in merged if entry[0].value not in keys)]
+
+
+# One value written in YAML, as people type it: an input, an answer, a bound.
+
+
+BRACKETS = {"[": "]", "{": "}"}
+QUOTES = "\"'"
+
+
+def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
+    """Return what a YAML text means; raises `DefinitionError`, which names `source`.
+
+    Parameters
+    ----------
+    line_offset
+        How many lines stand above the text where people see it.
+    """
+    reading = Reading(text, source, line_offset=line_offset)
+    node = parse_yaml(reading)
+    reading.raise_errors()
+    value = None if node is None else Anything().read(node, (source,), reading)
+    reading.raise_errors()
+    return value
+
+
+def value_typed(text: str) -> Any:
+    """Return what a value means in YAML; a word that is not a scalar there (``*.py``, ``#1``) is text all the same."""
+    is_written_out = text[:1] in {*QUOTES, *BRACKETS}
+    reading = Reading(text, "value")
+    try:
+        node: Node | None = parse_yaml(reading)
+        reading.raise_errors()
+    except DefinitionError:
+        if is_written_out:
+            raise
+        return text
+    if not is_written_out and not isinstance(node, Scalar):
+        return None if text in ("", "~") or text.lower() == "null" else text
+    value = Anything().read(node, ("value",), reading) if node is not None else None
+    reading.raise_errors()
+    return value
+
+
+# JSON text to located nodes.
+#
+# A scanner of its own, because a YAML parser splits ``\ud83d\ude00`` into two halves and stumbles over tabs, and the
+# standard library's gives no positions.
+
+
+SPACE = re.compile(r"[ \t\n\r]*")
+STRING = r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
+NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?"
+JSON_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+SCALAR = re.compile("|".join((STRING, NUMBER, *JSON_WORDS)))
+
+
+def parse_json(reading: Reading) -> Node | None:
+    """Return the text of `reading` as nodes, None if it is empty; raises `DefinitionError` if it is not JSON."""
+    scanner = _Scanner(reading)
+    return scanner.document() if reading.text.strip() else None
+
+
+class _Scanner:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._text = reading.text
+        self._at = 0
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", reading.text))]
+
+    def document(self) -> Node:
+        node = self._value(0)
+        if self._peek():
+            self._fail("nothing may follow the JSON value")
+        return node
+
+    def _mark(self) -> Mark:
+        line = bisect_right(self._line_starts, self._at)
+        return Mark(line, self._at - self._line_starts[line - 1] + 1, self._at)
+
+    def _fail(self, message: str) -> NoReturn:
+        self._reading.fail(f"not valid JSON: {message}", self._mark())
+
+    def _peek(self) -> str:
+        match = SPACE.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return self._text[self._at : self._at + 1]
+
+    def _take(self, character: str) -> bool:
+        if self._peek() != character:
+            return False
+        self._at += 1
+        return True
+
+    def _value(self, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            self._fail(f"nested deeper than {MAX_DEPTH} levels")
+        first = self._peek()
+        if first == "{":
+            return self._mapping(depth)
+        return self._sequence(depth) if first == "[" else self._scalar()
+
+    def _scalar(self) -> Scalar:
+        mark = self._mark()
+        match = SCALAR.match(self._text, self._at)
+        if match is None:
+            found = self._text[self._at : self._at + 1]
+            self._fail(f"a value was expected, not {found!r}" if found else "the text ends where a value was expected")
+        self._at = match.end()
+        return self._converted(match.group(), mark)
+
+    def _converted(self, text: str, mark: Mark) -> Scalar:
+        if text in JSON_WORDS:
+            return Scalar(JSON_WORDS[text], text, mark)
+        if text[0] != '"' and len(text) > MAX_DIGITS:
+            self._reading.fail(f"not valid JSON: a number of more than {MAX_DIGITS} digits", mark)
+        value = json.loads(text)
+        if isinstance(value, str) and re.search("[\ud800-\udfff]", value):
+            self._reading.fail("the text holds half a character (a lone surrogate)", mark)
+        return Scalar(value, value if isinstance(value, str) else text, mark)
+
+    def _sequence(self, depth: int) -> Sequence:
+        mark = self._mark()
+        self._at += 1
+        items: list[Node] = []
+        while not self._take("]"):
+            if items and not self._take(","):
+                self._fail("',' or ']' expected")
+            items.append(self._value(depth + 1))
+        return Sequence(tuple(items), mark, 1 + sum(map(size_of, items)))
+
+    def _mapping(self, depth: int) -> Mapping:
+        mark = self._mark()
+        self._at += 1
+        entries: list[tuple[Scalar, Node]] = []
+        while not self._take("}"):
+            if entries and not self._take(","):
+                self._fail("',' or '}' expected")
+            entries.append((self._key(), self._value(depth + 1)))
+        self._reading.find_duplicates(entries)
+        return Mapping(tuple(entries), mark, self._mark(), 1 + sum(1 + size_of(value) for _, value in entries))
+
+    def _key(self) -> Scalar:
+        if self._peek() != '"':
+            self._fail("a key in double quotes was expected")
+        key = self._scalar()
+        if not self._take(":"):
+            self._fail("':' expected after the key")
+        return key

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from divebook.text.logs import logger
+from divebook.text.redaction import logger
 
 T = TypeVar("T")
 _log = logger(__name__)

@@ -6,23 +6,467 @@ folder in which a command starts, not for the command. What bounds them is a fen
 
 from __future__ import annotations
 
+import asyncio
+import codecs
+import errno
+import functools
+import json
 import math
 import os
+import signal
+import socket
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from divebook.errors import ShellExecutionError, ShellTimeoutError
+from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
-from divebook.text.secret_names import looks_secret
-from divebook.workspace.commands.output import KeptOutput
-from divebook.workspace.commands.reapers import Reapers
-from divebook.workspace.commands.running import Given, Listen, WrongFolderError, run
-from divebook.workspace.paths import Root
-from divebook.workspace.policy import PathPolicy
+from divebook.workspace.paths import PathPolicy, Root
+from divebook.workspace.reaper import KNOWN, READY
+
+# What a command prints, within bounds: head and tail in memory, and the whole in a file if that is too long.
+
+
+MakeFile = Callable[[], BinaryIO]
+"""Opens the file for the whole of a stream that is too long to be held."""
+
+
+class KeptOutput:
+    r"""The head and the tail of a stream, however much comes.
+
+    Parameters
+    ----------
+    limit
+        Bytes that are held.
+    make_file
+        Makes the file for the whole; None drops what lies between head and tail.
+
+    Examples
+    --------
+    >>> kept = KeptOutput(8)
+    >>> kept.feed(b"123456"); kept.feed(b"7890")
+    >>> kept.text()
+    '1234\n[... 2 bytes left out ...]\n7890'
+    """
+
+    def __init__(self, limit: int, make_file: MakeFile | None = None) -> None:
+        self._half, self._make_file = limit // 2, make_file
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._held = 0
+        self._file: BinaryIO | None = None
+        self.total = 0
+        """Bytes that came."""
+
+    def feed(self, data: bytes) -> None:
+        """Take in what came."""
+        self.total += len(data)
+        if self._make_file is not None and self.total > 2 * self._half:
+            self._write(data)
+        room = self._half - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail.append(data)
+            self._held += len(data)
+            while self._held - len(self._tail[0]) >= self._half:
+                self._held -= len(self._tail.popleft())
+
+    def _write(self, data: bytes) -> None:
+        if self._file is None:
+            assert self._make_file is not None  # noqa: S101 - whoever calls has looked
+            self._file = self._make_file()
+            self._file.write(bytes(self._head))  # all that came before: it was held whole
+            self._file.writelines(self._tail)
+        self._file.write(data)
+
+    @property
+    def dropped(self) -> int:
+        """How many bytes are not held."""
+        return max(0, self.total - len(self._head) - min(self._held, self._half))
+
+    def text(self) -> str:
+        """Return what is held; between head and tail it says how much is missing."""
+        tail = b"".join(self._tail)
+        if self.dropped:
+            tail = f"\n[... {self.dropped:,} bytes left out ...]\n".encode() + tail[-self._half :]
+        return (bytes(self._head) + tail).decode(errors="replace")
+
+    def close(self) -> str | None:
+        """Close the file with the whole, and return its path; None if all is held."""
+        if self._file is None:
+            return None
+        self._file.close()
+        return str(self._file.name)
+
+
+# The process that forks a reaper for each command: started with the first one, and again if somebody ended it.
+
+
+Streams: TypeAlias = tuple[int, int, int, int]
+"""Descriptors: input, output and errors of a command, and the socket on which its reaper tells how it ended."""
+_REAPER = str(Path(__file__).with_name("reaper.py"))
+NEEDED = (_REAPER, sys.executable, sys.prefix, sys.base_prefix)
+"""What must be there to be read wherever the helper runs: its program, and the Python that runs it."""
+_PATIENCE, _MOST_TOLD = 60.0, 2_000
+"""Seconds for the helper to start, and bytes of what is said where it does not."""
+
+
+class Reapers:
+    """One helper process of a workspace.
+
+    Parameters
+    ----------
+    prefix
+        Returns a program and its arguments that the helper runs in, and with it all commands: a fence. `NEEDED` must be
+        there to be read. It is called when the helper starts.
+    check
+        Raises unless a command may run now; it is called before each one.
+    """
+
+    def __init__(self, prefix: Callable[[], Sequence[str]] = tuple, check: Callable[[], None] | None = None) -> None:
+        self._prefix, self._check = prefix, check
+        self._lock = threading.Lock()
+        self._end: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def send(self, argv: Sequence[str], cwd: str, environ: Mapping[str, str], streams: Streams) -> None:
+        """Have a command run.
+
+        Raises
+        ------
+        OSError
+            The helper cannot be started; in the words of what should have done that.
+        """
+        if self._check is not None:
+            self._check()
+        request = os.memfd_create("command", os.MFD_CLOEXEC)
+        try:
+            with open(request, "wb", closefd=False) as file:
+                file.write(json.dumps({"argv": list(argv), "cwd": cwd, "environ": dict(environ)}).encode())
+            os.lseek(request, 0, os.SEEK_SET)
+            with self._lock:
+                self._send([request, *streams])
+        finally:
+            os.close(request)
+
+    def _send(self, fds: list[int]) -> None:
+        for is_last in (False, True):
+            end = self._end or self._start()
+            try:
+                socket.send_fds(end, [b"run"], fds)
+            except OSError:  # somebody has ended the helper
+                self._stop()
+                if is_last:
+                    raise
+            else:
+                return
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with tempfile.TemporaryFile() as told:
+            with theirs:
+                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
+                self._process = subprocess.Popen(
+                    argv,
+                    pass_fds=(theirs.fileno(),),
+                    env={},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=told,
+                    start_new_session=True,
+                )
+            self._end = ours
+            if not _is_ready(ours):
+                self._stop()
+                told.seek(0)
+                said = told.read(_MOST_TOLD).decode(errors="replace").strip() or "it ended at once, and said nothing"
+                raise OSError(f"{Path(argv[0]).name} cannot run commands here: {said}")
+        return ours
+
+    def _stop(self) -> None:
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """End the helper, and with it all that commands have left in the background; twice is once."""
+        with self._lock:
+            self._stop()
+
+
+def _is_ready(end: socket.socket) -> bool:
+    end.settimeout(_PATIENCE)
+    try:
+        return end.recv(len(READY)) == READY
+    except OSError:  # TimeoutError too
+        return False
+    finally:
+        end.settimeout(None)
+
+
+# Work that is not to be broken off.
+
+
+T = TypeVar("T")
+
+
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Return what work comes to, which goes on to its end also if whoever waits is cancelled meanwhile.
+
+    The cancellation is raised afterwards; what the work itself raises comes before it.
+    """
+    doing = asyncio.ensure_future(work)
+    was_cancelled = False
+    while not doing.done():
+        try:
+            await asyncio.wait([doing])
+        except asyncio.CancelledError:
+            was_cancelled = True
+    result = doing.result()
+    if was_cancelled:
+        raise asyncio.CancelledError
+    return result
+
+
+# One command: run to its end, its time limit or its cancellation.
+#
+# The limit counts from the start. After a time limit or a cancellation nothing that the command started is alive. What
+# a command that ends by itself leaves in the background lives on until its workspace is left.
+
+
+DRAIN = 0.2
+"""Seconds for what is still to be read of a command that has ended: others may hold its streams open."""
+_ENDING = 15.0
+_PIECE = 1 << 16
+STDOUT, STDERR = "stdout", "stderr"
+Listen: TypeAlias = Callable[[str, str], None]
+"""Hears what a command prints, as it comes: the name of the stream, and a piece of text."""
+Given: TypeAlias = bytes | AsyncIterator[bytes | str]
+"""What a command can read: all at once, or pieces as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedCommand:
+    """How a command ended."""
+
+    code: int
+    """Its exit status, or the number of the signal that killed it, negative."""
+    timed_out: bool
+    seconds: float
+
+
+class WrongFolderError(Exception):
+    """The folder in which a command is to run cannot be entered; its argument is an OSError."""
+
+
+async def run(
+    reapers: Reapers,
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    environ: Mapping[str, str],
+    seconds: float | None,
+    out: KeptOutput,
+    err: KeptOutput,
+    stdin: Given = b"",
+    listen: Listen | None = None,
+    begun: Callable[[int], None] | None = None,
+    undecodable: str = "replace",
+) -> EndedCommand:
+    """Run a command, and return how it ended.
+
+    Parameters
+    ----------
+    seconds
+        How long it may take; None for as long as it takes.
+    out, err
+        Take what it prints.
+    stdin
+        What it can read.
+    begun
+        Hears that it runs, and the number of its process.
+    undecodable
+        What `listen` gets of bytes that are no UTF-8, as `bytes.decode` names it.
+
+    Raises
+    ------
+    WrongFolderError
+        It cannot run there.
+    OSError
+        No process can be started.
+    """
+    one = _Run(out, err, listen, begun, undecodable)
+    return await one.run(functools.partial(reapers.send, argv, cwd, environ), argv[0], cwd, seconds, stdin)
+
+
+class _Run:
+    def __init__(
+        self,
+        out: KeptOutput,
+        err: KeptOutput,
+        listen: Listen | None,
+        begun: Callable[[int], None] | None,
+        undecodable: str,
+    ) -> None:
+        self._out, self._err, self._listen, self._begun, self._undecodable = out, err, listen, begun, undecodable
+        self._control, self._theirs = socket.socketpair()
+        self._control.setblocking(False)  # noqa: FBT003 - as it is called
+        self._tasks: list[asyncio.Task[None]] = []
+        """Those that read what it prints, and perhaps one that gives it what it can read."""
+
+    async def run(
+        self, send: Callable[[Streams], None], program: str, cwd: str, seconds: float | None, stdin: Given
+    ) -> EndedCommand:
+        started = time.monotonic()
+        try:
+            await self._start(send, stdin)
+            timed_out, said = False, b""
+            try:
+                async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
+                    said = await self._last_word()
+            except TimeoutError:
+                timed_out = True
+            else:
+                self._let_live()
+                await asyncio.wait(self._tasks[:2], timeout=DRAIN)
+                for task in filter(asyncio.Task.done, self._tasks):
+                    task.result()  # raises if what it prints could not be kept
+            return EndedCommand(self._code(said, program, cwd), timed_out, time.monotonic() - started)
+        finally:
+            await shielded(self._finish())
+
+    async def _finish(self) -> None:
+        """Have everything ended that is left of the command, and wait until its reaper is gone."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)  # means: end everything; a flood ends unread
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            async with asyncio.timeout(_ENDING):
+                while await asyncio.get_running_loop().sock_recv(self._control, 64):
+                    pass
+        except OSError:  # TimeoutError too: it is not to be had
+            pass
+        finally:
+            self._control.close()
+
+    def _let_live(self) -> None:
+        """Say that the end of the command is known, and that what it left may live on until the workspace is left."""
+        with suppress(OSError):
+            self._control.send(KNOWN)
+
+    async def _start(self, send: Callable[[Streams], None], stdin: Given) -> None:
+        """Send the command to its reaper, and read on what it prints."""
+        given, out, err = os.pipe(), os.pipe(), os.pipe()
+        theirs = (given[0], out[1], err[1])
+        try:
+            # a thread that was left to itself would send what others have been given these numbers for
+            await shielded(asyncio.to_thread(send, (*theirs, self._theirs.fileno())))
+        except BaseException:
+            for end in (given[1], out[0], err[0]):
+                os.close(end)
+            raise
+        finally:
+            self._theirs.close()
+            for end in theirs:
+                os.close(end)
+        self._tasks = [
+            asyncio.create_task(self._read(out[0], self._out, STDOUT)),
+            asyncio.create_task(self._read(err[0], self._err, STDERR)),
+        ]
+        if stdin:
+            self._tasks.append(asyncio.create_task(_write(given[1], stdin)))
+        else:
+            os.close(given[1])
+
+    def _code(self, said: bytes, program: str, cwd: str) -> int:
+        word, _, number = said.decode().strip().partition(" ")
+        if word == "status":
+            return os.waitstatus_to_exitcode(int(number))
+        if word == "cwd":
+            raise WrongFolderError(OSError(int(number), os.strerror(int(number)), cwd))
+        if word == "error":
+            is_missing = int(number) == errno.ENOENT
+            told = f"{program}: {'not found' if is_missing else os.strerror(int(number))}\n"
+            self._err.feed(told.encode())
+            if self._listen is not None:
+                self._listen(STDERR, told)
+            return 127 if is_missing else 126
+        return -signal.SIGKILL  # its time was up, or somebody has ended its reaper
+
+    async def _last_word(self) -> bytes:
+        """Return what the reaper says last, of which the command's process id comes first."""
+        loop, data = asyncio.get_running_loop(), b""
+        while more := await loop.sock_recv(self._control, 64):
+            *lines, data = (data + more).split(b"\n")
+            for line in lines:
+                if not line.startswith(b"pid "):
+                    return line
+                if self._begun is not None:
+                    self._begun(int(line[4:]))
+        return b""
+
+    async def _read(self, end: int, kept: KeptOutput, name: str) -> None:
+        """Take in a stream to its end."""
+        reader = asyncio.StreamReader(limit=4 * _PIECE)
+        file = os.fdopen(end, "rb", buffering=0)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), file
+        )
+        decoder = codecs.getincrementaldecoder("utf-8")(errors=self._undecodable)
+        try:
+            while data := await reader.read(_PIECE):
+                kept.feed(data)
+                if self._listen is not None and (text := decoder.decode(data)):
+                    self._listen(name, text)
+            if self._listen is not None and (text := decoder.decode(b"", final=True)):  # it ended within a letter
+                self._listen(name, text)
+        finally:
+            transport.close()
+
+
+async def pieces_of(given: Given) -> AsyncIterator[bytes]:
+    """Give what a command can read, piece by piece; text as UTF-8, as where it is given all at once."""
+    if isinstance(given, bytes):
+        yield given
+        return
+    async for piece in given:
+        yield piece.encode() if isinstance(piece, str) else piece
+
+
+async def _write(end: int, given: Given) -> None:
+    """Give a command what it can read; one that does not read on is no fault."""
+    transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(end, "wb", buffering=0)
+    )
+    writer = asyncio.StreamWriter(transport, protocol, None, asyncio.get_running_loop())
+    try:
+        async for piece in pieces_of(given):
+            writer.write(piece)
+            await writer.drain()
+    except (BrokenPipeError, ConnectionResetError):
+        return
+    finally:
+        transport.close()
+
 
 DEFAULT_TIMEOUT = 30.0
 """Seconds, where neither the call nor the workspace says otherwise."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from divebook.agents.script import ScriptedReply
+from divebook.agents.scripted import ScriptedReply
 from tests.agents import anthropic_form, openai_form
 from tests.agents.openai_form import USAGE
 

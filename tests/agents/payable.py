@@ -8,7 +8,7 @@ from pydantic_ai.models.function import DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from divebook.engine.operations import Reserved
-from divebook.history.spans import COST
+from divebook.projections.spans import COST
 
 MOST = 100
 """Tokens, and nanodollars, that a request may consume at most."""

@@ -11,7 +11,8 @@ from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.agent import loaded
 from divebook.agents.models import DEFAULT_MODELS, is_known_provider, known_models, model_name
 from divebook.errors import SetupError
-from divebook.workflow.definition import AgentDefinition, ContentEntry, ModelSettings
+from divebook.workflow.resources import AgentDefinition, ModelSettings
+from divebook.workflow.step import ContentEntry
 from tests.execution.worlds import environment, event_types, run
 
 ASK = Workflow("w", [Step("ask", prompt="Say hello to ${inputs.who}", store="r")], inputs=["who"])

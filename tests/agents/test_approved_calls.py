@@ -9,8 +9,8 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 
 from divebook import Agent, ScriptedModel, tool
 from divebook.agents.scripted_model import ScriptedFunction
-from divebook.execution.resting import RESTING
-from divebook.workflow.approvals import ApprovalRule
+from divebook.runtime.runner import RESTING
+from divebook.workflow.servers import ApprovalRule
 from divebook.workflow.tools import ToolFunction
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK, started

@@ -5,7 +5,8 @@ import pytest
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.errors import NotFoundError
 from divebook.events import catalog
-from divebook.workflow.definition import AgentDefinition, ContentEntry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import ContentEntry
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.agents.test_approved_calls import TakesAllErrors
 from tests.agents.test_turns import began

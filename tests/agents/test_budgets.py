@@ -7,11 +7,11 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.budget import TurnBudget
-from divebook.bounds import Bounds, agent_bounds
 from divebook.engine.operations import Reserved
 from divebook.errors import BoundExceededError, BoundsError, DefinitionError
-from divebook.execution.strands import Strands
 from divebook.questions import Question
+from divebook.questions.bounds import Bounds, agent_bounds
+from divebook.runtime.concurrency import Strands
 from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from
 from tests.execution.test_resuming import cut

@@ -6,9 +6,9 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.errors import InterruptError
-from divebook.history.spans import spans_of
-from divebook.widgets.conversations import conversation_of, newest_conversations
-from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.projections.spans import spans_of
+from divebook.widgets.parts import conversation_of, newest_conversations
+from divebook.workflow.resources import AgentDefinition, ModelSettings
 from divebook.workflow.tools import ToolFunction
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment

@@ -11,9 +11,9 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, ScriptedModel, Step, Workflow, tool
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import ToolError
-from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.functions import workflow
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Catch, Retry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

@@ -9,12 +9,11 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
-from divebook.agents.clients import CLIENTS
-from divebook.agents.limits import FIRST, TURNSTILES, Turnstile
-from divebook.analysis.frames import operations_frame
+from divebook.agents.clients import CLIENTS, FIRST, TURNSTILES, Turnstile
+from divebook.analysis.log import operations_frame
 from divebook.errors import SetupError
-from divebook.execution.engine_thread import ENGINE
-from divebook.workflow.definition import AgentDefinition
+from divebook.runtime.loop import ENGINE
+from divebook.workflow.resources import AgentDefinition
 from tests.agents.model_server import PIECES, ModelServer, Mood
 
 PATIENCE = 60

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow, tool
-from divebook.agents.wire import with_said
+from divebook.agents.requests import with_said
+from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import shared
-from divebook.text.secret_values import HIDDEN
 from tests.planted import contents, told, traces
 
 BY_NAME = {

@@ -11,12 +11,12 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.agents import loop
-from divebook.agents.failures import CATEGORIES, MOST_BODY
+from divebook.agents.requests import CATEGORIES, MOST_BODY
 from divebook.errors import OperationError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
-from divebook.workflow.definition import AgentDefinition
-from divebook.workflow.policies import Retry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Retry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

@@ -13,9 +13,9 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
-from divebook.agents.behind import telling
-from divebook.agents.limits import FIRST, TURNSTILES, Turnstiles
-from divebook.workflow.definition import AgentDefinition
+from divebook.agents.batches import telling
+from divebook.agents.clients import FIRST, TURNSTILES, Turnstiles
+from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.agents.limits import FIRST, MOST, LimitState, Turnstile
+from divebook.agents.clients import FIRST, MOST, LimitState, Turnstile
 
 
 class TooManyError(Exception):

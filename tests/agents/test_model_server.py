@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from divebook.agents.agent import MODEL_RETRY
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from tests.agents.model_server import PATIENCE, PIECES, ModelServer
 from tests.agents.test_streaming import ASK, facts, heard, started
 from tests.execution.worlds import event_types

@@ -9,8 +9,8 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.agents.clients import CLIENTS
 from divebook.documents import Policy
 from divebook.errors import SetupError
-from divebook.execution.engine_thread import ENGINE
-from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.runtime.loop import ENGINE
+from divebook.workflow.resources import AgentDefinition, ModelSettings
 from tests.agents.model_server import PATIENCE, TEXT, ModelServer
 
 KEY = "k-7c1f0a9e52b84d36"

@@ -9,12 +9,12 @@ from pydantic import BaseModel
 from pydantic_ai.models.test import TestModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents.output import output_type, text_of_output
+from divebook.agents.scripted_model import output_type, text_of_output
 from divebook.config import load
 from divebook.errors import DefinitionError, SetupError
 from divebook.events import classes
 from divebook.events.codec import decode_line, encode_line
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from divebook import Agent, Bounds, Each, Environment, Step, Workflow
-from divebook.workflow.definition import AgentDefinition
-from divebook.workflow.policies import Retry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Retry
 from tests.agents.payable import BROKEN, CALLS, MOST, OK, REFUSED, SILENT, STREAMED, STUCK, Payable
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment

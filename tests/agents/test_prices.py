@@ -25,7 +25,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from divebook import Agent, Each, Step, Workflow
-from divebook.agents.prices import (
+from divebook.agents.models import (
     TOKENS_PER_FILE,
     TOKENS_PER_MESSAGE,
     _found,

@@ -28,13 +28,12 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import UsageLimits
 
 from divebook.agents import requests
-from divebook.agents.requests import RequestRecord, whole
-from divebook.agents.wire import concise, plain_response, response_of
+from divebook.agents.requests import RequestRecord, concise, plain_response, response_of, whole
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode_line
 from divebook.events.recorded import opened
 from divebook.events.values import normalize
-from divebook.history.requests import call_name, requests_of
+from divebook.projections.requests import call_name, requests_of
 from tests.engine.history import begun, events
 
 

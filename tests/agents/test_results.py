@@ -21,8 +21,8 @@ from pydantic import BaseModel
 from pydantic_ai.messages import ToolReturn
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.results import plain_result
 from divebook.agents.scripted_model import ScriptedFunction
+from divebook.agents.signatures import plain_result
 from divebook.events.codec import storable
 from tests.agents.test_tool_limits import returns_of
 from tests.agents.test_turns import ASK

@@ -9,11 +9,11 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
-from divebook.agents.rounds import ANSWER_NOW
+from divebook.agents.loop import ANSWER_NOW
 from divebook.errors import AgentError, DefinitionError, StepError
-from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.functions import workflow
 from divebook.workflow.reader import definitions_from
+from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

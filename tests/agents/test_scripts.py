@@ -11,10 +11,10 @@ from pydantic_ai.exceptions import ModelRateLimitError
 from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents.script import ScriptedReply
+from divebook.agents.scripted import ScriptedReply
 from divebook.agents.scripted_model import ScriptedFunction
 from divebook.errors import SetupError
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.resources import AgentDefinition
 from tests.execution.worlds import environment, run
 
 ASK = Workflow("w", [Step("ask", prompt="Ask", store="r")])

@@ -8,9 +8,9 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow
 from divebook.errors import DefinitionError
-from divebook.store.jsonl import export
+from divebook.store.transfer import export
 from divebook.workflow import definitions_from
-from divebook.workflow.definition import AgentDefinition, ModelSettings
+from divebook.workflow.resources import AgentDefinition, ModelSettings
 from tests.execution.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="Which birds?", agent="a", store="birds")])

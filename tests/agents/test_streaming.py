@@ -14,8 +14,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents.scripted import words
-from divebook.workflow.definition import AgentDefinition, Each
-from divebook.workflow.policies import Retry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import Each, Retry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
 

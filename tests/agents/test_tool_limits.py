@@ -9,7 +9,7 @@ from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import BinaryContent
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.shortened import MOST_BYTES, shortened
+from divebook.agents.signatures import MOST_BYTES, shortened
 from divebook.events.codec import encode_line
 from divebook.text.redaction import shared
 from divebook.workflow.tools import ToolFunction, ToolHints

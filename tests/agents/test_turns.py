@@ -7,9 +7,9 @@ import pytest
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.agents import signatures
 from divebook.events import catalog
-from divebook.notebook.display import report_of
+from divebook.notebook.report import report_of
 from divebook.workflow.functions import workflow
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment, event_types
 

@@ -4,8 +4,7 @@ import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.workflow import workflow
-from divebook.workflow.definition import Each
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Each, Retry
 from divebook.workflow.tools import ToolFunction
 from tests.agents.test_approved_calls import Post, goes_on, question_about
 from tests.agents.test_turns import ASK, SCRIPT, Book, started

@@ -18,8 +18,8 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Step, Workflow, tool
 from divebook.agents.requests import whole
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import AgentDefinition
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import ContentEntry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.analysis import agent_frames, whole_store
+from divebook.analysis import agents, store
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.events.codec import decode_line
@@ -18,7 +18,7 @@ TURN = [decode_line(line) for line in (Path(__file__).parents[1] / "history" / "
 
 
 def test_messages_stand_request_by_request_as_they_were_sent():
-    frame = agent_frames.messages_frame(TURN)
+    frame = agents.messages_frame(TURN)
     second = frame[(frame.agent == "critic") & (frame.request == 2)]
     assert second.role.tolist() == ["system", "user", "assistant", "tool", "tool", "assistant"]
     assert second.tool.dropna().tolist() == ["search", "delete"]
@@ -27,7 +27,7 @@ def test_messages_stand_request_by_request_as_they_were_sent():
 
 
 def test_requests_have_a_row_each_with_numbers_and_answer():
-    frame = agent_frames.model_calls_frame(TURN)
+    frame = agents.model_calls_frame(TURN)
     assert frame.agent.tolist() == ["critic", "critic", "counter", "critic"]
     assert frame.cached.tolist() == [False, False, True, False]
     assert frame.answered_by.iloc[0] == "gpt-6-2026-10-01"
@@ -37,7 +37,7 @@ def test_requests_have_a_row_each_with_numbers_and_answer():
 
 
 def test_calls_have_a_row_each_with_arguments_and_outcome():
-    frame = agent_frames.tool_calls_frame(TURN).set_index("tool")
+    frame = agents.tool_calls_frame(TURN).set_index("tool")
     assert frame.outcome.to_dict() == {"search": "returned", "delete": "denied", "assign_work": "returned"}
     assert frame.loc["search", "arguments"] == {"query": "method"}
     assert frame.loc["assign_work", "result"] == {"count": 12}
@@ -72,7 +72,7 @@ def nested(cost):
 
 
 def test_work_that_was_given_is_a_call_with_the_turn_in_place_of_an_operation():
-    calls = agent_frames.tool_calls_frame(nested(1)).set_index("agent")
+    calls = agents.tool_calls_frame(nested(1)).set_index("agent")
     assert calls.tool.tolist() == ["assign_work"] * 3
     assert calls.status.to_dict() == {"head": "running", "clerk": "completed", "boy": "waiting"}
     assert calls.loc["clerk", ["outcome", "result"]].tolist() == ["returned", "done"]
@@ -82,25 +82,25 @@ def test_work_that_was_given_is_a_call_with_the_turn_in_place_of_an_operation():
 
 def test_the_cost_of_a_call_is_that_of_all_who_worked_below_it():
     log = nested(1_000_000_000)
-    calls = agent_frames.tool_calls_frame(log).set_index("agent")
+    calls = agents.tool_calls_frame(log).set_index("agent")
     assert calls.cost.dropna().to_dict() == {"head": 2.0, "clerk": 1.0}
-    by_tool = agent_frames.costs_frame(log, "tool").set_index("name")
+    by_tool = agents.costs_frame(log, "tool").set_index("name")
     assert (by_tool.loc["assign_work", "calls"], by_tool.loc["assign_work", "input_tokens"]) == (3, 30)
 
 
 def test_costs_add_up_to_the_same_by_agent_and_by_model():
     log = nested(250_000_000)
-    by_agent, by_model = (agent_frames.costs_frame(log, by).set_index("name") for by in ("agent", "model"))
+    by_agent, by_model = (agents.costs_frame(log, by).set_index("name") for by in ("agent", "model"))
     assert by_agent.cost.sum() == by_model.cost.sum() == 0.75
     assert by_agent.loc["head", ["requests", "cached", "calls"]].tolist() == [1, 0, 1]
     assert set(by_model.index) == {"m-head", "m-clerk", "m-boy"}
 
 
 def test_answers_from_a_cache_are_counted_and_cost_nothing():
-    row = agent_frames.costs_frame(TURN).set_index("name").loc["counter"]
+    row = agents.costs_frame(TURN).set_index("name").loc["counter"]
     assert (row.requests, row.cached) == (0, 1)
     assert (row.cost, row.input_tokens, row.output_tokens) == (0, 0, 0)
-    calls = agent_frames.model_calls_frame(TURN)
+    calls = agents.model_calls_frame(TURN)
     assert calls[calls.cached][["cost", "input_tokens", "output_tokens"]].to_numpy().tolist() == [[0, 0, 0]]
 
 
@@ -118,7 +118,7 @@ def test_a_price_that_is_not_known_stays_missing_beside_answers_from_a_cache():
         *request(2, "cached_response", None),
     ]
     log = events(*begun(), (catalog.StepStarted("prompt"), "main", "s"), *((fact, "main", "s") for fact in facts))
-    (row,) = agent_frames.costs_frame(log).itertuples()
+    (row,) = agents.costs_frame(log).itertuples()
     assert (row.requests, row.cached, row.input_tokens, pd.isna(row.cost)) == (1, 1, 10, True)
 
 
@@ -137,7 +137,7 @@ def test_the_frames_of_an_execution_whose_agent_has_called_a_tool():
     assert execution.model_calls.request.tolist() == [1, 2]
     assert [message.role for message in execution.conversation] == ["system", "user", "assistant", "tool", "assistant"]
     assert execution.costs("tool").calls.tolist() == [1]
-    every = whole_store.Frames(environment.store, environment.executions())
+    every = store.Frames(environment.store, environment.executions())
     assert every.tool_calls.execution_id.tolist() == [execution.id]
     assert every.costs("model").requests.tolist() == [2]
     with pytest.raises(SetupError, match="by agent, model, tool or step, not by 'day'"):

@@ -9,8 +9,11 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.analysis import event_table, fields, payloads, whole_store
-from divebook.analysis.frames import events_frame
+from divebook.analysis import log as event_table
+from divebook.analysis import log as fields
+from divebook.analysis import log as payloads
+from divebook.analysis import store as whole_store
+from divebook.analysis.log import events_frame
 from divebook.errors import CorruptStoreError
 from divebook.events import Event, catalog
 from divebook.events.codec import decode_line

@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from divebook import Action, Agent, Each, Environment, Retry, Run, ScriptedModel, Step, Workflow
-from divebook.analysis import agent_frames, frames, listings, whole_store
+from divebook.analysis import agents, lists, store
+from divebook.analysis import log as frames
 from divebook.analysis.timeline import layout, svg
 from divebook.events import catalog
-from divebook.history.spans import spans_of
+from divebook.projections.spans import spans_of
 from tests.engine.history import begun, events
 
 WORKFLOW = Workflow(
@@ -71,10 +72,10 @@ def declared(columns):
         (frames.operations_frame, frames.OPERATION_COLUMNS),
         (frames.steps_frame, frames.STEP_COLUMNS),
         (frames.items_frame, frames.ITEM_COLUMNS),
-        (agent_frames.messages_frame, agent_frames.MESSAGE_COLUMNS),
-        (agent_frames.model_calls_frame, agent_frames.MODEL_CALL_COLUMNS),
-        (agent_frames.tool_calls_frame, agent_frames.TOOL_CALL_COLUMNS),
-        (agent_frames.costs_frame, agent_frames.COST_COLUMNS),
+        (agents.messages_frame, agents.MESSAGE_COLUMNS),
+        (agents.model_calls_frame, agents.MODEL_CALL_COLUMNS),
+        (agents.tool_calls_frame, agents.TOOL_CALL_COLUMNS),
+        (agents.costs_frame, agents.COST_COLUMNS),
     ],
 )
 def test_full_and_empty_frames_of_a_log_have_the_documented_dtypes(make, columns, execution):
@@ -89,10 +90,10 @@ def test_frames_of_paths_and_runs_have_the_documented_dtypes(execution):
     assert dtypes(frames.paths_frame(execution.paths.values())) == declared(frames.PATH_COLUMNS)
     assert dtypes(frames.paths_frame([])) == declared(frames.PATH_COLUMNS)
     records = [execution.store.record(execution.id)]
-    assert dtypes(listings.runs_frame(records, execution.store)) == declared(listings.RUN_COLUMNS)
-    assert dtypes(listings.runs_frame([], execution.store)) == declared(listings.RUN_COLUMNS)
-    for name in listings.RUN_COLUMNS:
-        assert name in (listings.runs_frame.__doc__ or "")
+    assert dtypes(lists.runs_frame(records, execution.store)) == declared(lists.RUN_COLUMNS)
+    assert dtypes(lists.runs_frame([], execution.store)) == declared(lists.RUN_COLUMNS)
+    for name in lists.RUN_COLUMNS:
+        assert name in (lists.runs_frame.__doc__ or "")
 
 
 def test_there_is_a_row_for_each_event(execution):
@@ -228,7 +229,7 @@ def test_the_item_that_failed_is_named_with_its_error():
 
 
 def test_runs_tell_what_went_in_what_came_out_and_what_it_cost(retried):
-    row = listings.runs_frame([retried.store.record(retried.id)], retried.store).iloc[0]
+    row = lists.runs_frame([retried.store.record(retried.id)], retried.store).iloc[0]
     assert row.inputs == {"n": 3}
     assert row.outputs == {"said": ["hi", "hi"]}
     assert (row.input_tokens, row.output_tokens, row.cost) == (20, 6, 0.5)
@@ -241,7 +242,7 @@ def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
     world = Environment(store="memory:", actions=[Action("divide", divide)])
     for value in (0, 1):
         world.start(Workflow("w", [Step("s", action="divide", parameters={"a": value})])).wait(20)
-    good, bad = (row for _, row in listings.runs_frame(world.executions(), world.store).iterrows())
+    good, bad = (row for _, row in lists.runs_frame(world.executions(), world.store).iterrows())
     assert (bad.error_type, bad.error.partition(" (")[0]) == (
         "ZeroDivisionError",
         "ZeroDivisionError: integer division or modulo by zero",
@@ -254,11 +255,11 @@ def test_runs_tell_the_class_of_an_error_and_the_lines_that_led_there():
 def test_frames_of_all_runs_of_a_workflow_come_together(retried):
     environment = Environment(store=retried.store, workflows=[Workflow("other", [Step("s", script="1")])])
     environment.start("other").wait()
-    every = whole_store.Frames(retried.store, environment.executions())
+    every = store.Frames(retried.store, environment.executions())
     assert set(every.steps.execution_id) == set(every.runs.execution_id)
     assert len(every.runs) == 2
     assert every.operations.cost.sum() == 0.5
-    none = whole_store.Frames(retried.store, [])
+    none = store.Frames(retried.store, [])
     assert dtypes(none.events) == {"execution_id": "str", **declared(frames.EVENT_COLUMNS)}
     assert dtypes(every.items) == {"execution_id": "str", **declared(frames.ITEM_COLUMNS)}
 
@@ -269,12 +270,12 @@ def test_questions_tell_who_waited_how_long():
     execution.answer(execution.interrupts[0].id, "yes", by="ann").wait()
     asked = [(execution.id, question) for question in execution.state.interrupts.values()]
     open_us = execution.interrupts[0].raised_us
-    rows = listings.questions_frame(asked, open_us + 5_000_000).set_index("step")
+    rows = lists.questions_frame(asked, open_us + 5_000_000).set_index("step")
     assert rows.loc["first", "answered_by"] == "ann"
     assert rows.loc["first", "waited"] == rows.loc["first", "settled"] - rows.loc["first", "asked"]
     assert rows.loc["second", "waited"] == timedelta(seconds=5)
     assert pd.isna(rows.loc["second", "settled"])
-    assert dtypes(listings.questions_frame([])) == declared(listings.QUESTION_COLUMNS)
+    assert dtypes(lists.questions_frame([])) == declared(lists.QUESTION_COLUMNS)
 
 
 def test_an_execution_and_its_run_have_the_same_frames(retried):
@@ -326,9 +327,9 @@ def test_a_persons_own_events_are_rows_with_their_names_and_marks_on_the_timelin
 def test_a_table_of_runs_shows_what_tells_them_apart_and_keeps_every_column():
     world = Environment(store="memory:")
     world.start(Workflow("w", [Step("a", script="1")]), tags=["nightly"]).wait(20)
-    table = listings.RunsTable(listings.runs_frame(world.executions(), world.store))
+    table = lists.RunsTable(lists.runs_frame(world.executions(), world.store))
     shown = table._repr_html_()
-    assert list(table) == list(listings.RUN_COLUMNS)
+    assert list(table) == list(lists.RUN_COLUMNS)
     assert "<th>duration</th>" in shown
     assert "<th>tags</th>" in shown
     assert "nightly" in shown

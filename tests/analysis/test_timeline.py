@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from divebook.analysis.timeline import MAX_BARS, MAX_LANES, MAX_ROWS, layout, svg, svg_data_uri
 from divebook.events.codec import decode_line
-from divebook.history.spans import Span, spans_of
+from divebook.projections.spans import Span, spans_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

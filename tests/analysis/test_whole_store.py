@@ -13,8 +13,10 @@ import pytest
 
 import divebook
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.analysis import arrow_tables, listings, state_frames, whole_store
-from divebook.analysis.own_columns import OwnColumn, settled
+from divebook.analysis import lists, log
+from divebook.analysis import store as state_frames
+from divebook.analysis import store as whole_store
+from divebook.analysis.columns import OwnColumn, settled
 from divebook.errors import ExecutionNotFoundError, NotFoundError, SetupError
 from divebook.events.catalog import ExecutionForked
 from divebook.store import MemoryStore, SqliteStore
@@ -50,7 +52,7 @@ def every(world):
 
 def documented(kind):
     if kind == "executions":
-        return listings.RUN_COLUMNS
+        return lists.RUN_COLUMNS
     if kind == "variables":
         return state_frames.VARIABLE_COLUMNS
     return {**whole_store.ID, **whole_store.KINDS[kind].columns}
@@ -64,7 +66,7 @@ def test_each_frame_full_or_empty_has_the_documented_dtypes_and_arrow_types(worl
         frame, table = getattr(frames, kind), frames.arrow(kind)
         assert {name: str(dtype) for name, dtype in frame.dtypes.items() if name in declared} == declared
         assert {name: table.schema.field(name).type for name in declared} == {
-            name: arrow_tables.TYPES[dtype] for name, dtype in declared.items()
+            name: log.TYPES[dtype] for name, dtype in declared.items()
         }
         assert table.column_names == list(frame)
         assert len(table) == len(frame)

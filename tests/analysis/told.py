@@ -1,4 +1,4 @@
-"""A frame of events made event by event, as `divebook.history.spans` tells of each: what columns are held against."""
+"""A frame of events made event by event from `divebook.projections.spans`, to compare columns with."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from divebook.analysis.columns import CONSUMED
-from divebook.analysis.frames import EVENT_COLUMNS
+from divebook.analysis.log import EVENT_COLUMNS
 from divebook.events import Event, catalog
-from divebook.history.spans import Span, Spans
+from divebook.projections.spans import Span, Spans
 
 
 class Told(NamedTuple):

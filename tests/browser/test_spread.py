@@ -6,7 +6,7 @@ from tests.browser.test_saved import reopened
 
 LABEL = """\
 import pandas, random
-from divebook.execution.dashboards import DASHBOARDS
+from divebook.runtime.compute.dask import DASHBOARDS
 
 LABELS = ["praise", "blame", "a question <b>that</b> is rather longer than others are", "other"]
 chance = random.Random(3)

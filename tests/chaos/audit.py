@@ -9,14 +9,13 @@ from typing import Any
 
 from divebook import Environment, Execution
 from divebook.engine.evolve import fold
-from divebook.engine.grammar import violations
-from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.lifecycle import TERMINAL, violations
 from divebook.engine.operations import ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL
 from divebook.errors import DivebookError
 from divebook.events import Event, catalog
-from divebook.questions.kinds import OUTCOME_UNKNOWN
+from divebook.questions.question import OUTCOME_UNKNOWN
 from divebook.store import EventStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.chaos.subjects import CALLS, IDEMPOTENT, SIGNAL, Folder
 
 ROUNDS = 60

@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from divebook import Agent, Each, Environment, Retry, ScriptedModel, Step, Workflow
-from divebook.agents.script import ScriptedCall, ScriptedReply
-from divebook.execution.clock import MICROSECONDS, SystemClock
+from divebook.agents.scripted import ScriptedCall, ScriptedReply
+from divebook.runtime.clock import MICROSECONDS, SystemClock
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import EventStore

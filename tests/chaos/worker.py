@@ -14,16 +14,10 @@ from contextlib import suppress
 from random import Random
 
 from divebook import Execution
-from divebook.errors import (
-    CorruptStoreError,
-    DivebookError,
-    InvalidEventError,
-    StartKeyTakenError,
-    StoreBusyError,
-)
-from divebook.questions.kinds import OUTCOME_UNKNOWN
-from divebook.store import SqliteStore, jsonl
-from divebook.store.check import check
+from divebook.errors import CorruptStoreError, DivebookError, InvalidEventError, StartKeyTakenError, StoreBusyError
+from divebook.questions.question import OUTCOME_UNKNOWN
+from divebook.store import SqliteStore, transfer
+from divebook.store.maintenance import check
 from divebook.store.sqlite import back_up
 from tests.chaos.subjects import SIGNAL, Folder, JumpingClock, environment
 
@@ -169,7 +163,7 @@ class Worker:
         files = sorted(self._folder.exports.glob("*.jsonl"))
         if files and self._may_start():
             is_fork = self._random.random() < 1 / 2  # else a picture, or what had ended
-            jsonl.import_(self._random.choice(files), self._store, rename=True, as_fork=is_fork)
+            transfer.import_(self._random.choice(files), self._store, rename=True, as_fork=is_fork)
 
     def _fork(self) -> None:
         if self._may_start() and (execution := self._any()) is not None:

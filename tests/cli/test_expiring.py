@@ -63,7 +63,7 @@ def ask(folder):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    monkeypatch.setattr("divebook.cli.waiting.has_terminal", lambda: True)
+    monkeypatch.setattr("divebook.cli.run.has_terminal", lambda: True)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.text.shown import UNSAFE
+from divebook.text.format import UNSAFE
 from tests.cli import hostile
 
 

@@ -4,10 +4,9 @@ import pytest
 from rich.console import Console
 
 from divebook import Environment, Step, Workflow
-from divebook.cli.board import KEPT, Board
-from divebook.cli.progress import LineProgress, LiveProgress, Progress
-from divebook.execution.engine_thread import ENGINE
-from divebook.history.formatter import Steps
+from divebook.cli.result import KEPT, Board, LineProgress, LiveProgress, Progress
+from divebook.projections.formatter import Steps
+from divebook.runtime.loop import ENGINE
 from tests.execution.worlds import held_up
 
 STEPS = [

@@ -73,7 +73,7 @@ def test_in_a_terminal_nothing_begins_before_somebody_agrees(failed, monkeypatch
     file, source = failed
     write(file, TEXT % '"sum(state.found)"')
     terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("divebook.cli.resuming.sys", terminal)
+    monkeypatch.setattr("divebook.cli.run.sys", terminal)
     command = ["resume", source, str(file), "--definition", "new", "--quiet"]
     ended = CliRunner().invoke(app, command, input=said)
     assert "1 operation reused, 0 live" in ended.stderr

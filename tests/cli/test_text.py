@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from divebook.cli.text import as_json, one_line, shown
-from divebook.text.shown import visible
+from divebook.cli.output import as_json, one_line, shown
+from divebook.text.format import visible
 
 UNSAFE = ["\x00", "\x07", "\x1b", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u200b", "\ufeff", "\u2028"]
 

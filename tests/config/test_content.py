@@ -9,19 +9,16 @@ from random import Random
 
 import pytest
 
-from divebook.agents.agent import Agent
-from divebook.agents.digest import digest_of
-from divebook.config.content import Sources, build_content, resolve_content
-from divebook.config.files import named_files
+from divebook.agents.agent import Agent, digest_of
+from divebook.config.content import Sources, build_content, named_files, resolve_content
 from divebook.documents import Policy
-from divebook.documents.fetching import MAX_BYTES, Page
-from divebook.documents.globs import alternatives, has_wildcards
+from divebook.documents.fetch import MAX_BYTES, Page
+from divebook.documents.repository import alternatives, has_wildcards
 from divebook.errors import DefinitionError, SetupError
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import AgentDefinition, Definitions, Workflow
-from divebook.workflow.fingerprint import fingerprint_of
+from divebook.workflow.definition import Definitions, Workflow, fingerprint_of
 from divebook.workflow.reader import definitions_from
-from divebook.workflow.step import Step
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import ContentEntry, Step
 
 FILES = {
     "file1.txt": "Content of file1.txt",

@@ -4,7 +4,7 @@ import pytest
 
 from divebook.agents import Agent
 from divebook.config import merge, merge_all
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from, read_definitions
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.config.notebook_code import cells_to_run, defining_cells
+from divebook.config.loader import cells_to_run, defining_cells
 
 STEP = "@step\ndef double(n):\n    return n * FACTOR"
 

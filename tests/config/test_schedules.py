@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from divebook import Environment, ScheduleDefinition, Step, Worker, Workflow
-from divebook.config.cron import latest_due, next_due
 from divebook.config.modules import take_in_held
-from divebook.config.schedules import Schedules, coming, latest
+from divebook.config.schedules import Schedules, coming, latest, latest_due, next_due
 from divebook.errors import AlreadyRegisteredError, DefinitionError, SetupError
 from divebook.steps.syntax import syntax_problems
 from divebook.workflow.reader import read_definitions

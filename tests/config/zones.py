@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
-from divebook.config.cron import latest_due, next_due
+from divebook.config.schedules import latest_due, next_due
 
 MINUTE = timedelta(minutes=1)
 CRONS = {

@@ -9,12 +9,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from divebook.agents import Agent, ScriptedModel
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import StepError
-from divebook.execution.execution import Execution
+from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
-from divebook.workflow.definition import Step, Workflow
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Step
 
 Data = Mapping[str, Any]
 TIMEOUT = 30.0

@@ -7,11 +7,12 @@ from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.engine.approvals import asks
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import NotFoundError
-from divebook.execution.execution import Execution
+from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore
-from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.definition import Definitions, Workflow
+from divebook.workflow.resources import Config
 from divebook.workflow.step import Step
 from divebook.workflow.tools import ToolFunction, ToolHints
 

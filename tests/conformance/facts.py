@@ -17,18 +17,17 @@ from typing import Any
 
 from divebook.agents import Agent
 from divebook.documents import DocumentRepository, FileDocuments, MemoryDocuments
-from divebook.engine.state import FAILED
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import InvalidEventError, TemplateError
 from divebook.events import Event
-from divebook.events.catalog import PAYLOADS, Payload
+from divebook.events.catalog import FAILED, PAYLOADS, Payload
 from divebook.events.codec import canonical_hash, decode_record, event_from_dict, event_to_dict, payload_from
-from divebook.execution.execution import Execution
+from divebook.runtime.execution import Execution
 from divebook.scripting import render_template
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow
-from divebook.workflow.blocks import fingerprint_block, fingerprint_blocks
+from divebook.workflow.step import fingerprint_block, fingerprint_blocks
 from tests.conformance import asked, confirming, hands, servers
 from tests.conformance.not_run import NOT_RUN, NOT_RUN_OF_SHAPE, PROSE
 from tests.conformance.overheard import OverheardModel

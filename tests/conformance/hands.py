@@ -12,11 +12,11 @@ from pydantic_ai.exceptions import ToolFailed
 
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.documents import MemoryDocuments, Policy
-from divebook.documents.globs import matches
-from divebook.environment import Environment
+from divebook.documents.repository import matches
+from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
-from divebook.tools.offered import offered
-from divebook.tools.reach import ToolReach
+from divebook.tools.builtin import offered
+from divebook.tools.files import ToolReach
 
 Data = Mapping[str, Any]
 ERROR = "Error: "

@@ -12,21 +12,20 @@ from typing import Any
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.config import Sources, build_content, load, merge
-from divebook.documents.fetching import Page
-from divebook.documents.globs import has_wildcards
+from divebook.documents.fetch import Page
+from divebook.documents.repository import has_wildcards
 from divebook.engine.operations import DYNAMIC_CONTENT, Place
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events.catalog import OperationCompleted
 from divebook.scripting.interpreter import default_interpreter
-from divebook.steps.content import run_program
+from divebook.steps.prompt import run_program
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition
-from divebook.workflow.blocks import blocks_from_script_result
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import Config, Definitions, Workflow
+from divebook.workflow.definition import Definitions, Workflow, check_default_workflow, require_name
 from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
-from divebook.workflow.settings import check_default_workflow, require_name
+from divebook.workflow.resources import Config
+from divebook.workflow.step import ContentEntry, blocks_from_script_result
 from tests.conformance.compare import Difference, contains, same
 from tests.conformance.old_ids import legacy_operation_id
 

@@ -13,15 +13,16 @@ from mcp.types import BlobResourceContents, TextResourceContents
 
 from divebook.agents import Agent, ScriptedModel
 from divebook.documents import Policy
-from divebook.documents.references import expanded
+from divebook.documents.policy import expanded
 from divebook.engine.approvals import ToolCall, verdict_of
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.store import MemoryStore
-from divebook.tools.mcp.resources import document_of
-from divebook.workflow.approvals import ASK, NEVER
-from divebook.workflow.definition import Step, Workflow
+from divebook.tools.mcp.calls import document_of
+from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import definitions_from
+from divebook.workflow.servers import ASK, NEVER
+from divebook.workflow.step import Step
 
 Data = Mapping[str, Any]
 ROUGH = Path(__file__).parent.parent / "tools" / "servers" / "rough.py"

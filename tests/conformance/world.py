@@ -11,10 +11,10 @@ from divebook.agents import Agent
 from divebook.documents import MemoryDocuments
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import DivebookError
 from divebook.events import Event
-from divebook.execution.execution import Execution
+from divebook.runtime.execution import Execution
 from divebook.scripting import evaluate_condition, render_template
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, read_workflow

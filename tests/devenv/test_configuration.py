@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.devenv.configuration import check, checked_name, parsed
-from divebook.devenv.inheriting import merged, resolved
-from divebook.devenv.interpolating import at_start, filled
+from divebook.devenv.templates import at_start, check, checked_name, filled, merged, parsed, resolved
 from divebook.errors import DevEnvError, TemplateNotFoundError
 
 NATIVE = {"name": "a", "isolation_type": "native", "native": {"working_dir": "."}}

@@ -10,8 +10,7 @@ import subprocess
 import pytest
 
 from divebook.devenv import DevEnvManager
-from divebook.devenv.containers import DockerIsolation
-from divebook.devenv.mounts import mounts_of, ports_of
+from divebook.devenv.docker import DockerIsolation, mounts_of, ports_of
 from divebook.errors import ContainerError, DevEnvError, EnvironmentDeniedError, NotReplacedError
 from tests.devenv.conftest import PROGRAM, run, template
 from tests.workspace.images import busybox_image, engine_answers

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from divebook.devenv import DevEnvManager
-from divebook.devenv.locking import locked
-from divebook.devenv.retrying import Retrying
+from divebook.devenv.checkpoints import locked
+from divebook.devenv.templates import Retrying
 from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, ShellExecutionError
 from tests.devenv.conftest import template
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.dialects import dive
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.store import MemoryStore
+from divebook.workflow import dialect
 from divebook.workflow.reader import read_workflow
 
 
@@ -26,7 +26,7 @@ from divebook.workflow.reader import read_workflow
     ],
 )
 def test_the_old_language_becomes_python(old, python):
-    assert " ".join(dive.script(old).split(" ")).replace("  ", " ") == python
+    assert " ".join(dialect.script(old).split(" ")).replace("  ", " ") == python
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_old_language_becomes_python(old, python):
     ["a // b", "x if y else z", '{"a": 1}', '"c ? a : b"', "xs[1:2]", "lambda x: x", "'it && that'", "a ? b", "1 +"],
 )
 def test_python_and_what_is_neither_stay_as_they_are(text):
-    assert dive.script(text) == dive.expression(text) == text
+    assert dialect.script(text) == dialect.expression(text) == text
 
 
 PIECES = st.sampled_from(["x", "1", "'?'", '"a:b"', " ", "\n", "?", ":", ":=", "&&", "!", "(", ")", "[", "]", "{", "}"])
@@ -42,12 +42,12 @@ PIECES = st.sampled_from(["x", "1", "'?'", '"a:b"', " ", "\n", "?", ":", ":=", "
 
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_whatever_is_read_stays_or_becomes_python(text):
-    made = dive.script(text)
+    made = dialect.script(text)
     assert made == text or ast.parse(made.strip())
 
 
 def test_the_clock_and_chance_are_imported_once():
-    made = dive.script("s := string(time.now())\ns + string(time.now()) + string(rand.intn(9))")
+    made = dialect.script("s := string(time.now())\ns + string(time.now()) + string(rand.intn(9))")
     assert made.splitlines()[:2] == ["from datetime import datetime", "import random"]
 
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from divebook.documents import Policy
-from divebook.documents.fetching import Page, PageLimits, fetch
+from divebook.documents.fetch import Page, PageLimits, fetch
 from divebook.errors import SetupError
 from tests.websites import OneHost, serving
 

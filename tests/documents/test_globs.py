@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from divebook.documents.globs import matches
+from divebook.documents.repository import matches
 from divebook.errors import PatternError, SetupError
 
 

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from divebook.documents.policy import Policy
-from divebook.documents.references import MAX_BYTES, is_reference, resolved
+from divebook.documents.policy import MAX_BYTES, Policy, is_reference, resolved
 from divebook.errors import SetupError
 from divebook.text.redaction import shared
 

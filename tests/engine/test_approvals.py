@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.engine import argument_patterns
-from divebook.engine.approvals import ToolCall, Verdict, asks, verdict_of
-from divebook.engine.rules import StandingRule
+from divebook.engine import approvals
+from divebook.engine.approvals import StandingRule, ToolCall, Verdict, asks, verdict_of
 from divebook.errors import DefinitionError
-from divebook.workflow.approvals import ApprovalRule, Approvals
 from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.servers import ApprovalRule, Approvals
 from divebook.workflow.tools import ToolHints
 
 NOW = 1_700_000_000_000_000
@@ -169,13 +168,13 @@ def test_a_rule_that_denies_means_all_ways_to_say_it(wanted: Mapping[str, Any], 
 def test_a_long_argument_is_read_as_often_as_a_short_one(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each folder of a long path was one more reading of it, all of which the whole process waited for."""
     readings: list[int] = []
-    made_of = argument_patterns._is_made_of
+    made_of = approvals._is_made_of
 
     def counted(pieces: list[str], reading: str) -> bool:
         readings.append(len(reading))
         return made_of(pieces, reading)
 
-    monkeypatch.setattr(argument_patterns, "_is_made_of", counted)
+    monkeypatch.setattr(approvals, "_is_made_of", counted)
     assert (
         judged({"tool": "*", "arguments": {"path": "secrets/*"}, "outcome": "deny"}, arguments={"path": text}).outcome
         == "ask"

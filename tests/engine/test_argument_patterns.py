@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.engine.argument_patterns import exactly, is_allowed_by, is_met_by
+from divebook.engine.approvals import exactly, is_allowed_by, is_met_by
 
 
 def test_a_value_with_a_star_stands_for_itself_where_it_is_said_exactly() -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from divebook.engine.change import Change
-from divebook.engine.forked import opened_as, require_reach, snapped
-from divebook.engine.grammar import violations
+from divebook.engine.forks import Change, opened_as, require_reach, snapped
+from divebook.engine.lifecycle import violations
 from divebook.errors import DefinitionError, SetupError, UnstorableValueError
 from divebook.events import catalog
 from divebook.workflow.definition import Workflow

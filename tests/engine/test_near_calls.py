@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from divebook.engine.rules import StandingRule
+from divebook.engine.approvals import StandingRule
 from tests.engine.test_approvals import judged
 
 

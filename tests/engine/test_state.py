@@ -1,7 +1,6 @@
 """The public form of a path's state."""
 
-from divebook.engine.records import Usage
-from divebook.engine.state import PathState
+from divebook.engine.state import PathState, Usage
 
 RECORD = {
     "id": "test-path-1",

@@ -3,9 +3,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from divebook.bounds import edge_key
 from divebook.errors import BoundsError
 from divebook.pipeline.envelope import Bounds
+from divebook.questions.bounds import edge_key
 from tests.envelope.strategies import bounds
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from divebook import create_envelope
 from divebook.errors import InvalidEnvelopeError, UncopyableValueError
 from divebook.pipeline.envelope import Bounds, Envelope, InterruptKind, TerminalReason
-from divebook.pipeline.envelope.contents import STATE_KEYS
+from divebook.pipeline.envelope.envelope import STATE_KEYS
 from tests.envelope.strategies import FIELDS, NOW, envelopes, fresh, json_values
 
 

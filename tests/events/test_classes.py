@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import importlib
 import sys
 import types
 from http import HTTPStatus
@@ -340,3 +341,15 @@ def test_what_is_not_too_deep_to_be_recorded_can_be_opened():
     for value in range(45):
         chain = Node(value, [chain])
     assert back(chain) == chain
+
+
+@pytest.mark.parametrize("path", classes._STORED_NAMES)
+def test_classes_that_have_moved_keep_their_name_in_logs(path):
+    module, _, name = path.rpartition(".")
+    cls = getattr(importlib.import_module(module), name)
+    assert f"{cls.__module__}.{cls.__qualname__}" == path
+    assert classes.name_of(cls) == classes._STORED_NAMES[path]
+    try:
+        assert classes.find(classes.name_of(allow(cls))) is cls
+    finally:
+        classes._ALLOWED.pop(classes._STORED_NAMES[path])

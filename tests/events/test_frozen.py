@@ -8,9 +8,8 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields, 
 import pytest
 
 from divebook.events.catalog import PAYLOADS
-from divebook.events.event import Event
-from divebook.events.frozen import filling, quickly_made
-from divebook.events.record import Record
+from divebook.events.event import Event, Record
+from divebook.events.payload import filling, quickly_made
 
 QUICK = [kind for kind in (*PAYLOADS.values(), Event, Record) if "__post_init__" not in vars(kind)]
 """Those that take whatever they are given."""

@@ -2,7 +2,7 @@
 
 import uuid
 
-from divebook.events.ids import type_id
+from divebook.events.event import type_id
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 

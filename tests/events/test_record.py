@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from divebook.events import Event, catalog
-from divebook.events.ids import PAIRS, successor, type_id
-from divebook.events.record import Record
+from divebook.events.event import PAIRS, Record, successor, type_id
 
 FIRST = type_id("event", 1_700_000_000_000, 5 << 10)
 

@@ -22,10 +22,17 @@ from divebook.events.catalog import (
     StepCompleted,
     StepRetried,
 )
-from divebook.events.codec import decode, decode_payload, encode, encode_shown, looked_through, sound_data
+from divebook.events.codec import (
+    compiled,
+    decode,
+    decode_payload,
+    encode,
+    encode_shown,
+    looked_through,
+    readable,
+    sound_data,
+)
 from divebook.events.event import Event
-from divebook.events.plain import compiled
-from divebook.events.readable import readable
 from divebook.events.recorded import BigInt, NonFinite, opened
 from divebook.events.values import normalize
 from divebook.store import MemoryStore

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.events.arrow.counted import count_frame
-from divebook.events.tally import LONGEST, MOST_BINS, MOST_DIFFERENT, Bins, ColumnTally, exponent_of, place_of
+from divebook.events.arrow.rows import count_frame
+from divebook.events.arrow.tally import LONGEST, MOST_BINS, MOST_DIFFERENT, Bins, ColumnTally, exponent_of, place_of
 
 
 class Mark(Enum):

@@ -25,10 +25,10 @@ from divebook import Each, Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
-from divebook.execution.leases import HANDS
+from divebook.runtime.leases import HANDS
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.batches import Batch, records_of
+from divebook.store.append import Batch, records_of
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import becomes
 

@@ -1,7 +1,7 @@
 import pytest
 
-from divebook.execution import store_calls
-from divebook.execution.resting import RESTING
+from divebook.runtime import commit
+from divebook.runtime.runner import RESTING
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.execution import worlds
 from tests.store.remote import RemoteStore
@@ -66,6 +66,6 @@ def stores_are(request, monkeypatch):
         for module in (worlds, request.module):
             if hasattr(module, "MemoryStore"):
                 monkeypatch.setattr(module, "MemoryStore", Remote)
-        monkeypatch.setattr(store_calls, "SHORTEST", 0.001)
+        monkeypatch.setattr(commit, "SHORTEST", 0.001)
     yield
     assert [store.on_the_loop for store in made if store.on_the_loop] == []

@@ -15,7 +15,7 @@ from typing import Any
 import divebook
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.store import jsonl
+from divebook.store import transfer
 
 OURS = str(Path(divebook.__file__).parent)
 ASKING = Workflow("w", [Step("ask", ask="Go?", store="a"), Step("wait", "wait", signal="go"), Step("end", script="1")])
@@ -91,11 +91,11 @@ def _act(world: Environment, name: str, execution_id: str | None) -> None:
 
 def _import_interrupted(store: SqliteStore, execution_id: str, file: Path, chance: random.Random) -> None:
     """Interrupt an import into another store: it holds all of the log or nothing, and takes the rest at once."""
-    jsonl.export(store, execution_id, file)
+    transfer.export(store, execution_id, file)
     with SqliteStore(file.with_suffix(".imported.db")) as other:
-        interrupted(lambda: jsonl.import_(file, other), chance.randint(1, MOST_LINES))
+        interrupted(lambda: transfer.import_(file, other), chance.randint(1, MOST_LINES))
         if not other.records():
-            jsonl.import_(file, other)
+            transfer.import_(file, other)
         (record,) = other.records()
         assert len(other.read(record.execution_id)) >= len(store.read(execution_id))
         assert other.leases() == []

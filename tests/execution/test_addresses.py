@@ -8,9 +8,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import SetupError
-from divebook.execution import addresses
-from divebook.execution.addresses import Addresses
-from divebook.workflow.ask import Ask
+from divebook.runtime import notify
+from divebook.runtime.notify import Addresses
+from divebook.workflow.step import Ask
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated")  # which Apprise imports
 ASKING = Workflow("audit", [Step("ask", ask="Which one?"), Step("sure", ask="Sure?")])
@@ -72,6 +72,6 @@ def test_an_address_that_takes_nothing_harms_no_run_and_is_told_of_once(server, 
 
 
 def test_addresses_without_the_library_are_refused_with_the_way_to_get_it(monkeypatch):
-    monkeypatch.setattr(addresses.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(notify.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(SetupError, match=r"pip install 'divebook\[notify\]'"):
         Addresses(["json://127.0.0.1"])

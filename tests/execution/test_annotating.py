@@ -14,8 +14,8 @@ from divebook.engine.inbox import ANNOTATION
 from divebook.errors import DivebookError, ExecutionNotFoundError, LeaseHeldError, SetupError, UnstorableValueError
 from divebook.events.catalog import ExecutionAnnotated
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.check import check
-from divebook.store.owner import Owner
+from divebook.store.leases import Owner
+from divebook.store.maintenance import check
 from divebook.store.sqlite.rows import RECORD, load_line
 
 ADDS = Workflow("adds", [Step("s", script="1", store="x")])
@@ -177,7 +177,7 @@ def test_what_is_said_of_an_ended_execution_waits_for_who_holds_it_and_is_not_lo
         looks.append(said(execution))
         world.store.release(lease)
 
-    monkeypatch.setattr("divebook.execution.annotating.time.sleep", look)
+    monkeypatch.setattr("divebook.runtime.messages.time.sleep", look)
     world.note(execution.id, "kept")
     assert looks == [[]]
     assert [one.note for one in said(execution)] == ["kept"]
@@ -187,7 +187,7 @@ def test_what_is_said_of_an_ended_execution_waits_for_who_holds_it_and_is_not_lo
 def test_who_goes_on_holding_an_ended_execution_is_named(world, monkeypatch):
     execution = world.start(ADDS).wait(20)
     lease = world.store.acquire(execution.id, Owner("elsewhere", 1, 1, "x"))
-    monkeypatch.setattr("divebook.execution.annotating.PATIENCE", -1)
+    monkeypatch.setattr("divebook.runtime.messages.PATIENCE", -1)
     with pytest.raises(LeaseHeldError, match="elsewhere"):
         world.note(execution.id, "kept")
     world.store.release(lease)

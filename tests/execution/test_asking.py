@@ -9,7 +9,7 @@ import pytest
 
 from divebook import Each, Environment, Retry, Step, Workflow
 from divebook.errors import InterruptError, NotFoundError
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import Calls, Gate, becomes, environment, event_types, question_of, unwind

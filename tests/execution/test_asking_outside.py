@@ -1,11 +1,11 @@
 """Hosts that commands in a workspace ask for: each answer is in the log of the run, under its call."""
 
 from divebook import Environment, MemoryStore, present_workspace
-from divebook.lending import Lending
+from divebook.environment.settings import Lending
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace import LocalWorkspace
-from divebook.workspace.egress.answers import EgressAnswer
+from divebook.workspace.egress.proxy import EgressAnswer
 
 
 class Telling(LocalWorkspace):

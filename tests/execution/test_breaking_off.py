@@ -9,7 +9,7 @@ import requests
 import urllib3.exceptions
 
 from divebook.errors import OutcomeUnknownError
-from divebook.execution.breaking_off import leaves_outcome_unknown
+from divebook.runtime.recorder import leaves_outcome_unknown
 
 
 def caused(error, cause):

@@ -8,7 +8,7 @@ import pytest
 
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
 from divebook.errors import ExecutionError, OperationError
-from divebook.execution.families import abandoned, all_abandoned
+from divebook.runtime.children import abandoned, all_abandoned
 from divebook.workflow.functions import step, workflow
 from tests.execution.cancelled_trees import copy_of as died
 from tests.execution.cancelled_trees import one_tree

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.analysis.frames import items_frame
+from divebook.analysis.log import items_frame
 from divebook.store import MemoryStore
 from divebook.workflow import workflow
 from tests.execution.test_resuming import cut

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.bounds import Bounds
 from divebook.engine.bounds import given_again
-from divebook.engine.records import Usage
+from divebook.engine.state import Usage
 from divebook.errors import NotFoundError
-from divebook.store.owner import Owner
+from divebook.questions.bounds import Bounds
+from divebook.store.leases import Owner
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Calls, Gate, environment, event_types

@@ -13,12 +13,12 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError
-from divebook.execution.clock import SystemClock
-from divebook.execution.driver import Driver
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.execution import Execution
-from divebook.execution.journal import Journal
-from divebook.execution.runner import Runner
+from divebook.runtime.clock import SystemClock
+from divebook.runtime.driver import Driver
+from divebook.runtime.execution import Execution
+from divebook.runtime.journal import Journal
+from divebook.runtime.loop import ENGINE
+from divebook.runtime.runner import Runner
 from divebook.steps.actions import Action
 from tests.execution.worlds import becomes, environment
 
@@ -108,7 +108,7 @@ def test_what_is_due_wakes_no_closed_environment():
 CHILD = """
 import os, sys, threading
 from divebook import Environment, Step, Workflow
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 path = sys.argv[1]
 with Environment(store=path, workflows=[Workflow("w", [Step("a", script="1"), Step("b", ask="Go?")])]) as world:
     world.start("w").wait(20)

@@ -8,7 +8,7 @@ import pytest
 from divebook import Step, Workflow
 from divebook.errors import DivebookError
 from divebook.events import catalog
-from divebook.store.jsonl import export, import_
+from divebook.store.transfer import export, import_
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import Calls, environment
 

@@ -14,10 +14,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import NotFoundError, SetupError
-from divebook.execution import dask_cluster
-from divebook.execution.dashboards import DASHBOARDS
-from divebook.execution.dask_cluster import DaskCluster
 from divebook.mapping import mapped
+from divebook.runtime.compute import dask as dask_cluster
+from divebook.runtime.compute.dask import DASHBOARDS, DaskCluster
 from divebook.steps.actions import Action
 from divebook.widgets.source import header_of
 from divebook.workflow import step, workflow

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from divebook import Agent, Environment, Retry, ScriptedModel, Step, Workflow
-from divebook.engine.grammar import violations
+from divebook.engine.lifecycle import violations
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL, Setting
 from divebook.events import catalog
-from divebook.execution.iterations import Outcome
+from divebook.runtime.step import Outcome
 from divebook.store import MemoryStore
 from tests.execution.worlds import event_types, question_of
 

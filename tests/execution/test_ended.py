@@ -16,7 +16,7 @@ import pytest
 from benchmarks import soak
 from benchmarks.soak import ALLOWANCE, LIVES, Look, World, grown, run
 from benchmarks.soak import LOOKS as SIGHTS
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from divebook.store import SqliteStore
 
 FILES = Path("/proc/self/fd")

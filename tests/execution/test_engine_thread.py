@@ -9,7 +9,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, StoreError
-from divebook.execution.engine_thread import ENGINE, EngineThread
+from divebook.runtime.loop import ENGINE, EngineThread
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
 from tests.execution.worlds import Gate, environment, run, unwind

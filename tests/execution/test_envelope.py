@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
-from divebook.execution.answering import this_person
-from divebook.execution.journal import Journal
 from divebook.pipeline.envelope import Envelope, TerminalReason
-from divebook.pipeline.envelope.of_execution import envelope_of
+from divebook.pipeline.envelope.envelope import envelope_of
+from divebook.runtime.journal import Journal
+from divebook.runtime.messages import this_person
 from tests.engine.history import reloaded
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Calls, Failing, environment

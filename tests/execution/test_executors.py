@@ -13,9 +13,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DefinitionError, NotFoundError, SetupError
-from divebook.execution.clock import SystemClock
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.processes import Processes
+from divebook.runtime.clock import SystemClock
+from divebook.runtime.compute.processes import Processes
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.steps.actions import action as make_action
 from divebook.workflow import step, workflow

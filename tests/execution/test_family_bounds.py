@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from divebook import Each, Environment, MemoryStore, SqliteStore, Step, Worker, Workflow
-from divebook.bounds import DEFAULT_MAX_DEPTH, Bounds
 from divebook.errors import BoundExceededError
-from divebook.execution import family_bounds
+from divebook.questions.bounds import DEFAULT_MAX_DEPTH, Bounds
+from divebook.runtime import manager
 from divebook.workflow.functions import workflow
 from tests.execution.worlds import Calls, becomes, environment
 
@@ -185,7 +185,7 @@ def test_several_processes_pass_a_limit_by_no_more_than_is_documented(processes,
     world = environment(LEAF, store=SqliteStore(path))
     root = world.start("leaf", bounds={"max_descendants": most}).wait(20)
     finds = [environment(store=SqliteStore(path))._control.find for _ in range(processes)]
-    counters = [family_bounds.FamilyBounds(SqliteStore(path), find) for find in finds]
+    counters = [manager.FamilyBounds(SqliteStore(path), find) for find in finds]
     admitted, lock = [], threading.Lock()
 
     def admit(counter, name):
@@ -218,7 +218,7 @@ def test_bounds_of_executions_are_read_as_any_others():
 
 
 def test_one_line_at_exit_for_a_whole_tree(capsys):
-    from divebook.execution.farewell import MOST_LINES, Farewell
+    from divebook.runtime.driver import MOST_LINES, Farewell
 
     class Left:
         status, is_live, store = "running", True, Environment(store="memory:").store

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from divebook import Each, Step, Workflow
 from divebook.engine.evolve import evolve, evolve_records, fold
 from divebook.engine.state import ExecutionState
-from divebook.events.record import Record
+from divebook.events.event import Record
 from divebook.steps.actions import Action
 from tests.execution.worlds import environment
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from divebook import SqliteStore, Step, Workflow
-from divebook.analysis.listings import questions_frame, runs_frame
-from divebook.config.recovery import take_up_by_itself
+from divebook.analysis.lists import questions_frame, runs_frame
+from divebook.config.answers import take_up_by_itself
 from divebook.errors import DivebookError, StoreError
 from divebook.events import Event
 from divebook.events.codec import event_from_dict, event_to_dict

@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import OperationError
 from divebook.events import catalog
-from divebook.execution.forks import calls_in, first_reached
+from divebook.runtime.forks import calls_in, first_reached
 from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow

@@ -12,12 +12,12 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.engine.checkpoint import dump_state
-from divebook.engine.grammar import violations
+from divebook.engine.lifecycle import violations
 from divebook.errors import ExecutionNotFoundError, InputError, InterruptError, SetupError, StoreError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.store.sqlite import SqliteStore, back_up
 from divebook.workflow import step, workflow
 from divebook.workflow.definition import InputDefinition

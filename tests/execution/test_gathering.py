@@ -13,13 +13,11 @@ from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
-from divebook.execution import gathering
-from divebook.execution import journal as journals
-from divebook.execution.clock import Ids, SystemChance
-from divebook.execution.gathering import SAME_MOMENT
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.store_calls import StoreCalls
+from divebook.runtime import journal as gathering
+from divebook.runtime import journal as journals
+from divebook.runtime.clock import Ids, SystemChance
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.journal import SAME_MOMENT, Journal
 from divebook.store import MemoryStore
 from tests.execution.test_fold import ACTIONS, workflows
 from tests.execution.worlds import environment

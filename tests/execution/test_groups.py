@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from divebook.execution.groups import Group
+from divebook.runtime.concurrency import Group
 
 
 def played(game):

@@ -14,8 +14,8 @@ import pytest
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, StoreError
-from divebook.execution import group_commit
-from divebook.execution.group_commit import Standstill
+from divebook.runtime import commit
+from divebook.runtime.commit import Standstill
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from tests.execution.worlds import Busy, Calls, Gate, becomes, environment
@@ -25,9 +25,9 @@ PAYING = Workflow("w", [Step("pay", action="gate", store="paid"), Step("after", 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr("divebook.execution.store_calls.LONGEST", 0.001)
-    monkeypatch.setattr(group_commit, "SHORTEST", 0.001)
-    monkeypatch.setattr("divebook.execution.store_calls.SHORTEST", 0.001)
+    monkeypatch.setattr("divebook.runtime.commit.LONGEST", 0.001)
+    monkeypatch.setattr(commit, "SHORTEST", 0.001)
+    monkeypatch.setattr("divebook.runtime.commit.SHORTEST", 0.001)
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 7, 40])
@@ -47,7 +47,7 @@ def test_a_busy_store_ends_no_run_and_nothing_is_done_twice(refusals):
 
 
 def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
-    monkeypatch.setattr(group_commit, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(commit, "PATIENCE_SECONDS", 0.0)
     gate = Gate()
     world = environment(store=Busy(), actions=[gate.action()])
     execution = world.start(PAYING)
@@ -69,7 +69,7 @@ def test_an_execution_says_what_holds_it_up(monkeypatch, logs):
 
 
 def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
-    monkeypatch.setattr("divebook.execution.store_calls.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("divebook.runtime.commit.CALL_PATIENCE_SECONDS", 0.0)
     world = environment(store=Busy())
     execution = world.create(Workflow("w", [Step("a", "wait", signal="go")]))
 

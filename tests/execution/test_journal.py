@@ -10,13 +10,11 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import StoreBusyError, StoreError
 from divebook.events import catalog
 from divebook.events.values import normalize
-from divebook.execution import group_commit
-from divebook.execution import journal as journals
-from divebook.execution.clock import Ids, SystemChance, SystemClock
-from divebook.execution.group_commit import MOST_IN_A_ROW, GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.store_calls import StoreCalls
-from divebook.execution.weights import HEAVY, is_heavy
+from divebook.runtime import commit as group_commit
+from divebook.runtime import journal as journals
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.commit import MOST_IN_A_ROW, GroupCommit, StoreCalls
+from divebook.runtime.journal import HEAVY, Journal, is_heavy
 from divebook.store import MemoryStore
 
 

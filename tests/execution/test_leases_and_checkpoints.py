@@ -5,9 +5,9 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.engine.evolve import fold
 from divebook.errors import FencedError, LeaseHeldError
-from divebook.execution.journal import CHECKPOINT_EVENTS
+from divebook.runtime.journal import CHECKPOINT_EVENTS
 from divebook.store import Owner
-from divebook.store.batches import Batch, records_of
+from divebook.store.append import Batch, records_of
 from tests.execution.test_resuming import WHOLE, cut
 from tests.execution.worlds import Calls, Gate, environment
 

@@ -11,7 +11,7 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import StoreError
-from divebook.execution.farewell import Farewell
+from divebook.runtime.driver import Farewell
 from divebook.store.memory import MemoryStore
 from tests.execution.worlds import Gate, environment
 

@@ -7,7 +7,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import CorruptStoreError, StoreClosedError
-from divebook.execution import register
+from divebook.runtime import driver
 from divebook.store import SqliteStore
 from tests.left_behind import leave
 
@@ -32,8 +32,8 @@ def refuse(*_given, **_named):
 
 def test_neither_the_look_up_nor_a_frame_folds_the_log_or_reads_its_definition(path, done, monkeypatch):
     with monkeypatch.context() as patched, SqliteStore(path) as store:
-        patched.setattr(register, "folded", refuse)
-        patched.setattr(register, "recorded_workflow", refuse)
+        patched.setattr(driver, "folded", refuse)
+        patched.setattr(driver, "recorded_workflow", refuse)
         execution = Environment(store=store).execution(done)
         assert (execution.id, execution.durability, execution.is_live) == (done, "full", False)
         assert len(execution.events) == len(store.read(done))

@@ -5,9 +5,9 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError, ExecutionError, InterruptError, InvalidEventError, StoreError
 from divebook.events import catalog
-from divebook.execution import moving
-from divebook.store import MemoryStore, Message, jsonl
-from divebook.store.lines import LineWriter
+from divebook.runtime import queueing
+from divebook.store import MemoryStore, Message, transfer
+from divebook.store.embedded import LineWriter
 from divebook.workflow.functions import workflow
 from tests.execution.worlds import Calls, environment
 
@@ -179,7 +179,7 @@ def at_the_events(_, monkeypatch):
 
 
 def at_the_flush(_, monkeypatch):
-    monkeypatch.setattr(moving, "flush", die)
+    monkeypatch.setattr(queueing, "flush", die)
 
 
 def before_the_append(store, _):
@@ -195,7 +195,7 @@ def at_the_end_line(_, monkeypatch):
 
 
 def at_the_last_flush(_, monkeypatch):
-    monkeypatch.setattr(jsonl, "flush", die)
+    monkeypatch.setattr(transfer, "flush", die)
 
 
 def at_the_renaming(_, monkeypatch):
@@ -226,7 +226,7 @@ def test_a_death_in_between_leaves_one_place_to_go_on(source, waiting, file, cal
     is_whole = death in (at_the_last_flush, at_the_renaming)
     for part in file.parent.iterdir() if not is_whole else ():
         with pytest.raises(InvalidEventError):
-            jsonl.read(part)
+            transfer.read(part)
     source.export_log(waiting.id, file, move=True)
     target = world(calls)
     assert finish(target, target.import_log(file)).status == "completed"

@@ -8,8 +8,8 @@ import pytest
 
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import SetupError
-from divebook.execution.notices import Notices
-from divebook.workflow.ask import Ask
+from divebook.runtime.notify import Notices
+from divebook.workflow.step import Ask
 
 ASKING = Workflow("asking", [Step("ask", ask="Which one?", store="it"), Step("sure", ask="Sure?", store="sure")])
 

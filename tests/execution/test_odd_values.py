@@ -4,7 +4,7 @@ import pytest
 
 from divebook import MemoryStore
 from divebook.errors import DivebookError
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import environment
 

@@ -1,7 +1,7 @@
 """Children that are cancelled with their parent, and the parent that goes on again before it hears of that."""
 
 from divebook import Step, Workflow
-from divebook.execution.families import orphaned
+from divebook.runtime.children import orphaned
 from divebook.workflow.functions import workflow
 from tests.execution.worlds import environment
 

@@ -2,8 +2,7 @@
 
 from divebook import Each, ScriptedModel, Step, Workflow
 from divebook.agents import Agent
-from divebook.execution.overview import Overview
-from divebook.history.summary import VERSION, Summary, Summing
+from divebook.projections.summary import VERSION, Overview, Summary, Summing
 from divebook.store import MemoryStore, SqliteStore
 from tests.execution.worlds import Gate, environment
 

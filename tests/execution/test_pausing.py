@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
-from divebook.history.spans import spans_of
+from divebook.projections.spans import spans_of
 from divebook.steps.actions import Action
 from tests.execution.worlds import environment
 

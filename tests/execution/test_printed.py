@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, WorkspaceDefinition, present_workspace
-from divebook.execution.streaming import MOST_HELD, TextStreams
+from divebook.runtime.streaming import MOST_HELD, TextStreams
 from divebook.workflow import step, workflow
 
 

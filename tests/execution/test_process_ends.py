@@ -15,9 +15,9 @@ import cloudpickle
 import pytest
 
 from divebook import Step, Workflow
-from divebook.execution.clock import SystemClock
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.processes import Processes
+from divebook.runtime.clock import SystemClock
+from divebook.runtime.compute.processes import Processes
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
 from tests.execution import worlds

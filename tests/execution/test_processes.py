@@ -16,8 +16,8 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import UnpicklableError
-from divebook.execution.processes import Processes
-from divebook.execution.shipping import make_shipped, ship, unship
+from divebook.runtime.compute.around import make_shipped, ship, unship
+from divebook.runtime.compute.processes import Processes
 from divebook.steps.actions import Action
 from divebook.workflow import step, workflow
 from tests.execution import worlds

@@ -6,9 +6,9 @@ import types
 import pytest
 
 from divebook import Environment
-from divebook.engine.records import OperationRecord
+from divebook.engine.state import OperationRecord
 from divebook.errors import OperationError
-from divebook.execution.raised import as_recorded, error_from, facts_of
+from divebook.runtime.errors import as_recorded, error_from, facts_of
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
 from tests.execution.test_resuming import cut

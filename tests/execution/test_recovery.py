@@ -3,13 +3,13 @@
 import pytest
 
 from divebook import Step, Workflow
-from divebook.config.recovery import MOST_AT_ONCE, take_up_by_itself
+from divebook.config.answers import MOST_AT_ONCE, take_up_by_itself
 from divebook.errors import ExecutionError, NeedsPersonError
 from divebook.events import catalog
 from divebook.events.event import Event
-from divebook.execution.clock import MICROSECONDS, Ids, SystemChance, SystemClock
-from divebook.execution.recovery import PAUSES, next_attempt
 from divebook.notebook.recovery import MOST_LISTED, _taken_up, listing
+from divebook.runtime.clock import MICROSECONDS, Ids, SystemChance, SystemClock
+from divebook.runtime.queueing import PAUSES, next_attempt
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from tests.execution.worlds import environment

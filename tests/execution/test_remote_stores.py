@@ -12,9 +12,8 @@ import pytest
 from divebook import Each, Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import FencedError
-from divebook.execution import store_calls
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.store_calls import StoreCalls
+from divebook.runtime import commit
+from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.steps.actions import Action
 from tests.execution.test_journal import begun, signal
 from tests.execution.worlds import Calls, Gate, becomes, environment
@@ -23,8 +22,8 @@ from tests.store.remote import AFTER, BEFORE, RemoteStore
 
 @pytest.fixture
 def store(monkeypatch):
-    monkeypatch.setattr(store_calls, "SHORTEST", 0.001)
-    monkeypatch.setattr(store_calls, "LONGEST", 0.001)
+    monkeypatch.setattr(commit, "SHORTEST", 0.001)
+    monkeypatch.setattr(commit, "LONGEST", 0.001)
     made = RemoteStore()
     yield made
     assert made.on_the_loop == []
@@ -139,7 +138,7 @@ def test_the_engines_own_thread_reads_no_log_of_a_server_that_was_only_looked_up
 
 
 def test_a_state_is_kept_while_more_is_recorded(store, monkeypatch):
-    monkeypatch.setattr("divebook.execution.journal.CHECKPOINT_EVENTS", 5)
+    monkeypatch.setattr("divebook.runtime.journal.CHECKPOINT_EVENTS", 5)
     execution = environment(FANNED, store=store, actions=[Calls().action()]).start("w").wait(20)
     assert store.checkpoint(execution.id)[0] <= execution.state.last_sequence
     assert Environment(store=store).execution(execution.id).status == "completed"

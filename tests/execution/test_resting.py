@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Environment
-from divebook.engine.waiting import awaited_signals
-from divebook.execution import resting
-from divebook.execution.apart import Apart
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.resting import RESTING, AtRest
+from divebook.engine.state import awaited_signals
+from divebook.runtime import runner
+from divebook.runtime.loop import ENGINE
+from divebook.runtime.runner import RESTING, Apart, AtRest
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import becomes, environment, unwind
@@ -100,11 +99,11 @@ def test_the_least_recently_used_are_let_go(monkeypatch):
 def test_code_that_waits_in_many_executions_takes_no_more_than_its_room():
     world = environment()
     others = ENGINE.submit(_paths()).result()  # of runs that other tests have left in the middle of a call
-    for _ in range(resting.MOST + 40):
+    for _ in range(runner.MOST + 40):
         world.start(asking()).wait(20)
     gc.collect()
-    assert becomes(lambda: len(ENGINE.submit(_paths()).result() - others) <= resting.MOST)
-    assert (standing(), len(ENGINE.submit(_paths()).result() - others)) == (resting.MOST, resting.MOST)
+    assert becomes(lambda: len(ENGINE.submit(_paths()).result() - others) <= runner.MOST)
+    assert (standing(), len(ENGINE.submit(_paths()).result() - others)) == (runner.MOST, runner.MOST)
 
 
 async def _paths():

@@ -7,10 +7,9 @@ import pytest
 from divebook import Retry, Step, Workflow
 from divebook.errors import DefinitionError
 from divebook.steps.actions import Action
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Rollback
+from divebook.workflow.functions import ROLLBACK_FUNCTIONS, step, workflow
 from divebook.workflow.reader import read_definitions
-from divebook.workflow.undoing import ROLLBACK_FUNCTIONS
+from divebook.workflow.step import Rollback
 from tests.execution.travelling import ALL, Travel, functions, trip, undone
 from tests.execution.worlds import Failing, environment, event_types
 

@@ -6,8 +6,7 @@ import types
 import pytest
 
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.workflow.functions import step, workflow
-from divebook.workflow.undoing import ROLLBACK_FUNCTIONS, find_rollback
+from divebook.workflow.functions import ROLLBACK_FUNCTIONS, find_rollback, step, workflow
 from tests.execution.worlds import environment
 
 

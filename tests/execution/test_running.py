@@ -6,13 +6,7 @@ import anyio
 import pytest
 
 from divebook import Each, Step, Workflow
-from divebook.errors import (
-    DefinitionError,
-    InputError,
-    NotFoundError,
-    SetupError,
-    UnstorableValueError,
-)
+from divebook.errors import DefinitionError, InputError, NotFoundError, SetupError, UnstorableValueError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.definition import InputDefinition

@@ -9,7 +9,7 @@ from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, facts_of
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, SetupError
-from divebook.execution.answering import this_person
+from divebook.runtime.messages import this_person
 from divebook.workflow.functions import workflow
 from tests.execution.test_expiring import Watch, settled
 from tests.execution.worlds import Calls, Gate, becomes, environment, event_types

@@ -9,7 +9,7 @@ import pytest
 from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StartKeyTakenError, StartKeyWarning
 from divebook.steps.actions import Action
-from divebook.store import jsonl
+from divebook.store import transfer
 from tests.execution import starters
 from tests.execution.worlds import Calls, environment
 
@@ -83,8 +83,8 @@ def test_processes_that_start_a_key_at_once_have_one_execution(tmp_path, way, ki
 def test_a_copy_leaves_the_key_to_its_original(tmp_path):
     world = environment(NOTING, actions=[Calls().action()])
     original = world.start("w", key="order 7").wait(20)
-    jsonl.export(world.store, original.id, tmp_path / "w.jsonl")
-    copy = jsonl.import_(tmp_path / "w.jsonl", world.store, rename=True)
+    transfer.export(world.store, original.id, tmp_path / "w.jsonl")
+    copy = transfer.import_(tmp_path / "w.jsonl", world.store, rename=True)
     assert world.store.record(copy).key is None
     assert world.start("w", key="order 7") == original
 

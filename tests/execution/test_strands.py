@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from divebook.execution.strands import Strands, UnderWay
+from divebook.runtime.concurrency import Strands, UnderWay
 
 
 @pytest.mark.parametrize("names", [("busy", "last"), ("last", "busy")])

@@ -9,9 +9,9 @@ from divebook.errors import DefinitionError, NotFoundError
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
-from divebook.workflow.content import ContentEntry
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.step import ContentEntry
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
 

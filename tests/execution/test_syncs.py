@@ -10,10 +10,9 @@ from divebook import Step, Workflow
 from divebook.engine.state import ExecutionState
 from divebook.errors import ExecutionError, StartKeyTakenError, StoreError
 from divebook.events import catalog
-from divebook.execution.clock import Ids, SystemChance, SystemClock
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.store_calls import StoreCalls
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.journal import Journal
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
 from tests.execution.worlds import environment

@@ -11,8 +11,8 @@ import anyio
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.execution import threads
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.compute import threads
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
 from tests.execution.worlds import environment, run

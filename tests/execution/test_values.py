@@ -11,19 +11,19 @@ import pytest
 from pydantic import BaseModel
 
 from divebook import Each, Environment, Step, Workflow, allow
-from divebook.analysis.frames import events_frame, operations_frame
-from divebook.cli.text import as_json
+from divebook.analysis.log import events_frame, operations_frame
+from divebook.cli.output import as_json
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import fold
 from divebook.engine.operations import Place
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
-from divebook.execution.wanted import Wanted
 from divebook.notebook.run import Run
+from divebook.runtime.operations import Wanted
+from divebook.steps.action import filled
 from divebook.steps.actions import Action
-from divebook.steps.evaluation import filled
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.jsonl import export, import_
+from divebook.store.transfer import export, import_
 from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 from tests.engine.history import reloaded

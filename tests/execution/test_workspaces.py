@@ -6,25 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from divebook import (
-    Agent,
-    ApprovalRule,
-    Environment,
-    MemoryStore,
-    ScriptedModel,
-    SqliteStore,
-    Step,
-    Workflow,
-)
+from divebook import Agent, ApprovalRule, Environment, MemoryStore, ScriptedModel, SqliteStore, Step, Workflow
+from divebook.environment.settings import drop_folders
 from divebook.errors import InvalidEventError, NotFoundError, SetupError, SnapshotError
-from divebook.lending import drop_folders
-from divebook.replay.kept_files import KeptFiles
-from divebook.store.check import check
-from divebook.store.codec import FernetCodec
-from divebook.store.jsonl import export, import_, read
-from divebook.store.lines import read_records
-from divebook.tools.workspaces import PROCESS_TOOLS
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.replay.files import KeptFiles
+from divebook.store.embedded import read_records
+from divebook.store.encoding import FernetCodec
+from divebook.store.maintenance import check
+from divebook.store.transfer import export, import_, read
+from divebook.tools.workspace import PROCESS_TOOLS
+from divebook.workflow.servers import WorkspaceDefinition
 
 EDIT = {"edit": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}}
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import StoreBusyError
-from divebook.execution.engine_thread import ENGINE
-from divebook.execution.resting import RESTING
+from divebook.runtime.loop import ENGINE
+from divebook.runtime.runner import RESTING
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 

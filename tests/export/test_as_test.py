@@ -9,9 +9,9 @@ import pytest
 from pydantic_ai.messages import ModelResponse, TextPart
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow, tool
-from divebook.agents.unasked import unasked
+from divebook.agents.agent import unasked
 from divebook.errors import SetupError, StoreError
-from divebook.export.as_test import write_test
+from divebook.export.pytest import write_test
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, workflow

@@ -9,13 +9,12 @@ import pytest
 from divebook import Environment, Step, Workflow, allow
 from divebook.errors import InvalidEventError, StoreError
 from divebook.export.page import page_of, write_page
-from divebook.replay.positions import Positions
-from divebook.store import MemoryStore, jsonl
-from divebook.store.carried import LOG, RUN, TEXTS, carried_by
-from divebook.store.long_texts import LongTexts, whole_texts, with_texts
-from divebook.widgets.positions import SteppedLog
-from divebook.widgets.recorded import RecordedPositions
-from divebook.widgets.saved import checked_recording, checked_run
+from divebook.replay.replayer import Positions
+from divebook.store import MemoryStore, transfer
+from divebook.store.embedded import LOG, RUN, TEXTS, carried_by
+from divebook.store.encoding import LongTexts, whole_texts, with_texts
+from divebook.widgets.recording import RecordedPositions, checked_recording, checked_run
+from divebook.widgets.stepping import SteppedLog
 from tests.export.shared_runs import asking, ended, failing, many
 
 FRAMES = ("events", "operations", "model_calls", "messages", "steps", "items", "questions")
@@ -98,21 +97,21 @@ def test_a_file_that_is_there_is_not_overwritten_unless_asked_to(told, tmp_path)
         run.to_html(page)
     assert page.read_text() == "mine"
     run.to_html(page, overwrite=True)
-    assert jsonl.read(page).events == [*run.history()]
+    assert transfer.read(page).events == [*run.history()]
 
 
 def test_a_page_that_mail_gave_other_ends_of_lines_is_sound(told, tmp_path):
     run, page = told
     changed = tmp_path / "mailed.html"
     changed.write_bytes(page.read_bytes().replace(b"\n", b"\r\n"))
-    assert jsonl.read(changed).events == [*run.history()]
+    assert transfer.read(changed).events == [*run.history()]
 
 
 def test_each_of_two_thousand_flipped_bytes_is_found(told, tmp_path):
     """Of the whole page: its last line is a checksum of all bytes before it, and covers itself by its form."""
     _, page = told
     content, rng, changed = page.read_bytes(), random.Random(3), tmp_path / "changed.html"
-    jsonl.read(page)
+    transfer.read(page)
     missed = []
     places = [*rng.sample(range(len(content)), 1900), *range(len(content) - 100, len(content))]
     for place in places:
@@ -120,7 +119,7 @@ def test_each_of_two_thousand_flipped_bytes_is_found(told, tmp_path):
         flipped[place] ^= rng.randrange(1, 256)
         changed.write_bytes(flipped)
         try:
-            jsonl.read(changed)
+            transfer.read(changed)
             missed.append(place)
         except InvalidEventError as error:
             assert "changed.html" in str(error)  # noqa: PT017 - of each
@@ -131,11 +130,11 @@ def test_a_page_that_is_damaged_elsewhere_gives_its_log_and_says_so(told, tmp_pa
     run, page = told
     changed = tmp_path / "changed.html"
     changed.write_bytes(page.read_bytes().replace(b"<title>", b"<TITLE>"))
-    log, fault = jsonl.read_sound(changed)
+    log, fault = transfer.read_sound(changed)
     assert log.events == [*run.history()]
     assert "the parts that hold the run are as they were written" in str(fault)
     changed.write_bytes(page.read_bytes().replace(b'data-name="log"', b'data-name="lag"'))
-    log, fault = jsonl.read_sound(changed)
+    log, fault = transfer.read_sound(changed)
     assert log.events == []
     assert "was changed: the checksum of the page is" in str(fault)
 
@@ -149,7 +148,7 @@ def test_ten_thousand_events_of_400_bytes_are_at_most_a_megabyte_and_a_half(tmp_
     assert (recording["sample"], len(recording["data"])) == ("", run.state.last_sequence)
     assert saved["texts"] >= 400
     assert page.stat().st_size <= MOST
-    assert jsonl.read(page).events == [*run.history()]
+    assert transfer.read(page).events == [*run.history()]
 
 
 def test_what_is_longer_is_cut_in_the_view_and_whole_in_the_log(monkeypatch, environment, tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import InvalidEventError
 from divebook.store import MemoryStore
-from divebook.store.carried import carried_by
-from divebook.text.secret_values import HIDDEN
+from divebook.store.embedded import carried_by
+from divebook.text.passwords import REDACTED as HIDDEN
 from tests.export.shared_runs import TURN, ended
 from tests.planted import told, traces
 

@@ -10,7 +10,7 @@ import pytest
 
 from divebook import Action, Agent, Each, Edge, Environment, ScriptedModel, Step, Workflow, tool
 from divebook.errors import ExecutionNotFoundError, SetupError, UnrelatedError
-from divebook.history.comparison import Comparison
+from divebook.projections.comparison import Comparison
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from divebook.events import Event, catalog
-from divebook.history.critical_path import critical_path
+from divebook.projections.summary import critical_path
 
 MS = 1000
 

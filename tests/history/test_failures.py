@@ -5,7 +5,7 @@ import re
 import pytest
 
 from divebook import Agent, Catch, Each, Environment, ScriptedModel, Step, Workflow, tool
-from divebook.history.failures import failures_of
+from divebook.projections.failures import failures_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.text.redaction import shared

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.history.meanings import meaning
+from divebook.projections.failures import meaning
 from divebook.steps.actions import Action
 
 KEY = "There is no key 'b' in what was looked into."

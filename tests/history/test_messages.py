@@ -5,12 +5,12 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Environment, Step, Workflow
-from divebook.analysis.agent_frames import messages_frame
+from divebook.analysis.agents import messages_frame
 from divebook.events import catalog
-from divebook.history.messages import messages_of
-from divebook.history.spans import spans_of
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import AgentDefinition
+from divebook.projections.requests import messages_of
+from divebook.projections.spans import spans_of
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import ContentEntry
 from tests.engine.history import begun, events
 
 

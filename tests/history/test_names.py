@@ -5,9 +5,8 @@ import math
 import pytest
 
 from divebook import Each, Step, Workflow
-from divebook.history.names import item_name, places_in, sleep_name
-from divebook.history.spans import Span, spans_of
-from divebook.workflow.policies import Retry
+from divebook.projections.spans import Span, item_name, places_in, sleep_name, spans_of
+from divebook.workflow.step import Retry
 from tests.execution.worlds import Failing, environment, run
 
 

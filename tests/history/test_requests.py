@@ -9,9 +9,9 @@ from pydantic_ai.models.function import FunctionModel
 from divebook import Agent, Environment, Step, Workflow
 from divebook.events import catalog
 from divebook.events.codec import decode_line
-from divebook.history.requests import call_name, conversation_in, requests_of
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import AgentDefinition
+from divebook.projections.requests import call_name, conversation_in, requests_of
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.step import ContentEntry
 from tests.engine.history import begun, events
 
 LOG = [decode_line(line) for line in (Path(__file__).parent / "turn.jsonl").read_bytes().splitlines()]

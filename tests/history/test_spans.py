@@ -1,7 +1,7 @@
 """A log as stretches of time."""
 
 from divebook.events import catalog
-from divebook.history.spans import spans_of
+from divebook.projections.spans import spans_of
 from tests.engine.history import STARTED, begun, events, step
 
 OPERATION = catalog.OperationStarted("op_1", "action_execution", {"n": 1})

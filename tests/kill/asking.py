@@ -16,8 +16,8 @@ from pathlib import Path
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import InterruptError
 from divebook.events import catalog
-from divebook.execution.control import Control
-from divebook.execution.journal import Journal
+from divebook.runtime.journal import Journal
+from divebook.runtime.manager import Control
 from divebook.steps.actions import Action
 from divebook.store import Batch, SqliteStore
 

@@ -22,7 +22,7 @@ from divebook.engine.evolve import fold
 from divebook.engine.operations import TOOL_CALL
 from divebook.events import Event, catalog
 from divebook.store import EventStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.kill.turn import SERVED
 from tests.kill.victim import (
     AFTER,

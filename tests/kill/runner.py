@@ -16,12 +16,6 @@ from pathlib import Path
 
 import jsonschema  # noqa: F401 - as the next two
 
-import divebook.agents.loop  # so that no life has to import it
-import divebook.environment
-import divebook.tools.mcp.connecting
-import divebook.tools.mcp.credentials
-import divebook.tools.mcp.discovery
-import divebook.tools.mcp.resources  # noqa: F401 - same
 from tests.kill.victim import take_up
 
 MOST_SECONDS = 60

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.steps.actions import Action
 from divebook.store import SqliteStore
 from divebook.workflow import read_definitions

@@ -19,14 +19,13 @@ from typing import Any
 
 from divebook import Catch, Each, Environment, Execution, Retry, Step, Workflow
 from divebook.errors import OperationError
-from divebook.execution import journal
-from divebook.questions.kinds import OUTCOME_UNKNOWN
+from divebook.questions.question import OUTCOME_UNKNOWN
+from divebook.runtime import journal
 from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, EventStore, SqliteStore
-from divebook.store.appending import Refusal
-from divebook.store.durability import RELAXED, Durability
-from divebook.store.sqlite.transactions import Transaction
+from divebook.store.append import RELAXED, Durability, Refusal
+from divebook.store.sqlite.store import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from tests.kill import turn
 from tests.kill.counting import write_down

@@ -7,7 +7,7 @@ import divebook
 from divebook.errors import ExecutionWaitingError, InputError, InterruptError, NotFoundError
 from divebook.notebook.session import open_session
 from divebook.steps.actions import REGISTERED, Action
-from divebook.widgets.following import HOSTED_VIEW
+from divebook.widgets.views import HOSTED_VIEW
 
 DEPLOY = """%%dive workflow deploy
 Outputs: [{Name: version}, {Name: sure}]

@@ -5,7 +5,7 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.notebook.arguments import parse, split, values
+from divebook.notebook.commands import parse, split, values
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.agents.examination import usable_models
+from divebook.agents.models import usable_models
 from divebook.workflow import schema
 from divebook.workflow.step import STEP_TYPES
 
@@ -204,7 +204,7 @@ def test_variables_of_other_workflows_are_not_offered(completed):
 
 
 def test_models_of_installed_providers_are_offered(completed, monkeypatch):
-    monkeypatch.setattr("divebook.agents.examination._missing_library", lambda name: "" if name == "openai" else "no")
+    monkeypatch.setattr("divebook.agents.models._missing_library", lambda name: "" if name == "openai" else "no")
     usable_models.cache_clear()
     found = completed("%%dive agent a\nModel: openai:gpt-6-l")
     usable_models.cache_clear()

@@ -6,11 +6,11 @@ import pytest
 
 from divebook import Bounds
 from divebook.analysis.timeline import layout, svg
-from divebook.history import read_log
-from divebook.history.spans import spans_of
-from divebook.notebook.display import as_html, as_text, report_of
+from divebook.notebook.report import as_html, as_text, report_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import current_session
+from divebook.projections import summary
+from divebook.projections.spans import spans_of
 
 CELL = """
 
@@ -97,8 +97,8 @@ def test_a_run_without_branches_has_no_column_of_them(execution):
 
 def test_what_is_shown_and_saved_of_a_failed_run_is_read_off_its_log_once(execution, monkeypatch):
     def counted(name):
-        fold = getattr(read_log, name)
-        monkeypatch.setattr(read_log, name, lambda events: counts.append(name) or fold(events))
+        fold = getattr(summary, name)
+        monkeypatch.setattr(summary, name, lambda events: counts.append(name) or fold(events))
 
     def read(*place, **options):
         counts.append("read")

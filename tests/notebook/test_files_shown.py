@@ -3,9 +3,8 @@
 import pytest
 
 from divebook import Environment, Step, Workflow, WorkspaceDefinition
-from divebook.history.read_log import ReadLog
-from divebook.notebook.display import as_html, as_text, report_of
-from divebook.notebook.facts import MAX_DIFFERENCES, MAX_FILES
+from divebook.notebook.report import MAX_DIFFERENCES, MAX_FILES, as_html, as_text, report_of
+from divebook.projections.summary import ReadLog
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 import divebook
 from divebook.errors import InterruptError, NotFoundError
-from divebook.widgets.live import LiveView
+from divebook.widgets.views import LiveView
 
 ASKING = """\
 Workflows:

@@ -5,11 +5,10 @@ from concurrent.futures import Executor, Future
 import pytest
 
 import divebook
-from divebook.notebook import inbox, lasting
-from divebook.widgets import following
-from divebook.widgets.inbox import inbox_publisher_of
-from divebook.widgets.inbox_view import InboxView
-from divebook.widgets.intents import Handlers, Intents
+from divebook.notebook import lasting, lists
+from divebook.widgets import views
+from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.views import Handlers, InboxView, Intents
 from tests.execution.worlds import Calls, environment
 
 ASKING = """\
@@ -44,7 +43,7 @@ class Handle:
 @pytest.fixture
 def places(monkeypatch):
     """Return the outputs that are displayed; the publisher's thread is not started."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
     shown = []
 
@@ -59,7 +58,7 @@ def places(monkeypatch):
 
 def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = inbox.InboxOutput(session.environment, store="there.db")
+    shown = lists.InboxOutput(session.environment, store="there.db")
     live, static = places
     asked = f"{run.interrupts[0].id}@{run.id}"
     assert live.bundle[lasting.WIDGET_VIEW]["model_id"] == shown.view.model_id
@@ -72,12 +71,12 @@ def test_the_cards_come_with_text_and_html_that_say_how_to_answer(session, place
 
 def test_what_was_asked_by_strangers_is_harmless(session):
     divebook.run(ASKING.replace("Action: note", "Script: '1'")).wait()
-    assert "Go &lt;on&gt;?" in inbox.static_bundle(session.environment)["text/html"]
+    assert "Go &lt;on&gt;?" in lists.static_bundle(session.environment)["text/html"]
 
 
 def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = inbox.InboxOutput(session.environment)
+    shown = lists.InboxOutput(session.environment)
     live, static = places
     feed = inbox_publisher_of(session.environment).feed
     shown.view._tell(feed.frame())
@@ -94,7 +93,7 @@ def test_once_all_who_asked_have_ended_text_takes_the_place_of_the_cards(session
 
 def test_on_a_page_that_hosts_them_the_cards_stay_and_one_output_holds_all(session, places):
     run = divebook.run(PLAIN).wait()
-    shown = inbox.InboxOutput(session.environment)
+    shown = lists.InboxOutput(session.environment)
     live, below = places
     publisher = inbox_publisher_of(session.environment)
     shown.view._receive(shown.view, {"type": "hosted", "view": "v"}, [])
@@ -132,7 +131,7 @@ def test_a_frame_of_questions_shows_cards_where_there_are_widgets(session, place
     frame = divebook.inbox()
     with pytest.raises(NotImplementedError):
         frame._ipython_display_()
-    front_end = inbox.present_front_end(None)
+    front_end = lists.present_front_end(None)
     monkeypatch.setattr(type(front_end), "shows_widgets", True)
     frame._ipython_display_()
     assert lasting.WIDGET_VIEW in places[0].bundle

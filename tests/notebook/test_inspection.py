@@ -3,7 +3,7 @@
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.notebook.inspection import told_at
+from divebook.notebook.completion import told_at
 
 CURSOR = "‸"
 STEP = "%%dive workflow w\nSteps:\n"

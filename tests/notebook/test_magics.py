@@ -13,7 +13,7 @@ from divebook.errors import (
     SetupError,
 )
 from divebook.notebook.magics import COMMANDS
-from divebook.workflow.keys import TABLES
+from divebook.workflow.schema import TABLES
 
 SUM = """\
 %%dive workflow sum

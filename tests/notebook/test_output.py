@@ -7,7 +7,7 @@ import pytest
 import divebook
 from divebook.notebook import lasting
 from divebook.notebook import output as outputs
-from divebook.widgets import following
+from divebook.widgets import views
 from divebook.widgets.publisher import Publisher, publisher_of
 from tests.notebook.test_inbox import Handle
 
@@ -17,7 +17,7 @@ ASKING = "Workflows: [{Name: asking, Steps: [{Name: s, Type: interrupt, Ask: 'Pu
 @pytest.fixture
 def slow(session, monkeypatch):
     """Return the output of a run that waits, its publisher, what it saves, and a clock on which saving takes 1 s."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr(Publisher, "_start", lambda _: None)
     monkeypatch.setattr(lasting.PAGES, "host", True)
     divebook.define(ASKING)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.notebook.display import as_html, as_text, report_of
-from divebook.notebook.record_tables import MOST_ROWS, as_table, records_of
+from divebook.notebook.report import MOST_ROWS, as_html, as_table, as_text, records_of, report_of
 
 
 @dataclass

@@ -8,7 +8,7 @@ import sys
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.config import recovery as settings
+from divebook.config import answers as settings
 from divebook.errors import ExecutionError, NotFoundError
 from divebook.notebook import recovery
 from divebook.notebook.session import current_session, open_session, reset_session
@@ -98,7 +98,7 @@ def test_a_wrong_setting_is_named(folder, capsys, monkeypatch):
 def test_the_names_are_those_of_the_modules_that_own_them():
     assert recovery.STORE_VARIABLE == registry.VARIABLE
     assert str(registry.DEFAULT) == recovery.STORE_FILE
-    assert recovery.RECOVER_VARIABLE == settings.VARIABLE
+    assert recovery.RECOVER_VARIABLE == settings.RECOVER_VARIABLE
 
 
 def test_the_magic_lists_and_takes_up(usual, cell):

@@ -4,8 +4,8 @@ import pytest
 
 from divebook.errors import EditedError, ExecutionError
 from divebook.notebook import choosing
+from divebook.notebook.lasting import go_on
 from divebook.notebook.session import current_session
-from divebook.notebook.ways import go_on
 from tests.notebook.test_edits import HERE, Page
 
 ACTIONS = """

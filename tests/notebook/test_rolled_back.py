@@ -6,10 +6,10 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionFailedError
-from divebook.history.failures import kept_in
-from divebook.history.spans import spans_of
 from divebook.notebook import run_magics
 from divebook.notebook.frontend import FrontEnd
+from divebook.projections.failures import kept_in
+from divebook.projections.spans import spans_of
 from divebook.steps.actions import Action
 from divebook.widgets.source import header_of
 

@@ -11,11 +11,11 @@ from divebook import Action, Each, Environment, Run, Step, Workflow, open_notebo
 from divebook.cli.result import print_result
 from divebook.errors import ExecutionError, ExecutionFailedError, ExecutionPausedError, SetupError
 from divebook.events.catalog import StepCompleted
-from divebook.notebook import finishing, view
-from divebook.notebook.finishing import finish_awaited, finish_blocking
+from divebook.notebook import lasting, waiting
 from divebook.notebook.frontend import FrontEnd
-from divebook.notebook.listing import waiting_lines
-from divebook.text.shown import AS_TEXT
+from divebook.notebook.report import waiting_lines
+from divebook.notebook.waiting import finish_awaited, finish_blocking
+from divebook.text.format import AS_TEXT
 from tests.execution.worlds import held_up
 from tests.notebook.test_saved import notebook
 from tests.steps.test_approval import SetClock
@@ -251,7 +251,7 @@ def test_long_values_leave_room_for_the_question_until_the_run_is_over():
 
 def test_resume_in_a_view_does_nothing_where_only_an_answer_helps():
     asking = run(Step("ask", type="interrupt", ask="Which?", store="x")).wait()
-    resume = view._handlers(asking, lambda: None).resume
+    resume = lasting._handlers(asking, lambda: None).resume
     with pytest.raises(ExecutionError, match="Answer the question to continue"):
         resume()
     assert [event.event_type for event in asking.execution.history()].count("execution_resumed") == 0
@@ -268,7 +268,7 @@ def test_a_paused_run_says_so_in_both_forms(gate):
 @pytest.mark.parametrize("finish", [finish_blocking, lambda run, here: asyncio.run(finish_awaited(run, here))])
 def test_a_pause_from_the_page_fails_the_cell_as_an_interrupt_does(gate, finish, monkeypatch):
     begun, awaited = threading.Event(), threading.Event()
-    monkeypatch.setattr(finishing, "_is_elsewhere", lambda _: awaited.set())
+    monkeypatch.setattr(waiting, "_is_elsewhere", lambda _: awaited.set())
 
     def wait():
         begun.set()
@@ -314,7 +314,7 @@ def test_the_collector_rests_while_a_run_is_shown_and_is_then_as_it_was(monkeypa
     environment = Environment(store="memory:")
     run = Run(environment.start(Workflow("w", [Step("a", script="1")])).wait(), environment)
     resting = []
-    monkeypatch.setattr("divebook.notebook.bundle.data_of", lambda *_, **__: resting.append(gc.isenabled()) or {})
+    monkeypatch.setattr("divebook.notebook.run.data_of", lambda *_, **__: resting.append(gc.isenabled()) or {})
     enabled = gc.isenabled()
     try:
         (gc.enable if was_enabled else gc.disable)()

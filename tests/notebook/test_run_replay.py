@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.notebook.run import Run
-from divebook.widgets import replay as module
+from divebook.widgets import views as module
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 import divebook
 from divebook.errors import NotFoundError
 from divebook.notebook import lasting
-from divebook.notebook import runs as listed
-from divebook.widgets import following
+from divebook.notebook import lists as listed
+from divebook.widgets import views
 from tests.notebook.test_inbox import Handle
 
 FLOWS = """\
@@ -68,7 +68,7 @@ def test_without_widgets_the_text_is_what_is_shown(two):
 
 
 def test_a_run_is_opened_below_the_browser_and_closed(two, monkeypatch):
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
     places = []
 

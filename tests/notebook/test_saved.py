@@ -9,8 +9,8 @@ import divebook
 from benchmarks import forged
 from divebook.errors import DivebookError, SavedRunError
 from divebook.notebook.saved import open_notebook
-from divebook.widgets import following, replay
-from divebook.widgets.saved import MIME, pack, unpack
+from divebook.widgets import views
+from divebook.widgets.recording import MIME, pack, unpack
 
 WORKFLOW = (
     "Workflows: [{Name: sum, Inputs: [{Name: api_key, Default: ''}], Steps: [{Name: add, Script: 1 + 1, Store: n}]}]"
@@ -183,11 +183,11 @@ def test_without_a_file_and_a_front_end_that_tells_the_magic_asks_for_one(cell, 
 
 
 def test_a_replay_answers_for_live_and_saved_runs_alike(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "STATIC", tmp_path)
+    monkeypatch.setattr(views, "STATIC", tmp_path)
     (tmp_path / "replay.js").write_text("export default {}")
     (tmp_path / "replay.css").write_text("")
     sent = []
-    monkeypatch.setattr(replay.ReplayView, "send", lambda _, message: sent.append(message))
+    monkeypatch.setattr(views.ReplayView, "send", lambda _, message: sent.append(message))
     for one in (run, open_notebook(notebook(tmp_path, run.static_bundle()))[0]):
         view = one.replay()
         for message in (

@@ -7,11 +7,11 @@ from IPython.core.error import UsageError
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import DivebookError
-from divebook.notebook.inbox import static_bundle
-from divebook.notebook.view import follow_run, view_of
+from divebook.notebook.lasting import follow_run, view_of
+from divebook.notebook.lists import static_bundle
 from divebook.text.redaction import shared
-from divebook.widgets.live import LiveView
 from divebook.widgets.publisher import Publisher
+from divebook.widgets.views import LiveView
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 PLAIN = "tulips in the window box"

@@ -8,7 +8,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 from nbformat.v4 import new_code_cell, new_notebook, output_from_msg
 
-from divebook.widgets.saved import MIME, read_saved
+from divebook.widgets.recording import MIME, read_saved
 from tests.planted import told, traces
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

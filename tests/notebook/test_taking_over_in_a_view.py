@@ -4,9 +4,9 @@ import pytest
 
 from divebook import Environment, Step, Workflow, WorkspaceDefinition
 from divebook.events.catalog import FilesChanged
+from divebook.notebook.lasting import _handlers
 from divebook.notebook.run import Run
-from divebook.notebook.view import _handlers
-from divebook.widgets.intents import Handlers, Intents
+from divebook.widgets.views import Handlers, Intents
 
 
 class AtOnce:

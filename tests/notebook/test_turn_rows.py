@@ -6,9 +6,8 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.events.codec import decode_line
-from divebook.history.spans import spans_of
-from divebook.notebook.display import as_html, as_text, report_of
-from divebook.notebook.rows import MAX_ROWS, turn_rows
+from divebook.notebook.report import MAX_ROWS, as_html, as_text, report_of, turn_rows
+from divebook.projections.spans import spans_of
 from divebook.text.redaction import Redactor
 
 LOG = Path(__file__).parents[1] / "history" / "turn.jsonl"

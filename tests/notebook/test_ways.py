@@ -6,13 +6,12 @@ import threading
 import pytest
 
 from divebook.errors import ExecutionFailedError
+from divebook.notebook.lasting import _handlers, follow_run, plan_of, redefined_of, view_of
 from divebook.notebook.run import Run
 from divebook.notebook.session import Session
-from divebook.notebook.view import _handlers, follow_run, view_of
-from divebook.notebook.ways import plan_of, redefined_of
 from divebook.steps.actions import Action
-from divebook.widgets import following, live
-from divebook.widgets.intents import Intents
+from divebook.widgets import views
+from divebook.widgets.views import Intents
 
 PATIENCE = 20
 CELL = """
@@ -129,9 +128,9 @@ class Page:
 
 @pytest.fixture
 def page(failed, monkeypatch):
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     pages = []
-    monkeypatch.setattr(live.LiveView, "send", lambda _, message: pages[0].hear(message) if pages else None)
+    monkeypatch.setattr(views.LiveView, "send", lambda _, message: pages[0].hear(message) if pages else None)
     pages.append(Page(failed))
     pages[0].says(type="hello", view="v", since=0)
     yield pages[0]

@@ -2,8 +2,8 @@ import pytest
 
 from divebook import AgentStage, Pipeline, PipelineConfig
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.pipeline.order import ready_stages, skipped_stages
-from divebook.workflow.pipeline_steps import compiled
+from divebook.pipeline.progress import ready_stages, skipped_stages
+from divebook.workflow.definition import compiled
 from divebook.workflow.pipelines import EdgeLimit, RoutingRule
 from tests.pipeline.worlds import chain, flat
 

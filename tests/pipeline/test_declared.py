@@ -7,8 +7,7 @@ from divebook.errors import DefinitionError
 from divebook.pipeline import Pipeline
 from divebook.widgets.source import graph_of
 from divebook.workflow.pipelines import AgentStage, PipelineConfig, RoutingRule
-from divebook.workflow.reader import read_definitions
-from divebook.workflow.writer import definitions_to_text
+from divebook.workflow.reader import definitions_to_text, read_definitions
 
 AGENTS = """
 Agents:

@@ -2,20 +2,18 @@
 
 import pytest
 
-from divebook.analysis.frames import steps_frame
+from divebook.analysis.log import steps_frame
 from divebook.events import Event, catalog
-from divebook.history.formatter import Formatter, Formatting
-from divebook.history.read_log import ReadLog
-from divebook.history.spans import spans_of
-from divebook.notebook.display import report_of
+from divebook.notebook.report import report_of
 from divebook.notebook.saved import SavedRun
+from divebook.projections.formatter import Formatter, Formatting
+from divebook.projections.spans import spans_of
+from divebook.projections.summary import ReadLog
 from divebook.text.redaction import shared
 from divebook.widgets.feed import Feed
-from divebook.widgets.recording import CleanRun
-from divebook.widgets.saved import read_saved, saved_run
+from divebook.widgets.recording import CleanRun, read_saved, saved_run
 from divebook.widgets.source import graph_of, source_of
-from divebook.workflow.definition import Workflow
-from divebook.workflow.pipeline_steps import hidden_in
+from divebook.workflow.definition import Workflow, hidden_in
 from divebook.workflow.step import Step
 from tests.pipeline.test_resuming_failed import BESIDE, REFUSED, REVIEW, Models, world
 

@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Action, Agent, Bounds, Pipeline, ScriptedModel
 from divebook.errors import StepError
-from divebook.pipeline.stages.answers import object_in
+from divebook.pipeline.stages import object_in
 from tests.pipeline.worlds import Script, Stumbling, asks, counted, envelope, flat, pipeline, world
 
 MODEL = {"has_llm": True, "model_role": "writer"}

@@ -3,7 +3,7 @@
 import psycopg
 
 from divebook.store.postgres import PostgresStore
-from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.connections import DatabaseAddress
 from divebook.store.postgres.schema import TABLES, named
 
 

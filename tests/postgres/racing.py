@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.store.postgres import PostgresStore
 from tests.store.logs import ONE
 

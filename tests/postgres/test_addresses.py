@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from divebook import open_store
 from divebook.errors import ConnectionLostError, ReadOnlyStoreError, SetupError, StoreError
 from divebook.store.postgres import PostgresStore
-from divebook.store.postgres.addresses import DatabaseAddress
+from divebook.store.postgres.connections import DatabaseAddress
 from divebook.text.passwords import for_command, without_password
 from tests.store.logs import ONE, log
 

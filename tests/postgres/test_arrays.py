@@ -4,8 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from divebook.store.postgres.arrays import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, array_of
-from divebook.store.postgres.connections import Connections
+from divebook.store.postgres.connections import BIGINT, BOOLEAN, BYTEA, INTEGER, TEXT, Connections, array_of
 
 VALUES = {
     BOOLEAN: ("boolean", st.booleans()),

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from divebook import MemoryStore, SqliteStore
 from divebook.cli.main import app
-from divebook.store.copying import copy
 from divebook.store.postgres import PostgresStore
+from divebook.store.transfer import copy
 from tests.store.copied_forks import check_copy, fill
 from tests.store.test_copying import copies, filled, told
 

@@ -15,9 +15,9 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import CorruptStoreError, ReadOnlyStoreError, StoreBusyError, StoreError
 from divebook.store import Owner
-from divebook.store.postgres import PostgresStore, connections, listening
-from divebook.store.postgres.addresses import DatabaseAddress
-from divebook.store.postgres.faults import translate
+from divebook.store.postgres import PostgresStore, connections
+from divebook.store.postgres import store as listening
+from divebook.store.postgres.connections import DatabaseAddress, translate
 from tests.execution.worlds import Gate, becomes
 from tests.store.logs import ONE, TWO, log, step
 

@@ -19,10 +19,9 @@ from divebook.errors import (
 )
 from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.store.postgres import PostgresStore, schema
-from divebook.store.postgres.addresses import DatabaseAddress
-from divebook.store.postgres.texts import escaped, unescaped
+from divebook.store.postgres.connections import DatabaseAddress, escaped, unescaped
 from tests.postgres.proxy import AFTER, BEFORE, LATE, proxy
 from tests.postgres.racing import race
 from tests.store.large_promises import text

@@ -5,7 +5,7 @@ import pytest
 from divebook import Environment, Step, Workflow
 from divebook.errors import NewerStoreError
 from divebook.store import Message
-from divebook.store.owner import Owner
+from divebook.store.leases import Owner
 from divebook.store.postgres.schema import MIGRATIONS
 from tests.execution.worlds import Calls, Gate
 

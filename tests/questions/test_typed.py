@@ -7,14 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook.config.answers import answers_from, typed_answer
-from divebook.engine.cards import schema_of_answer
+from divebook.engine.approvals import schema_of_answer
 from divebook.errors import InterruptError
 from divebook.events.codec import canonical_hash
-from divebook.notebook.arguments import parse, split
+from divebook.notebook.commands import parse, split
 from divebook.questions import Question, checked_answer
-from divebook.questions.kinds import DEFINABLE, JUDGED, KINDS
-from divebook.questions.wording import example_answer, examples_in_full, wanted_answer, wanted_in_full
-from divebook.text.commands import in_notebook, in_shell
+from divebook.questions.question import (
+    DEFINABLE,
+    JUDGED,
+    KINDS,
+    example_answer,
+    examples_in_full,
+    wanted_answer,
+    wanted_in_full,
+)
+from divebook.text.format import in_notebook, in_shell
 from divebook.workflow.json_schemas import FITTING
 
 NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -20,7 +20,7 @@ from divebook.errors import (
     StartKeyWarning,
 )
 from divebook.events.catalog import ExecutionResumed
-from divebook.events.ids import type_id
+from divebook.events.event import type_id
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, Owner, open_store
 from tests.execution.worlds import Gate, becomes

@@ -19,19 +19,19 @@ from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from divebook import Environment
+from divebook.environment.settings import Lending
 from divebook.events import Event
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
-from divebook.events.ids import type_id
-from divebook.execution.execution import Execution
-from divebook.lending import Lending
+from divebook.events.event import type_id
+from divebook.runtime.execution import Execution
 from divebook.store import MemoryStore, Owner
-from divebook.store.jsonl import export, import_, read
-from divebook.store.lines import LineWriter, LogFile
+from divebook.store.embedded import LineWriter, LogFile
+from divebook.store.transfer import export, import_, read
 from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import read_definitions
 from divebook.workspace import LocalWorkspace
-from divebook.workspace.egress.answers import EgressAnswer
+from divebook.workspace.egress.proxy import EgressAnswer
 from tests.execution.test_resuming import FixedChance, StoppedClock
 from tests.replay.history_world import world
 

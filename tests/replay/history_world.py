@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from divebook import Agent, Environment, ScriptedModel, tool
 from divebook.steps.actions import Action
-from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.definition import AgentDefinition
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, step, workflow
-from divebook.workflow.policies import Retry
+from divebook.workflow.resources import AgentDefinition
+from divebook.workflow.servers import ApprovalRule
+from divebook.workflow.step import Retry
 
 _USAGE = {"input_tokens": 12, "output_tokens": 5}
 
@@ -213,7 +213,7 @@ _REGISTERED = {flow.name: WORKFLOW_FUNCTIONS[flow.name] for flow in FUNCTIONS}
 def world(store: object = "memory:", **more: object) -> Environment:
     """Return an environment with all that recorded histories call."""
     WORKFLOW_FUNCTIONS.update(_REGISTERED)  # other tests begin without any
-    from divebook.workflow.workspaces import WorkspaceDefinition  # recorded errors name lines of this file
+    from divebook.workflow.servers import WorkspaceDefinition  # recorded errors name lines of this file
 
     desk = WorkspaceDefinition("desk", shell=False)
     return Environment(store=store, actions=actions(), agents=agents(), workflows=FUNCTIONS, workspaces=[desk], **more)

@@ -8,9 +8,8 @@ from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
-from divebook.workflow.ask import Ask
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.step import Ask, Catch, Retry
 
 CALLS = Counter()
 """Calls that reached the outside, by name."""

@@ -3,9 +3,9 @@
 import pytest
 
 from divebook import ApprovalRule, Environment, SqliteStore, Step, Workflow
-from divebook.replay.kept_files import KeptFiles
+from divebook.replay.files import KeptFiles
 from divebook.workflow.functions import workflow
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.servers import WorkspaceDefinition
 
 
 def shell(name, command, **options):

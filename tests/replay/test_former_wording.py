@@ -8,7 +8,7 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.agents import budget
 from divebook.engine import bounds as budgets
 from divebook.engine.bounds import Exhausted, asked_about
-from divebook.replay.former_wording import _UNITS, in_present_wording
+from divebook.replay.sameness import _UNITS, in_present_wording
 from divebook.store import MemoryStore
 
 MET = [

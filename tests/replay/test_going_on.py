@@ -13,7 +13,7 @@ from divebook.store import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.workflow import step, workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 from tests.execution.worlds import Gate
 from tests.replay.carried_out import live_in
 

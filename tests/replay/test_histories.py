@@ -9,11 +9,11 @@ import pytest
 from divebook import Environment
 from divebook.events.catalog import PAYLOADS
 from divebook.events.upcast import _FORMER_TYPES, _OLD_SYSTEM, CHANGES, FORM
-from divebook.history.read_log import ReadLog
-from divebook.notebook.display import as_html, as_text, report_of
-from divebook.replay.positions import Positions
+from divebook.notebook.report import as_html, as_text, report_of
+from divebook.projections.summary import ReadLog
+from divebook.replay.replayer import Positions
 from divebook.store import MemoryStore
-from divebook.store.jsonl import import_
+from divebook.store.transfer import import_
 from tests.replay.histories import STORIES, defined, histories, log_of, record
 from tests.replay.history_world import world
 

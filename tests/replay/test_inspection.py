@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.analysis.inspection_frames import PART_COLUMNS, RETRY_COLUMNS, TIME_COLUMNS
+from divebook.analysis.lists import PART_COLUMNS, RETRY_COLUMNS, TIME_COLUMNS
 from divebook.errors import SetupError
 from divebook.steps.actions import Action
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 
 CALLS = []
 

@@ -4,10 +4,10 @@ import itertools
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.events import Event, catalog
-from divebook.replay.pool import RecordedEnds, asked_of
+from divebook.replay.recorded_answers import RecordedEnds, asked_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 
 ACTION = "action_execution"
 

@@ -7,8 +7,8 @@ import pytest
 from divebook.engine.evolve import evolve, fold
 from divebook.errors import CorruptStoreError
 from divebook.events import catalog
-from divebook.replay import positions as module
-from divebook.replay.positions import BLOCKS, KEPT_EVERY, Positions
+from divebook.replay import replayer as module
+from divebook.replay.replayer import BLOCKS, KEPT_EVERY, Positions
 from tests.engine.history import begun, events, step
 
 

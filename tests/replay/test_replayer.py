@@ -7,8 +7,7 @@ import pytest
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import NotFoundError
 from divebook.events import catalog
-from divebook.replay.changed import Changed
-from divebook.replay.positions import KEPT_EVERY
+from divebook.replay.replayer import KEPT_EVERY, Changed
 from divebook.steps.actions import Action
 from tests.replay.worlds import PATIENCE, Witness, random_workflow, world
 

@@ -10,7 +10,7 @@ from divebook.replay.tape import Tape
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.step import Catch, Retry
 
 
 async def broken(x: object = 0) -> str:

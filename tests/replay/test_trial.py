@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
-from divebook.engine.grammar import violations
+from divebook.engine.lifecycle import violations
 from divebook.errors import DefinitionError, NotFoundError, SetupError
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Step, Workflow
-from divebook.engine.undone import undone_in
+from divebook.engine.state import undone_in
 from divebook.errors import SetupError
 from divebook.events import catalog
 from divebook.steps.actions import Action

@@ -6,12 +6,12 @@ import pytest
 
 from divebook import Agent, ApprovalRule, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import ExecutionError
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Catch, Retry
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.step import Catch, Retry
 from divebook.workflow.tools import ToolFunction, ToolHints
 from tests.replay.worlds import random_workflow, world
 

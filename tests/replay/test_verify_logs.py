@@ -7,13 +7,13 @@ import pytest
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.agents import Agent, ScriptedModel
-from divebook.replay.driving import drive
 from divebook.replay.tape import Tape
+from divebook.replay.verify import drive
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
-from divebook.store.jsonl import import_
+from divebook.store.transfer import import_
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 from divebook.workflow.tools import tool
 from tests.simulation.machine import Machine, VirtualLoop
 from tests.simulation.process import Inbox

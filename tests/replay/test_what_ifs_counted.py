@@ -5,13 +5,11 @@ import pytest
 import divebook
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.cli.runs import _cells
-from divebook.execution.overview import Overview
-from divebook.notebook.inbox import static_bundle
-from divebook.notebook.listing import questions
-from divebook.notebook.runs import Runs
+from divebook.notebook.lists import Runs, static_bundle
+from divebook.notebook.report import questions
+from divebook.projections.summary import Overview
 from divebook.store import MemoryStore
-from divebook.widgets.inbox import InboxFeed
-from divebook.widgets.runs import EVERYTHING, RunsFeed
+from divebook.widgets.lists import EVERYTHING, InboxFeed, RunsFeed
 
 PRICE = 0.25
 ASKING = Workflow(

@@ -9,7 +9,7 @@ import pytest
 from divebook import Each, Environment, Step, Workflow
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.store.sqlite import SqliteStore
 
 MADE, MANY = 10, 200

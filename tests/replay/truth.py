@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from divebook.replay.why import why
+from divebook.replay.provenance import why
 from tests.replay.generated import changes, ended
 
 

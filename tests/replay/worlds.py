@@ -8,7 +8,7 @@ from divebook.engine.evolve import evolve
 from divebook.engine.state import ExecutionState
 from divebook.events import Event
 from divebook.steps.actions import Action
-from divebook.workflow.policies import Catch, Retry
+from divebook.workflow.step import Catch, Retry
 
 PATIENCE = 20
 FAILING = 0.1

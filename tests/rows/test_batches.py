@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 from divebook import Agent, Environment, Step, Workflow
 from divebook.agents import ScriptedModel
 from divebook.errors import ExecutionError, SetupError
-from divebook.execution.context import StepContext
 from divebook.mapping import mapped
+from divebook.runtime.context import StepContext
 from divebook.steps import batched_rows
 from tests.rows.batch_server import batch_server
 from tests.rows.batched import killed

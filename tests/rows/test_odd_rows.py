@@ -9,8 +9,8 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.errors import ExecutionError, SetupError, StepError
-from divebook.execution.engine_thread import ENGINE
 from divebook.mapping import mapped
+from divebook.runtime.loop import ENGINE
 from divebook.steps import rows as steps_rows
 from divebook.steps.actions import REGISTERED
 

@@ -2,8 +2,7 @@ import ast
 
 import pytest
 
-from divebook.scripting.names import Scopes
-from divebook.scripting.program import compile_script
+from divebook.scripting.syntax import Scopes, compile_script
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Each, Step
-from divebook.scripting.reads import EVERYTHING, NOTHING, ReadKeys, reads_of, reads_of_condition
+from divebook.scripting.needs import EVERYTHING, NOTHING, ReadKeys, reads_of, reads_of_condition
 
 
 @pytest.mark.parametrize(

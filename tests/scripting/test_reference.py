@@ -19,7 +19,7 @@ from divebook.scripting import (
     evaluate_items,
     render_template,
 )
-from divebook.scripting.program import compile_expression
+from divebook.scripting.syntax import compile_expression
 
 KEYS = st.sampled_from(["a", "b", "get", "keys", "items", "x y", "", "é", "_", "0", "$type", "None"])
 LEAVES = st.one_of(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook.scripting.prelude import ATTRIBUTE, DOCUMENT, prelude
-from divebook.scripting.program import compile_expression, compile_script
+from divebook.scripting.syntax import compile_expression, compile_script
 
 
 class Mapping(dict):

@@ -14,7 +14,7 @@ from divebook.errors import ScriptError, ScriptLimitError
 from divebook.events.recorded import Recorded
 from divebook.events.values import normalize
 from divebook.scripting import Context, Interpreter, Limits, default_interpreter
-from divebook.scripting.program import compile_expression
+from divebook.scripting.syntax import compile_expression
 
 
 @divebook.allow

@@ -87,7 +87,7 @@ def test_a_limit_is_its_own_error():
 
 
 def test_values_in_templates_have_a_limit_together(monkeypatch):
-    monkeypatch.setattr("divebook.scripting.template.MAX_CHARACTERS", 100)
+    monkeypatch.setattr("divebook.scripting.templates.MAX_CHARACTERS", 100)
     names = {"state": {"text": "x" * 40}}
     assert render_template("${state.text}${state.text}", names) == "x" * 80
     for texts in (["${state.text}" * 3], ["${state.text}"] * 3):

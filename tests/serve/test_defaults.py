@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from divebook import Environment, allow
-from divebook.serve.offered import tool_of
+from divebook.serve.server import tool_of
 from divebook.workflow import workflow
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS
 

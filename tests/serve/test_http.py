@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from divebook.cli.main import app
 from divebook.errors import SetupError
 from divebook.serve import WorkflowServer
-from divebook.serve.http import address_of, app_of, require_token
+from divebook.serve.server import address_of, app_of, require_token
 from tests.execution.worlds import environment
 
 TOKEN = "t-0123456789-0123456789"

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from divebook import Environment, allow
-from divebook.events.readable import json_form
-from divebook.serve.offered import result_of
+from divebook.events.codec import json_form
+from divebook.serve.server import result_of
 from divebook.workflow import workflow
 
 

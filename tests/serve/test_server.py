@@ -14,8 +14,7 @@ from pydantic import Field
 from divebook import Step, Workflow
 from divebook.errors import SetupError, StoreError
 from divebook.events import catalog
-from divebook.serve.keys import key_beside
-from divebook.serve.offered import tool_names
+from divebook.serve.server import key_beside, tool_names
 from divebook.workflow import workflow
 from tests.execution.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk

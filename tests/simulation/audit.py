@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from divebook.engine.checkpoint import dump_state, load_state
 from divebook.engine.evolve import evolve, fold
-from divebook.engine.grammar import violations
-from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
+from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL, violations
 from divebook.engine.operations import SIGNAL_WAIT, STEP_EXECUTION, TIMER, TOOL_CALL
-from divebook.engine.state import ENDED, JOINING, RUNNING, ExecutionState, PathState
+from divebook.engine.state import ENDED, JOINING, ExecutionState, PathState
 from divebook.events import Event, catalog
+from divebook.events.catalog import RUNNING
 from divebook.events.event import to_datetime
+from divebook.store.append import Batch
 from divebook.store.base import EventStore
-from divebook.store.batches import Batch
 from tests.simulation.world import World, call_site
 
 FUNCTION_CALLS = frozenset({STEP_EXECUTION, TOOL_CALL})

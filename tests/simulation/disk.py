@@ -9,15 +9,12 @@ from random import Random
 from typing import TypeAlias
 
 from divebook.errors import StoreBusyError, StoreError
-from divebook.events.event import Event
-from divebook.events.record import Record
-from divebook.store.appending import Refusal
+from divebook.events.event import Event, Record
+from divebook.store.append import Batch, Refusal
 from divebook.store.base import EventStore
-from divebook.store.batches import Batch
-from divebook.store.leases import Lease, Moment
+from divebook.store.leases import Lease, Moment, Owner
 from divebook.store.memory import MemoryStore
-from divebook.store.owner import Owner
-from divebook.store.subscribers import Listener
+from divebook.store.messages import Listener
 from tests.simulation.machine import Machine
 
 DIE_BEFORE, DIE_AFTER, TEAR, BUSY = "die before", "die after", "tear", "busy"

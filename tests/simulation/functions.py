@@ -10,11 +10,11 @@ from typing import Any
 
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL
 from divebook.errors import OperationError
-from divebook.execution.context import StepContext
-from divebook.execution.strands import Suspended, UnderWay
+from divebook.runtime.concurrency import Suspended, UnderWay
+from divebook.runtime.context import StepContext
 from divebook.steps.function import WorkflowContext
 from divebook.workflow.functions import step
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 
 TURN = 3
 """Calls side by side that are those of an agent's turn."""

@@ -10,11 +10,10 @@ from random import Random
 from divebook.engine.evolve import fold
 from divebook.errors import StoreError
 from divebook.events import catalog
-from divebook.execution.clock import Ids
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.store_calls import StoreCalls
-from divebook.store.owner import Owner
+from divebook.runtime.clock import Ids
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.journal import Journal
+from divebook.store.leases import Owner
 from tests.simulation.disk import FaultyStore
 from tests.simulation.machine import Machine
 

@@ -9,31 +9,29 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from divebook.engine.bounds import Fact
 from divebook.engine.evolve import fold
 from divebook.engine.inbox import ANSWER, SIGNAL, Message, answer_payload, signal_payload
-from divebook.engine.instructions import Fact
-from divebook.engine.state import COMPLETED, FAILED, WAITING, ExecutionState
-from divebook.engine.waiting import awaited_signals
+from divebook.engine.state import ExecutionState, awaited_signals
 from divebook.errors import CorruptStoreError, ExecutionError, ExecutionNotFoundError, LeaseHeldError, StoreError
 from divebook.events import catalog
-from divebook.execution.clock import Ids
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.leases import LeaseKeeper
-from divebook.execution.once import Once
-from divebook.execution.recorder import Recorder
-from divebook.execution.recovery import next_attempt
-from divebook.execution.runner import Runner
-from divebook.execution.step_run import Handler, Services
-from divebook.execution.store_calls import StoreCalls
-from divebook.execution.waits import Waits
+from divebook.events.catalog import COMPLETED, FAILED, WAITING
 from divebook.questions import Question, checked_answer
+from divebook.runtime.clock import Ids
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.concurrency import Waits
+from divebook.runtime.journal import Journal
+from divebook.runtime.leases import LeaseKeeper
+from divebook.runtime.operations import Once
+from divebook.runtime.queueing import next_attempt
+from divebook.runtime.recorder import Recorder
+from divebook.runtime.runner import Runner
+from divebook.runtime.step import Handler, Services
 from divebook.steps.function import FunctionStep
-from divebook.steps.wait import wait_step
-from divebook.store.batches import FIRST_TOKEN
+from divebook.steps.handlers import wait_step
+from divebook.store.append import FIRST_TOKEN
 from divebook.store.follow import follow
-from divebook.store.leases import LEASE_SECONDS, Lease
-from divebook.store.owner import Owner
+from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from tests.simulation.audit import Audit

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
-from divebook.store.facts import JOINT
-from divebook.store.upkeep import StoredRecord
+from divebook.store.base import StoredRecord
+from divebook.store.encoding import JOINT
 
 Rows: TypeAlias = list[StoredRecord]
 UNKNOWN = "step_dreamt"

@@ -8,8 +8,7 @@ from random import Random
 from typing import Any
 
 from divebook.workflow.definition import Workflow
-from divebook.workflow.policies import Catch, Retry
-from divebook.workflow.step import Each, Edge, Step
+from divebook.workflow.step import Catch, Each, Edge, Retry, Step
 from tests.simulation.functions import FunctionPlan, random_function
 
 ERROR, TIMEOUT, TIMEOUT_AFTER = "error", "timeout", "timeout after the effect"

@@ -10,9 +10,8 @@ from random import Random
 from typing import Any
 
 from divebook.engine.state import ExecutionState
-from divebook.events.ids import type_id
-from divebook.events.record import Record
-from divebook.store.batches import Batch
+from divebook.events.event import Record, type_id
+from divebook.store.append import Batch
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction
 from tests.simulation.damaged import damage_log
 from tests.simulation.disk import FAULTS, CommitFault, Disks, FaultyStore, SimulatedDisk

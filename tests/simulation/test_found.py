@@ -5,21 +5,20 @@ import asyncio
 import pytest
 
 from divebook import Catch, Each, Environment, Retry, Step, Workflow
+from divebook.engine.bounds import RunStep
 from divebook.engine.decide import decide_joins, decide_path
 from divebook.engine.evolve import evolve, fold
-from divebook.engine.instructions import RunStep
 from divebook.engine.state import ExecutionState
 from divebook.errors import OperationError, StoreError
 from divebook.events import Event, catalog
-from divebook.execution.clock import Ids, SystemChance, SystemClock
-from divebook.execution.group_commit import GroupCommit
-from divebook.execution.journal import Journal
-from divebook.execution.once import Once
-from divebook.execution.recorder import Recorder
-from divebook.execution.runner import Runner
-from divebook.execution.step_run import Services
-from divebook.execution.store_calls import StoreCalls
-from divebook.execution.waits import Waits
+from divebook.runtime.clock import Ids, SystemChance, SystemClock
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.concurrency import Waits
+from divebook.runtime.journal import Journal
+from divebook.runtime.operations import Once
+from divebook.runtime.recorder import Recorder
+from divebook.runtime.runner import Runner
+from divebook.runtime.step import Services
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow import step, workflow
@@ -199,7 +198,7 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
             await context.operation("call", {}, lost if context.step.name == "x" else refused)
 
         async def nothing(context):
-            from divebook.execution.iterations import Outcome
+            from divebook.runtime.step import Outcome
 
             return Outcome()
 

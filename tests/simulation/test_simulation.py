@@ -74,7 +74,7 @@ def test_the_simulation_meets_every_kind_of_event_and_fault():
 
 
 def test_a_broken_engine_is_found_and_the_seed_is_named(monkeypatch):
-    from divebook.execution.journal import Journal
+    from divebook.runtime.journal import Journal
 
     async def at_once(self):
         """Do not wait for the disk."""

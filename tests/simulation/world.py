@@ -13,8 +13,8 @@ from typing import Any
 
 from divebook.engine.operations import ACTION_EXECUTION, Place
 from divebook.errors import StepError
-from divebook.execution.context import StepContext
-from divebook.execution.iterations import Outcome
+from divebook.runtime.context import StepContext
+from divebook.runtime.step import Outcome
 from tests.simulation.functions import CallPlan
 from tests.simulation.scenario import ERROR, TIMEOUT, TIMEOUT_AFTER, Scenario, StepPlan
 

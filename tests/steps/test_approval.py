@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.engine.cards import schema_of_answer
+from divebook.engine.approvals import schema_of_answer
 from divebook.errors import DefinitionError, InterruptError, NotFoundError
 from divebook.events import catalog
-from divebook.execution.clock import SystemClock
+from divebook.runtime.clock import SystemClock
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.json_schemas import complaint

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.steps.evaluation import filled
+from divebook.steps.action import filled
 from divebook.steps.syntax import workflow_problems
-from divebook.text.templates import each_text
-from divebook.workflow.ask import Ask
+from divebook.text.syntax import each_text
 from divebook.workflow.graph import check_workflow
-from divebook.workflow.policies import Rollback
+from divebook.workflow.step import Ask, Rollback
 from tests.execution.worlds import Calls, Failing, environment
 
 GIVEN = {

@@ -17,12 +17,12 @@ from divebook import (
     tool,
 )
 from divebook.errors import DivebookError, OperationError
-from divebook.questions.typed import Typed
+from divebook.questions.answer import Typed
+from divebook.steps.action import MOST_SHOWN
 from divebook.steps.actions import REGISTERED
-from divebook.steps.taking_over import MOST_SHOWN
 from divebook.workflow.functions import step, workflow
+from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workflow.tools import REGISTERED_TOOLS
-from divebook.workflow.workspaces import WorkspaceDefinition
 
 CHANGES = "sed -i s/-/+/ calc.py; echo new > new.txt; rm README; mkdir -p deep; echo x > deep/x"
 ALL = ["README", "calc.py", "deep/x", "new.txt"]

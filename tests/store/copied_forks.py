@@ -10,8 +10,8 @@ from pathlib import Path
 
 from divebook import Agent, Environment, ScriptedModel, SqliteStore
 from divebook.store import MemoryStore
-from divebook.store.check import check
-from divebook.store.copying import copy
+from divebook.store.maintenance import check
+from divebook.store.transfer import copy
 from tests.store.test_copying import told
 
 STEPS = ("start", "last")

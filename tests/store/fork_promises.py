@@ -9,15 +9,10 @@ from random import Random
 import pytest
 
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, InvalidEventError, StoreError
-from divebook.events.catalog import (
-    ExecutionForked,
-    ExecutionStarted,
-    InterruptRaised,
-    OperationCompleted,
-)
-from divebook.store import Batch, jsonl
-from divebook.store.check import check
-from divebook.store.owner import Owner
+from divebook.events.catalog import ExecutionForked, ExecutionStarted, InterruptRaised, OperationCompleted
+from divebook.store import Batch, transfer
+from divebook.store.leases import Owner
+from divebook.store.maintenance import check
 from divebook.store.pages import EventPage
 from tests.store.large_promises import text
 from tests.store.logs import ONE, START, TWO, batch, completed, event, execution_id, log, started, step, steps
@@ -253,8 +248,8 @@ class ForkPromises:
         whole[name] = fork(store, execution_id(15), 8, name, key="k")
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "log.jsonl")
-            assert jsonl.export(store, name, file) == len(whole[name])
-            copy = jsonl.import_(jsonl.read(file), store, rename=True)
+            assert transfer.export(store, name, file) == len(whole[name])
+            copy = transfer.import_(transfer.read(file), store, rename=True)
         kinds = [type(entry.data) for entry in store.read(copy)][: len(whole[name])]
         assert kinds == [type(entry.data) for entry in whole[name]]
         assert (store.record(copy).opened, store.record(copy).key) == (store.record(name).opened, None)

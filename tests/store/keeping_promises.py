@@ -7,7 +7,7 @@ import pytest
 from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
 from divebook.store import Owner
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.large_promises import done, text
 from tests.store.logs import ONE, SECOND, START, THREE, TWO, batch, completed, event, execution_id, failed, log, step
 

@@ -11,10 +11,9 @@ from divebook.events.catalog import (
     StepCompleted,
     StepStarted,
 )
-from divebook.events.event import Event, to_datetime
-from divebook.events.ids import type_id
+from divebook.events.event import Event, to_datetime, type_id
 from divebook.store import Batch, SqliteStore
-from divebook.store.batches import records_of
+from divebook.store.append import records_of
 
 START = 1_750_000_000_000_000  # microseconds: June 2025
 SECOND = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 
 from divebook.errors import ExecutionNotFoundError, StoreClosedError, StoreError, UnstorableValueError
 from divebook.store import Message, Owner
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, SECOND, START, TWO, batch, completed, failed, log, resumed, step
 
 NOW = START + 100 * SECOND

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from divebook.events.catalog import ExecutionEnqueued, ExecutionPaused
 from divebook.store import Message, Owner
-from divebook.store.check import check
-from divebook.store.queues import QueuedExecution, WorkerRecord
+from divebook.store.leases import QueuedExecution, WorkerRecord
+from divebook.store.maintenance import check
 from tests.store.lease_promises import HERE, NOW, THERE
 from tests.store.logs import ONE, SECOND, THREE, TWO, batch, completed, event, execution_id, resumed, started, step
 

@@ -5,7 +5,7 @@ from collections import deque
 from contextlib import contextmanager
 
 from divebook.errors import ConnectionLostError
-from divebook.execution.engine_thread import ENGINE
+from divebook.runtime.loop import ENGINE
 from divebook.store import MemoryStore
 from divebook.store.base import EventStore
 

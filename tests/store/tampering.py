@@ -4,9 +4,8 @@ import sqlite3
 from contextlib import closing
 from zlib import crc32
 
-from divebook.store.checksums import head
-from divebook.store.execution_row import Line
-from divebook.store.packed_ids import pack_id, unpack_id
+from divebook.store.append import Line
+from divebook.store.encoding import head, pack_id, unpack_id
 from divebook.store.sqlite.rows import RECORD
 from divebook.store.sqlite.schema import place_of, places_of
 

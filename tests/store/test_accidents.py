@@ -6,7 +6,7 @@ import pytest
 
 from divebook.errors import StoreError
 from divebook.store import Owner, SqliteStore, open_store
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, TWO, batch, execution_id, log, step, steps
 from tests.store.test_read_only import NOBODY, folder, unprivileged  # noqa: F401 - a fixture
 from tests.store.writing import writing

@@ -11,8 +11,10 @@ from divebook.events.catalog import StepCompleted
 from divebook.events.classes import Instance
 from divebook.events.codec import decode
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.blobs import Packed, embed, outsource, pack, references, unpack
-from divebook.store.jsonl import export, import_
+from divebook.store.encoding import Packed, embed, outsource, references
+from divebook.store.encoding import pack_blob as pack
+from divebook.store.encoding import unpack_blob as unpack
+from divebook.store.transfer import export, import_
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, event, log
 

@@ -8,7 +8,7 @@ import pytest
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ConcurrentAppendError, InvalidEventError
 from divebook.store import MemoryStore
-from divebook.store.known_ids import KnownIds
+from divebook.store.append import KnownIds
 from tests.store import breaking_messages
 from tests.store.conformance import StorePromises
 

@@ -13,7 +13,7 @@ import pytest
 
 from divebook.errors import CorruptStoreError, StoreError
 from divebook.store import SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from divebook.store.sqlite import back_up
 from tests.store.logs import ONE, log
 from tests.store.writing import examine, writing

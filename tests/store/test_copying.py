@@ -10,11 +10,10 @@ import pytest
 
 from divebook.errors import CorruptStoreError, LeaseHeldError, StoreError
 from divebook.events.catalog import FilesChanged, StepCompleted
-from divebook.events.stored_file import StoredFile
+from divebook.events.values import StoredFile
 from divebook.store import MemoryStore, Owner, SqliteStore
-from divebook.store.check import check
-from divebook.store.contents import file_content
-from divebook.store.copying import copy, digest
+from divebook.store.maintenance import check, file_content
+from divebook.store.transfer import copy, digest
 from tests.store.fork_promises import fork
 from tests.store.large_promises import text
 from tests.store.logs import ONE, THREE, TWO, batch, completed, event, execution_id, failed, log, resumed, step, steps
@@ -135,7 +134,7 @@ def test_a_copy_that_was_killed_is_taken_up(path):
     killed = """
 import os, sys
 from divebook.store import SqliteStore
-from divebook.store.copying import copy
+from divebook.store.transfer import copy
 source, target = SqliteStore(sys.argv[1]), SqliteStore(sys.argv[2])
 append, written = target.append_all, []
 def die(batches):

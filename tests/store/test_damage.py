@@ -10,9 +10,9 @@ from benchmarks.damage import EARLIER, EQUAL, REFUSED, Damage, read_all, try_man
 from benchmarks.harm import make_store
 from divebook.errors import CorruptStoreError
 from divebook.store import SqliteStore
-from divebook.store.check import check
-from divebook.store.owner import Owner
-from divebook.store.summaries import StoredSummary
+from divebook.store.base import StoredSummary
+from divebook.store.leases import Owner
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, TWO, log
 from tests.store.tampering import tamper
 

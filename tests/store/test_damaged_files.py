@@ -5,10 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from divebook.errors import (
-    CorruptStoreError,
-    NewerStoreError,
-)
+from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.events.catalog import StepCompleted
 from divebook.store import SqliteStore
 from tests.store.logs import ONE, TWO, completed, event, log, write

@@ -7,7 +7,7 @@ import pytest
 from divebook.engine.inbox import Message
 from divebook.errors import NotFoundError
 from divebook.store import Owner, SqliteStore
-from divebook.store.durability import Durability
+from divebook.store.append import Durability
 from divebook.workflow.resources import DURABILITIES
 from tests.store.logs import ONE, TWO, batch, log, step
 

@@ -15,7 +15,7 @@ from divebook.events import catalog
 from divebook.events.codec import by_hash, encode_line
 from divebook.events.values import normalize
 from divebook.store import MemoryStore
-from divebook.store.jsonl import caveats, export, import_, read, read_sound
+from divebook.store.transfer import caveats, export, import_, read, read_sound
 from tests.store.logs import ONE, TWO, completed, event, log
 
 VALUES = normalize(

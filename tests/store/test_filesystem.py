@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from divebook.store import SqliteStore
-from divebook.store.check import check
-from divebook.store.sqlite import filesystem
-from divebook.store.sqlite.filesystem import network_type, type_of_mount
+from divebook.store.maintenance import check
+from divebook.store.sqlite import connections
+from divebook.store.sqlite.connections import network_type, type_of_mount
 from tests.store.logs import ONE, completed, log, step, steps
 
 MOUNTS = """\
@@ -43,13 +43,13 @@ def test_without_mounts_there_is_no_type():
 
 def test_only_network_file_systems_are_named(monkeypatch, tmp_path):
     (tmp_path / "mounts").write_text(MOUNTS)
-    monkeypatch.setattr(filesystem, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setattr(connections, "_MOUNTS", tmp_path / "mounts")
     assert network_type(Path("/home/ada/x.db")) == "nfs4"
     assert network_type(Path("/nowhere/x.db")) is None
 
 
 def test_where_mounts_cannot_be_read_a_file_counts_as_local(monkeypatch, tmp_path):
-    monkeypatch.setattr(filesystem, "_MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(connections, "_MOUNTS", tmp_path / "missing")
     assert network_type(Path("/home/ada/x.db")) is None
 
 
@@ -92,7 +92,7 @@ def test_a_file_may_move_to_a_network_and_back(path):
 
 
 def test_this_machine_is_asked_by_default(path, monkeypatch):
-    monkeypatch.setattr(filesystem, "_MOUNTS", path.parent / "mounts")
+    monkeypatch.setattr(connections, "_MOUNTS", path.parent / "mounts")
     (path.parent / "mounts").write_text("27 1 254:0 / / rw,relatime - lustre server rw\n")
     with pytest.warns(RuntimeWarning, match="lustre"):
         SqliteStore(path).close()

@@ -4,8 +4,8 @@ import pytest
 
 from divebook.events.catalog import StepCompleted
 from divebook.store import Owner, SqliteStore
-from divebook.store.check import check
-from divebook.store.execution_row import Line
+from divebook.store.append import Line
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, TWO, batch, completed, event, execution_id, log
 from tests.store.tampering import put_right, tamper
 

@@ -12,9 +12,9 @@ import pytest
 from divebook.errors import ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
 from divebook.store import SqliteStore
-from divebook.store.check import check
-from divebook.store.codec import FernetCodec
-from divebook.store.sqlite.backup import back_up
+from divebook.store.encoding import FernetCodec
+from divebook.store.maintenance import check
+from divebook.store.sqlite.store import back_up
 from tests.store.corpus import KEY, Acts, world
 from tests.store.fork_promises import family, fork, forked, read_as
 from tests.store.large_promises import text

@@ -9,9 +9,9 @@ from divebook import Environment, Step, Worker, Workflow
 from divebook.errors import SealedError
 from divebook.events.catalog import ExecutionForked
 from divebook.store import Message, Owner, SqliteStore
-from divebook.store.check import check
-from divebook.store.codec import FernetCodec
-from divebook.store.copying import copy
+from divebook.store.encoding import FernetCodec
+from divebook.store.maintenance import check
+from divebook.store.transfer import copy
 from tests.store.logs import batch, event, execution_id, steps
 
 MARKER = "ADA-LOVELACE-IN-PLAIN-TEXT"

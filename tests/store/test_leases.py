@@ -9,7 +9,7 @@ import pytest
 
 from divebook.errors import FencedError, LeaseHeldError
 from divebook.store import Owner, SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, SECOND, batch, execution_id, log, step, steps
 
 ROOT = Path(__file__).parent.parent.parent

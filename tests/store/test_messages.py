@@ -8,7 +8,7 @@ import pytest
 
 from divebook.errors import ReadOnlyStoreError
 from divebook.store import Message, SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, START, TWO, log, step
 from tests.store.test_damaged_files import tamper
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from divebook.store import MemoryStore, Owner
-from divebook.store.owner import this_boot
+from divebook.store.leases import this_boot
 from tests.store.logs import ONE, log
 
 PRINT = (

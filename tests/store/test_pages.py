@@ -7,9 +7,9 @@ import pytest
 
 from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
 from divebook.events import catalog
-from divebook.events.record import Record
+from divebook.events.event import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
-from divebook.store.log import EventLogs
+from divebook.store.base import EventLogs
 from divebook.store.pages import EventPage
 from tests.store.fork_promises import fork
 from tests.store.logs import ONE, TWO, event, execution_id, log, started

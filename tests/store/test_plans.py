@@ -9,7 +9,7 @@ import pytest
 from divebook.errors import ExecutionNotFoundError
 from divebook.events import catalog
 from divebook.store import Message, SqliteStore
-from divebook.store.owner import Owner
+from divebook.store.leases import Owner
 from tests.store.logs import ONE, SECOND, START, batch, event
 
 ENDED, FEW = 300, 4

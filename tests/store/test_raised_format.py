@@ -8,7 +8,7 @@ import pytest
 from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.errors import NewerStoreError
 from divebook.store import Message
-from divebook.store.owner import Owner
+from divebook.store.leases import Owner
 from divebook.store.sqlite.schema import MIGRATIONS
 from tests.execution.worlds import Calls, Gate
 from tests.store.logs import ONE, batch

@@ -8,9 +8,9 @@ import pytest
 
 from divebook.errors import DivebookError, FencedError
 from divebook.store import Batch, MemoryStore, Owner, SqliteStore
-from divebook.store.check import check
-from divebook.store.sqlite import writing
-from divebook.store.sqlite.reach import NOTED_EVERY
+from divebook.store.maintenance import check
+from divebook.store.sqlite import log as writing
+from divebook.store.sqlite.log import NOTED_EVERY
 from tests.store.logs import ONE, START, THREE, TWO, batch, completed, failed, log, resumed, step, steps
 from tests.store.tampering import tamper
 from tests.store.wide_promises import begun, done, events_of, records

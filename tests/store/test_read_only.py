@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from divebook.errors import (
-    ReadOnlyStoreError,
-)
+from divebook.errors import ReadOnlyStoreError
 from divebook.store import SqliteStore
 from tests.store.logs import ONE, log, steps, write
 

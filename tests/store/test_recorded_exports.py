@@ -12,9 +12,9 @@ from divebook.errors import ExecutionEndedError
 from divebook.events.catalog import ExecutionContinuedAsNew
 from divebook.events.codec import decode_line
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.check import check
-from divebook.store.jsonl import import_, read
-from divebook.store.lines import FORM
+from divebook.store.embedded import FORM
+from divebook.store.maintenance import check
+from divebook.store.transfer import import_, read
 
 RECORDED = Path(__file__).parent / "recorded"
 EXPORTS = sorted(RECORDED.glob("form_*.jsonl"))

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from divebook.errors import (
-    ConcurrentAppendError,
-    ExecutionNotFoundError,
-    StoreError,
-)
+from divebook.errors import ConcurrentAppendError, ExecutionNotFoundError, StoreError
 from divebook.events.catalog import StepCompleted
 from divebook.store import SqliteStore
-from divebook.store.jsonl import export
 from divebook.store.sqlite import back_up
+from divebook.store.transfer import export
 from tests.store.conformance import StorePromises
 from tests.store.large_promises import text
 from tests.store.logs import ONE, TWO, batch, completed, event, log, step, steps, write
@@ -260,7 +256,7 @@ def test_an_interrupted_append_writes_nothing(store, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("divebook.store.sqlite.writing.place_of", interrupt)
+        patch.setattr("divebook.store.sqlite.log.place_of", interrupt)
         with pytest.raises(KeyboardInterrupt):
             store.append(ONE, steps(3, 4), 2)
     assert store.record(ONE).last_sequence == 2

@@ -7,7 +7,7 @@ import pytest
 
 from divebook.errors import CorruptStoreError, NewerStoreError
 from divebook.store import Batch, SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, TWO
 from tests.store.tampering import put_right, tamper
 from tests.store.wide_promises import LONG, begun, done, events_of, record, records

@@ -18,11 +18,10 @@ from divebook.events.catalog import (
     StepStarted,
 )
 from divebook.events.codec import encode_line
-from divebook.events.ids import type_id
-from divebook.events.record import Record
+from divebook.events.event import Record, type_id
 from divebook.events.values import normalize
 from divebook.store import Batch
-from divebook.store.check import check
+from divebook.store.maintenance import check
 from tests.store.logs import ONE, SECOND, START, TWO, started
 
 LONG = "the text that a call has given, which is longer than a reference to it"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from divebook.store import SqliteStore
-from divebook.store.check import check
+from divebook.store.maintenance import check
 
 ROOT = Path(__file__).parent.parent.parent
 

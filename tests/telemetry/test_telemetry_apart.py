@@ -14,8 +14,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from divebook import Action, Environment, Step, Workflow
+from divebook import telemetry as leaving
 from divebook.errors import SetupError
-from divebook.telemetry import Telemetry, leaving
+from divebook.telemetry import Telemetry
 from tests.telemetry.test_telemetry import Collector, Heard
 
 STEPS = Workflow("w", [Step(name, script="1") for name in ("one", "two", "three")])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.text.differences import ADDED, MOST_WORDS, NOTHING, REMOVED, alike, marked, parts, pieces
+from divebook.text.format import ADDED, MOST_WORDS, NOTHING, REMOVED, alike, marked, parts, pieces
 
 WORDS = st.text(alphabet="ab .\n\u202eé", max_size=30)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.text.durations import between, parse_duration, seconds
+from divebook.text.format import between, parse_duration, seconds
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 
 import divebook
-from divebook.text.logs import clean_libraries, logger
+from divebook.text.redaction import clean_libraries, logger
 
 MARKED = "sk" + "-proj-" + "Ab3" * 16
 
@@ -31,4 +31,4 @@ def test_loggers_of_a_library_leave_secrets_out_at_each_level(caplog):
 def test_every_logger_of_ours_leaves_secrets_out():
     package = Path(divebook.__file__).parent
     naming = [file.relative_to(package).as_posix() for file in package.rglob("*.py") if "getLogger" in file.read_text()]
-    assert naming == ["text/logs.py"]
+    assert naming == ["text/redaction.py"]

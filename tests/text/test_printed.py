@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.text.printed import printed
+from divebook.text.format import printed
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from divebook.text import python
-from divebook.text.python import parse_python
+from divebook.text import syntax
+from divebook.text.syntax import parse_python
 
 SOURCE = "\n".join(f"def f{n}(a):\n    return [a.b[{n}] + (x if y else z) for x in a]" for n in range(60))
 
@@ -48,7 +48,7 @@ def test_what_always_fails_is_raised(monkeypatch):
     def fail(*_, **__):
         raise SystemError("AST constructor recursion depth mismatch")
 
-    monkeypatch.setattr(python.ast, "parse", fail)
+    monkeypatch.setattr(syntax.ast, "parse", fail)
     with pytest.raises(SystemError):
         parse_python("1")
 

@@ -5,14 +5,12 @@ from base64 import b64encode, urlsafe_b64encode
 
 import pytest
 
-from divebook.events.readable import readable
+from divebook.events.codec import readable
 from divebook.events.values import normalize
 from divebook.text import redaction
-from divebook.text.cuts import cut, one_line
-from divebook.text.redaction import Redactor
-from divebook.text.secret_forms import MARKED
-from divebook.text.secret_names import looks_secret
-from divebook.text.secret_values import HIDDEN
+from divebook.text.passwords import REDACTED as HIDDEN
+from divebook.text.passwords import looks_secret
+from divebook.text.redaction import MARKED, Redactor, cut, one_line
 from tests.text.shapes import shapes
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from divebook.errors import TemplateError
 from divebook.scripting import render_template
-from divebook.text.templates import (
+from divebook.text.syntax import (
     Slot,
     each_text,
     is_escaped_expression,

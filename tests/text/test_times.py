@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from divebook.text.times import json_time, local_clock, local_time, local_zone
+from divebook.text.format import json_time, local_clock, local_time, local_zone
 
 MOMENT = datetime(2026, 7, 2, 23, 4, 5, 678_000, tzinfo=UTC)
 

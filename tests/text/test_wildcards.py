@@ -3,7 +3,7 @@
 import re
 from random import Random
 
-from divebook.text.wildcards import OPTIONAL_PAIR, Repeated, WildcardMatcher
+from divebook.text.patterns import OPTIONAL_PAIR, Repeated, WildcardMatcher
 
 
 def is_any(_):

@@ -23,8 +23,7 @@ from pathlib import Path
 from unittest import mock
 
 from divebook import Agent, Environment, ScriptedModel, Step, Workflow
-from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.servers import ApprovalRule, MCPServerDefinition
 from tests.tools.conftest import SERVERS, defined
 from tests.tools.servers import hostile_ways
 

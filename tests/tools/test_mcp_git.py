@@ -6,8 +6,7 @@ import sys
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.workflow.approvals import ApprovalRule
-from divebook.workflow.servers import MCPServerDefinition
+from divebook.workflow.servers import ApprovalRule, MCPServerDefinition
 from tests.execution.worlds import environment
 
 ASK = Workflow("ask", [Step("ask", prompt="What was done last?", agent="historian", store="said")])

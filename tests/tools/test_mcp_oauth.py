@@ -15,11 +15,10 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from divebook.documents import Policy
 from divebook.errors import DefinitionError, ServerError, SetupError
-from divebook.execution.engine_thread import ENGINE
-from divebook.store.codec import FernetCodec, Sealing
+from divebook.runtime.loop import ENGINE
+from divebook.store.encoding import FernetCodec, Sealing
 from divebook.text.redaction import shared
-from divebook.tools.mcp.consent import Consent
-from divebook.tools.mcp.credentials import FileTokens
+from divebook.tools.mcp.oauth import Consent, FileTokens
 from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 from tests.execution.worlds import environment
 from tests.tools.authority import Authority

@@ -11,9 +11,9 @@ from divebook.config import answers
 from divebook.errors import InterruptError
 from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
-from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.functions import workflow
 from divebook.workflow.json_schemas import FITTING
+from divebook.workflow.servers import ApprovalRule
 from tests.execution.test_expiring import Watch
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import Gate, becomes, environment
@@ -136,7 +136,7 @@ def test_an_answer_in_full_is_told_from_a_value_by_the_names_of_the_schema(schem
 
 
 def test_what_an_earlier_version_recorded_as_the_default_agrees_to_nothing(monkeypatch):
-    monkeypatch.setattr("divebook.agents.served_tools.DEFAULT", {"data": {"data": "decline"}})
+    monkeypatch.setattr("divebook.agents.tools.DEFAULT", {"data": {"data": "decline"}})
     clock = Watch()
     with world(asking(elicit(form({"why": TEXT}))), clock=clock) as here:
         execution = here.start("ask").wait(60)

@@ -207,7 +207,7 @@ def test_a_server_that_has_died_between_two_calls_is_started_again(run, serve):
 
 
 def test_a_message_that_is_too_long_ends_the_connection(run, serve, monkeypatch):
-    monkeypatch.setattr("divebook.tools.mcp.connecting.LARGEST", 100_000)
+    monkeypatch.setattr("divebook.tools.mcp.connection.LARGEST", 100_000)
     server = serve("good.py")
     with pytest.raises(OutcomeUnknownError, match="it sent a message of more than 100000 bytes"):
         run(server.call("big", {"size": 200_000}))

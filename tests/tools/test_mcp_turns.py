@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.agents import served_tools
+from divebook.agents import tools as served_tools
 from divebook.config import answers
 from divebook.documents import Policy
 from divebook.errors import AlreadyRegisteredError, NotFoundError, ServerError
 from divebook.events import catalog
-from divebook.execution.clock import SystemClock
+from divebook.runtime.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
-from divebook.workflow.approvals import ApprovalRule
 from divebook.workflow.reader import read_definitions
-from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
+from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, ToolConfigurationDefinition
 from tests.agents.test_turns import began
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment

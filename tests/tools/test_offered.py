@@ -8,13 +8,12 @@ import pytest
 from pydantic_ai.exceptions import ToolFailed
 
 from divebook.agents.signatures import library_tool
-from divebook.dialects.dive import TOOLS
 from divebook.documents import FileDocuments, MemoryDocuments, Policy
 from divebook.errors import SetupError
-from divebook.tools import web
-from divebook.tools.offered import ABSENT, OFFERED, offered
-from divebook.tools.page_text import readable
-from divebook.tools.reach import ToolReach
+from divebook.tools import builtin
+from divebook.tools.builtin import ABSENT, OFFERED, offered, readable
+from divebook.tools.files import ToolReach
+from divebook.workflow.dialect import TOOLS
 from tests.websites import OneHost, serving
 
 
@@ -287,7 +286,7 @@ def test_this_machine_is_not_asked(use, site):
 
 
 def test_a_page_that_failed_is_asked_for_again_as_often_as_said(use, site, monkeypatch):
-    monkeypatch.setattr(web, "_PAUSE", 0)
+    monkeypatch.setattr(builtin, "_PAUSE", 0)
     site.pages += [(503, "text/plain", ""), (503, "text/plain", ""), (200, "text/plain", "here")]
     assert use("fetch", {"max_retries": 2}, policy=OPEN, url=site.url) == "here"
     site.pages += [(503, "text/plain", ""), (503, "text/plain", "")]

@@ -7,9 +7,7 @@ import pytest
 from pydantic_ai.exceptions import ToolFailed
 
 from divebook.documents import MemoryDocuments, Policy
-from divebook.tools.editor import text_editor
-from divebook.tools.files import directory_lister, file_reader, file_writer
-from divebook.tools.reach import ToolReach
+from divebook.tools.files import ToolReach, directory_lister, file_reader, file_writer, text_editor
 from tests.workspace.races import exchanging
 
 TRIES = 300

@@ -11,8 +11,8 @@ from pydantic_ai.exceptions import ToolFailed
 
 from divebook.documents import FileDocuments, Policy
 from divebook.events.codec import storable
-from divebook.tools.offered import offered
-from divebook.tools.reach import ToolReach
+from divebook.tools.builtin import offered
+from divebook.tools.files import ToolReach
 
 SECRET = "what nobody may read"
 

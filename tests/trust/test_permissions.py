@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
+from divebook.environment.settings import Lending
 from divebook.errors import NotFoundError, SetupError
-from divebook.lending import Lending
 from divebook.workflow import definitions_from
-from divebook.workflow.definition import AgentDefinition, Config, Definitions
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.workspaces import WorkspaceDefinition
-from divebook.workspace.files_only import FilesWorkspace
+from divebook.workflow.definition import Definitions
+from divebook.workflow.resources import AgentDefinition, Config
+from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workspace.local import FilesWorkspace
 from tests.tools.conftest import SERVERS
 from tests.trust.strange import SECRETS, Recorder, recording
 

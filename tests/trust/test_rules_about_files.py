@@ -6,10 +6,10 @@ import random
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow, tool
-from divebook.documents.file_arguments import FileArguments
+from divebook.documents.policy import FileArguments
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, definitions_from
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.servers import WorkspaceDefinition
 
 PATIENCE = 120
 ASK = Workflow("ask", [Step("s", prompt="go", agent="a")])

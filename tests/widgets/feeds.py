@@ -2,7 +2,7 @@
 
 from divebook.engine.state import ExecutionState
 from divebook.events import Event, catalog
-from divebook.history.failures import ItemNames
+from divebook.projections.failures import ItemNames
 from divebook.widgets.feed import Feed
 from divebook.widgets.source import Source
 from tests.engine.history import begun, events, step

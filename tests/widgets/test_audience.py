@@ -1,6 +1,6 @@
 """Who looks at a widget."""
 
-from divebook.widgets.audience import SILENCE, Audience
+from divebook.widgets.publisher import SILENCE, Audience
 
 
 class Clock:

@@ -4,11 +4,11 @@ import pytest
 
 from divebook import Environment, MemoryStore, Step, Workflow
 from divebook.text.redaction import shared
-from divebook.widgets.changed_files import MOST_FILES, FilesReader, within
 from divebook.widgets.feed import Feed
-from divebook.widgets.saved import pack, read_saved, saved_run
+from divebook.widgets.recording import pack, read_saved, saved_run
 from divebook.widgets.source import source_of
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.widgets.variables import MOST_FILES, FilesReader, within
+from divebook.workflow.servers import WorkspaceDefinition
 
 
 @pytest.fixture

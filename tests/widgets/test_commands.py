@@ -1,7 +1,7 @@
 """What the page offers: only what helps."""
 
 from divebook import Step, Workflow
-from divebook.widgets.commands import awaited_from_outside, commands_of
+from divebook.widgets.source import awaited_from_outside, commands_of
 from tests.execution.test_kept_answers import kept
 from tests.execution.worlds import Failing, Gate, environment
 

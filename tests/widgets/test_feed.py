@@ -6,7 +6,7 @@ import pandas as pd
 
 from divebook.events import catalog
 from divebook.events.codec import storable
-from divebook.execution.streaming import TextDelta
+from divebook.runtime.streaming import TextDelta
 from divebook.widgets.feed import EVENTS_PER_FRAME, FIRST_SPANS, MAX_DETAIL, MAX_TEXT, SPANS_PER_PAGE
 from tests.engine.history import begun, step
 from tests.widgets.feeds import OPERATION, OPERATION_DONE, STEP, Log, steps

@@ -6,13 +6,12 @@ import threading
 import pytest
 
 from divebook.errors import InterruptError
-from divebook.replay.positions import Positions
-from divebook.widgets import following, live, publisher, replay
-from divebook.widgets.inbox import inbox_publisher_of
-from divebook.widgets.inbox_view import InboxView
-from divebook.widgets.intents import Handlers
-from divebook.widgets.positions import SteppedLog
+from divebook.replay.replayer import Positions
+from divebook.widgets import publisher, views
+from divebook.widgets.lists import inbox_publisher_of
 from divebook.widgets.publisher import publisher_of
+from divebook.widgets.stepping import SteppedLog
+from divebook.widgets.views import Handlers, InboxView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import environment
@@ -89,8 +88,8 @@ def forged(chance):
 @pytest.fixture
 def asking(monkeypatch):
     """Return an environment, and its execution that asks."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
-    monkeypatch.setattr(replay, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     world = environment()
     return world, world.start(Workflow("w", [Step("a", ask="Which?", store="x")])).wait(PATIENCE)
 
@@ -98,10 +97,10 @@ def asking(monkeypatch):
 def view_of(kind, world, execution):
     handlers = Handlers(world.answer, *[execution.refresh] * 3)
     if kind == "live":
-        return live.LiveView(publisher_of(execution), handlers)
+        return views.LiveView(publisher_of(execution), handlers)
     if kind == "inbox":
         return InboxView(inbox_publisher_of(world), handlers)
-    return replay.ReplayView(SteppedLog(Positions.of(execution.history())), "w", dict)
+    return views.ReplayView(SteppedLog(Positions.of(execution.history())), "w", dict)
 
 
 @pytest.mark.parametrize("kind", ["live", "inbox", "replay"])

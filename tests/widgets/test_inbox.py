@@ -2,13 +2,12 @@
 
 import pytest
 
-from divebook.widgets import following
-from divebook.widgets.audience import SILENCE
-from divebook.widgets.inbox import MAX_OPEN, InboxFeed, inbox_publisher_of
-from divebook.widgets.inbox_view import InboxView
-from divebook.widgets.intents import Handlers
-from divebook.workflow.definition import Each, Workflow
-from divebook.workflow.step import Step
+from divebook.widgets import views
+from divebook.widgets.lists import MAX_OPEN, InboxFeed, inbox_publisher_of
+from divebook.widgets.publisher import SILENCE
+from divebook.widgets.views import Handlers, InboxView
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Each, Step
 from tests.execution.worlds import Gate, environment
 
 PATIENCE = 30
@@ -122,7 +121,7 @@ def test_the_end_of_the_last_one_who_asked_is_told_by_a_frame_of_its_own():
 @pytest.fixture
 def view(monkeypatch):
     """Return ``view(environment)``: a widget without a thread, whose publisher the test moves on."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
     shown = []
 

@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 import pytest
 
 from divebook.errors import ExecutionError
-from divebook.widgets.intents import REMEMBERED, Handlers, Intents
+from divebook.widgets.views import REMEMBERED, Handlers, Intents
 
 
 class Later(Executor):

@@ -5,10 +5,9 @@ import types
 import comm
 import pytest
 
-from divebook.notebook.line import open_line
-from divebook.widgets.inbox import inbox_publisher_of
-from divebook.widgets.inbox_line import InboxLine
-from divebook.widgets.intents import Handlers
+from divebook.notebook.run import open_line
+from divebook.widgets.lists import inbox_publisher_of
+from divebook.widgets.views import Handlers, InboxLine
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import environment

@@ -6,10 +6,9 @@ import types
 import pytest
 
 from divebook.errors import SetupError
-from divebook.widgets import follower, following, live
-from divebook.widgets.audience import SILENCE
-from divebook.widgets.intents import Handlers
-from divebook.widgets.publisher import publisher_of
+from divebook.widgets import views
+from divebook.widgets.publisher import SILENCE, publisher_of
+from divebook.widgets.views import Handlers
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import environment
@@ -35,7 +34,7 @@ class Page:
         execution = environment().start(Workflow("w", [Step("a", script="1")])).wait(PATIENCE)
         handlers = Handlers(lambda *answer: self.answers.append(answer), *[lambda: None] * 3)
         self.clock = Clock()
-        self.view = live.LiveView(publisher_of(execution), handlers, self.clock)
+        self.view = views.LiveView(publisher_of(execution), handlers, self.clock)
         self.view.observe(lambda _: self.hear({"type": "snapshot"}), "snapshot")
         if self.view.snapshot:
             self.hear({"type": "snapshot"})
@@ -56,11 +55,11 @@ class Page:
 
 @pytest.fixture
 def page(monkeypatch):
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     heard = []
-    monkeypatch.setattr(live.LiveView, "send", lambda self, message: heard.append((self, message)))
+    monkeypatch.setattr(views.LiveView, "send", lambda self, message: heard.append((self, message)))
     shown = Page()
-    monkeypatch.setattr(live.LiveView, "send", lambda _, message: shown.hear(message))
+    monkeypatch.setattr(views.LiveView, "send", lambda _, message: shown.hear(message))
     for _, message in heard:
         shown.hear(message)
     yield shown
@@ -75,7 +74,7 @@ def test_a_view_that_says_hello_is_welcomed(page):
 
 
 def test_a_part_of_the_front_end_is_sent_on_demand_just_as_it_is(page, monkeypatch):
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     page.wait_for("snapshot")
     page.say(type="bundle", view="v1", name="graph")
     assert page.wait_for("bundle") == {"type": "bundle", "view": "v1", "name": "graph", "script": "/* graph.js */"}
@@ -105,9 +104,9 @@ def test_the_bundle_travels_with_the_widget(page):
 
 
 def test_a_bundle_that_was_not_built_says_how_to_build_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(following, "STATIC", tmp_path)
+    monkeypatch.setattr(views, "STATIC", tmp_path)
     with pytest.raises(SetupError, match=r"python widgets/frontend\.py build"):
-        following.built("live.js")
+        views.built("live.js")
 
 
 def test_a_replay_in_the_view_is_answered(page):
@@ -137,13 +136,13 @@ def test_a_view_that_nobody_looks_at_retires_at_once(page):
 
 def test_a_kernel_that_remembers_the_busy_shell_is_made_to_forget_it():
     comm = types.SimpleNamespace(_reply_subshell_for="main")
-    follower.answer_while_busy(comm)
+    views.answer_while_busy(comm)
     assert comm._reply_subshell_for is None
 
 
 def test_a_kernel_that_does_not_is_left_alone():
     comm = types.SimpleNamespace()
-    follower.answer_while_busy(comm)
+    views.answer_while_busy(comm)
     assert vars(comm) == {}
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from divebook.widgets import following
-from divebook.widgets.offer import OfferView
-from divebook.widgets.protocol.questions import Choice, Offer
+from divebook.widgets import views
+from divebook.widgets.protocol import Choice, Offer
+from divebook.widgets.views import OfferView
 
 OFFER = Offer(
     type="offer", view="", id="edited", text="it changed", choices=[Choice(name="again", label="Again", told="")]
@@ -21,9 +21,9 @@ class AtOnce:
 @pytest.fixture
 def offered(monkeypatch):
     """Return a view without a thread, what it has sent, and what was chosen."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
-    monkeypatch.setattr("divebook.widgets.intents.ThreadPoolExecutor", lambda *_: AtOnce())
+    monkeypatch.setattr("divebook.widgets.views.ThreadPoolExecutor", lambda *_: AtOnce())
     monkeypatch.setattr("divebook.widgets.publisher.Publisher.post", lambda _, reply, urgent: reply())
     sent, chosen = [], []
     monkeypatch.setattr(OfferView, "send", lambda _, content, buffers=None: sent.append(content))

@@ -4,12 +4,11 @@ import json
 
 from divebook import Each, Step, Workflow
 from divebook.events import catalog
-from divebook.history.read_log import ReadLog
+from divebook.projections.summary import ReadLog
 from divebook.widgets.checking import checked
 from divebook.widgets.feed import Feed
-from divebook.widgets.pace import MOST_STRETCHES, paced
-from divebook.widgets.protocol.run import StepProgress
-from divebook.widgets.source import source_of
+from divebook.widgets.protocol import StepProgress
+from divebook.widgets.source import MOST_STRETCHES, paced, source_of
 from tests.engine.history import events, step
 from tests.execution.worlds import Gate, environment
 from tests.widgets.feeds import HEADER, Log

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from divebook.events import catalog
-from divebook.widgets import pictured
-from divebook.widgets.pictured import Pictured
+from divebook.widgets import views
+from divebook.widgets.views import Pictured
 from tests.widgets.feeds import GRAPH, Log, steps
 
 ASK = {"type": "picture", "view": "v"}
@@ -24,7 +24,7 @@ def log():
 def read_aside():
     """Wait until what is read aside is read."""
     for thread in threading.enumerate():
-        if thread.name == pictured.THREAD:
+        if thread.name == views.THREAD:
             thread.join()
 
 
@@ -36,7 +36,7 @@ def test_a_short_log_is_pictured_at_once(log):
 
 def test_a_long_log_is_read_aside_once_while_pages_ask_again(log, monkeypatch):
     at_once = Pictured.of(lambda: log.source).reply(ASK)
-    monkeypatch.setattr(pictured, "AT_ONCE", 10)
+    monkeypatch.setattr(views, "AT_ONCE", 10)
     may_read = threading.Event()
     source = replace(log.source, read=lambda after, limit: log.read(after, limit) if may_read.wait(60) else [])
     beside = Pictured.of(lambda: source)
@@ -55,8 +55,8 @@ def test_a_long_log_is_read_aside_once_while_pages_ask_again(log, monkeypatch):
 
 
 def test_of_a_log_that_is_longer_than_anybody_waits_for_no_call_is_read(log, monkeypatch):
-    monkeypatch.setattr(pictured, "AT_ONCE", 5)
-    monkeypatch.setattr(pictured, "MOST_PICTURED", 10)
+    monkeypatch.setattr(views, "AT_ONCE", 5)
+    monkeypatch.setattr(views, "MOST_PICTURED", 10)
     told = Pictured.of(lambda: log.source).reply(ASK)
     assert (told["total"], told["graph"]) == (0, GRAPH)
 

@@ -7,9 +7,9 @@ import pytest
 
 from divebook import Pipeline, create_envelope
 from divebook.events import catalog
-from divebook.replay.positions import Positions
-from divebook.widgets.positions import MAX_VALUES, SteppedLog, reply_of
-from divebook.workflow.pipeline_steps import ENVELOPE, STATE
+from divebook.replay.replayer import Positions
+from divebook.widgets.stepping import MAX_VALUES, SteppedLog, reply_of
+from divebook.workflow.definition import ENVELOPE, STATE
 from tests.engine.history import begun, events, step
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from divebook.events import catalog
 from divebook.text import redaction
-from divebook.widgets.previews import PREVIEW_WIDTH, came_of, preview
+from divebook.widgets.source import PREVIEW_WIDTH, came_of, preview
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 from tests.widgets.test_feed import texts

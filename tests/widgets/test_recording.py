@@ -10,16 +10,14 @@ import pytest
 
 from divebook import Agent, Environment, ScriptedModel
 from divebook.errors import SavedRunError
-from divebook.execution.dashboards import DASHBOARDS
-from divebook.replay.positions import Positions
+from divebook.replay.replayer import Positions
+from divebook.runtime.compute.dask import DASHBOARDS
 from divebook.text import redaction
-from divebook.widgets import saved
-from divebook.widgets.positions import SteppedLog
-from divebook.widgets.recorded import RecordedPositions
-from divebook.widgets.recording import CleanRun
-from divebook.widgets.saved import MAX_BYTES, pack, read_saved, saved_run
-from divebook.workflow.definition import Each, Workflow
-from divebook.workflow.step import Step
+from divebook.widgets import recording as saved
+from divebook.widgets.recording import MAX_BYTES, CleanRun, RecordedPositions, pack, read_saved, saved_run
+from divebook.widgets.stepping import SteppedLog
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Each, Step
 from tests.execution.worlds import run
 
 SECRET = "hunter2hunter2"

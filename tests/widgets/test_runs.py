@@ -4,11 +4,10 @@ import pytest
 
 from divebook.errors import SetupError
 from divebook.store import MemoryStore
-from divebook.widgets import following
-from divebook.widgets.gathered import MORE, PAGE, Gathered
-from divebook.widgets.protocol.runs import RunsWish
-from divebook.widgets.runs import EVERYTHING, RESTS, RunsFeed
-from divebook.widgets.runs_line import RunsView, Wishes
+from divebook.widgets import views
+from divebook.widgets.lists import EVERYTHING, MORE, PAGE, RESTS, Gathered, RunsFeed
+from divebook.widgets.protocol import RunsWish
+from divebook.widgets.views import RunsView, Wishes
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import Gate, environment
@@ -252,7 +251,7 @@ def test_a_run_is_opened_below_the_list_and_closed_again(world):
 @pytest.fixture
 def view(monkeypatch, world):
     """Return a widget without a thread, and what it sends."""
-    monkeypatch.setattr(following, "built", lambda name: f"/* {name} */")
+    monkeypatch.setattr(views, "built", lambda name: f"/* {name} */")
     monkeypatch.setattr("divebook.widgets.publisher.Publisher._start", lambda _: None)
     made = RunsView(RunsFeed(world))
     sent = []

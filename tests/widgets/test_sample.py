@@ -2,11 +2,11 @@
 
 import pytest
 
-from divebook.history.spans import spans_of
+from divebook.projections.spans import spans_of
 from divebook.steps.actions import Action
-from divebook.widgets.sample import sample_of
-from divebook.workflow.definition import Each, Workflow
-from divebook.workflow.step import Step
+from divebook.widgets.recording import sample_of
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Each, Step
 from tests.execution.worlds import environment
 
 ITEMS, BROKEN = 400, (7, 123, 399)

@@ -3,18 +3,17 @@
 from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.limits import TURNSTILES, Turnstile
-from divebook.bounds import Bounds
-from divebook.execution.answering import this_person
-from divebook.execution.dashboards import DASHBOARDS, MOST, Dashboards
+from divebook.agents.clients import TURNSTILES, Turnstile
 from divebook.questions import Question
+from divebook.questions.bounds import Bounds
+from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards
+from divebook.runtime.messages import this_person
 from divebook.store import MemoryStore
 from divebook.store.sqlite.store import SqliteStore
 from divebook.widgets import source
 from divebook.widgets.source import durability_of, graph_of, header_of, question_of, source_of
 from divebook.workflow.definition import Workflow
-from divebook.workflow.policies import Catch
-from divebook.workflow.step import Each, Step
+from divebook.workflow.step import Catch, Each, Step
 from tests.execution.worlds import Gate, environment, held_up
 
 SUM = Workflow("sum", [Step("add", script="1 + 1", store="n")])

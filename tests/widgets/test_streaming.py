@@ -6,11 +6,11 @@ import anyio.to_thread
 import pytest
 
 from divebook import Agent, ScriptedModel, Step, Workflow
-from divebook.execution.streaming import TextDelta
-from divebook.history.spans import Span
+from divebook.projections.spans import Span
+from divebook.runtime.streaming import TextDelta
 from divebook.text.redaction import Redactor
+from divebook.widgets.feed import KEPT, MOST_WAITING, Streams
 from divebook.widgets.publisher import publisher_of
-from divebook.widgets.streams import KEPT, MOST_WAITING, Streams
 from tests.execution.worlds import environment
 
 PATIENCE = 20
@@ -139,7 +139,7 @@ SECRETS = {
 @pytest.mark.parametrize("kind", SECRETS)
 def test_no_secret_is_shown_that_comes_in_pieces(kind, width, monkeypatch):
     redactor = Redactor(["correct horse battery"])
-    monkeypatch.setattr("divebook.widgets.streams.shared", lambda: redactor)
+    monkeypatch.setattr("divebook.widgets.feed.shared", lambda: redactor)
     text = f"Once upon a time\nthere was {SECRETS[kind]}\nand the end. "
     streams, page, shown = Streams(Calls()), "", []
     for at in range(0, len(text), width):
@@ -172,7 +172,7 @@ def test_a_long_stream_is_shown_to_its_end_and_only_its_end_is_kept():
 
 def test_of_a_flood_the_end_is_shown_and_little_is_held(monkeypatch):
     redactor = Redactor(["correct horse battery"])
-    monkeypatch.setattr("divebook.widgets.streams.shared", lambda: redactor)
+    monkeypatch.setattr("divebook.widgets.feed.shared", lambda: redactor)
     streams, at, filler = Streams(Calls()), 0, "y " * (MOST_WAITING // 32)
     for number in range(400):  # each but the first begins with the rest of a secret
         text = f"horse battery\nline {number} {filler}and correct "

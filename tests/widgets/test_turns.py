@@ -9,12 +9,12 @@ from divebook.engine.operations import Place
 from divebook.engine.state import ExecutionState
 from divebook.events import catalog
 from divebook.events.codec import decode_line, encode
-from divebook.execution.streaming import TextDelta
-from divebook.history.requests import requests_of
-from divebook.history.spans import spans_of
+from divebook.projections.requests import requests_of
+from divebook.projections.spans import spans_of
+from divebook.runtime.streaming import TextDelta
 from divebook.widgets.checking import checked
-from divebook.widgets.conversations import MOST_REQUESTS, MOST_TEXT, conversation_of, newest_conversations, shortened
-from divebook.widgets.protocol.conversations import Conversation, Sent
+from divebook.widgets.parts import MOST_REQUESTS, MOST_TEXT, conversation_of, newest_conversations, shortened
+from divebook.widgets.protocol import Conversation, Sent
 from tests.engine.history import begun
 from tests.widgets.feeds import STEP, Log
 

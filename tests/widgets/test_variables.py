@@ -11,7 +11,7 @@ from immutables import Map
 import divebook
 from divebook import Step, Workflow
 from divebook.engine.state import ExecutionState
-from divebook.events.arrow.stored import Arrow
+from divebook.events.arrow.foreign import Arrow
 from divebook.events.values import normalize
 from divebook.text.redaction import Redactor
 from divebook.widgets import variables

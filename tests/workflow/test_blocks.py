@@ -3,7 +3,7 @@
 import pytest
 
 from divebook.errors import ScriptError
-from divebook.workflow.blocks import (
+from divebook.workflow.step import (
     base64_block,
     blocks_from_program_output,
     blocks_from_script_result,

@@ -9,17 +9,10 @@ from dataclasses import replace
 import pytest
 
 from divebook.errors import DefinitionError, NotFoundError
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.definition import (
-    Definitions,
-    InputDefinition,
-    MCPServerDefinition,
-    OAuthDefinition,
-    OutputDefinition,
-    Workflow,
-)
+from divebook.workflow.definition import Definitions, InputDefinition, OutputDefinition, Workflow
 from divebook.workflow.reader import read_workflow
-from divebook.workflow.step import Each, Edge, Step
+from divebook.workflow.servers import MCPServerDefinition, OAuthDefinition
+from divebook.workflow.step import ContentEntry, Each, Edge, Step
 
 TEXT = """
 Name: audit

@@ -2,8 +2,8 @@
 
 import pytest
 
-from divebook.workflow.keys import TABLES, reference
-from divebook.workflow.reading import Reading
+from divebook.workflow.schema import TABLES, reference
+from divebook.workflow.table import Reading
 from divebook.workflow.yaml_text import parse_yaml
 
 KEYS = [(label, line) for label in TABLES for line in reference(label)[1] if "refused" not in line.notes]

@@ -1,7 +1,6 @@
 """What is reachable in a workflow."""
 
-from divebook.workflow.definition import Workflow
-from divebook.workflow.references import missing_agents
+from divebook.workflow.definition import Workflow, missing_agents
 from divebook.workflow.step import Step
 
 

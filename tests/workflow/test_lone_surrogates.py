@@ -4,8 +4,6 @@ import pytest
 
 from divebook import Agent, Step, Workflow, tool
 from divebook.errors import DefinitionError
-from divebook.workflow.content import ContentEntry
-from divebook.workflow.keys import TABLES
 from divebook.workflow.pipelines import AgentStage, PipelineConfig
 from divebook.workflow.resources import (
     AgentDefinition,
@@ -14,10 +12,10 @@ from divebook.workflow.resources import (
     ToolDefinition,
     TriggerDefinition,
 )
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.step import Each, Edge
-from divebook.workflow.table import kinds
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.schema import TABLES
+from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.step import ContentEntry, Each, Edge
+from divebook.workflow.table import Text
 
 HALF = "a\ud800b"
 NAMED = (
@@ -34,7 +32,7 @@ TEXTS = [
     (table.definition, key)
     for table in TABLES.values()
     for key in table.keys
-    if table.definition in NAMED and type(key.kind) is kinds.Text and not key.kind.choices and not key.ignored
+    if table.definition in NAMED and type(key.kind) is Text and not key.kind.choices and not key.ignored
 ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.environment import Environment
+from divebook.environment.environment import Environment
 from divebook.errors import DefinitionError
 from divebook.workflow import Step, Workflow, read_definitions
 

@@ -11,21 +11,22 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import pytest
 import typer
 
-from divebook import Each, Retry, Step, Workflow, bounds, tool
-from divebook.bounds import Bounds
+from divebook import Each, Retry, Step, Workflow, tool
 from divebook.cli.main import app
 from divebook.cli.options import within
 from divebook.errors import BoundsError, DefinitionError
+from divebook.questions import bounds
+from divebook.questions.bounds import Bounds
 from divebook.steps.actions import Action
 from divebook.text import ranges
 from divebook.text.ranges import MOST_SECONDS, NumberRange
-from divebook.workflow import kinds
-from divebook.workflow.ask import Ask
+from divebook.workflow import table as kinds
 from divebook.workflow.definition import Definitions
 from divebook.workflow.functions import step
-from divebook.workflow.keys import TABLES
 from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig
 from divebook.workflow.reader import read_definitions
+from divebook.workflow.schema import TABLES
+from divebook.workflow.step import Ask
 from divebook.workflow.table import Many, One
 from divebook.workflow.table import ranges as ranges_of
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 
 from divebook import Environment
 from divebook.errors import DefinitionError, InputError
-from divebook.serve.offered import tool_of
+from divebook.serve.server import tool_of
 from divebook.workflow import workflow
-from divebook.workflow.inputs import bind_inputs
+from divebook.workflow.functions import bind_inputs
 
 
 class Mode(enum.Enum):

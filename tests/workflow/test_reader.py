@@ -3,9 +3,9 @@
 import pytest
 
 from divebook.errors import DefinitionError
-from divebook.workflow.definition import Each
+from divebook.workflow.definition import missing_agents
 from divebook.workflow.reader import definitions_from, read_agent, read_definitions, read_workflow
-from divebook.workflow.references import missing_agents
+from divebook.workflow.step import Each
 from tests.workflow.texts import lines_of, problems_of, step_error, steps
 
 

@@ -9,10 +9,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from divebook.errors import DefinitionError
-from divebook.workflow.definition import Definitions, Each, Edge, InputDefinition, Step, Workflow
+from divebook.workflow.definition import Definitions, InputDefinition, Workflow
 from divebook.workflow.graph import is_name
-from divebook.workflow.reader import definitions_from, read_definitions, read_workflow
-from divebook.workflow.writer import definitions_to_text, workflow_to_mapping
+from divebook.workflow.reader import (
+    definitions_from,
+    definitions_to_text,
+    read_definitions,
+    read_workflow,
+    workflow_to_mapping,
+)
+from divebook.workflow.step import Each, Edge, Step
 
 BODIES = st.sampled_from(["file", "workflow", "agent"])
 DIALECTS = st.sampled_from(["divebook", "dive"])

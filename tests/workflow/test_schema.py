@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from divebook.workflow import schema
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 from divebook.workflow.table import Table, snake_case
 
 TABLES = [(table, table.definition) for table in vars(schema).values() if isinstance(table, Table)]

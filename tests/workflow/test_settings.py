@@ -3,16 +3,16 @@
 import pytest
 
 from divebook.errors import DefinitionError, SetupError
-from divebook.workflow.definition import AgentDefinition, Config, ModelSettings, ProviderSettings
-from divebook.workflow.reader import definitions_from, read_agent
-from divebook.workflow.references import missing_agents
-from divebook.workflow.settings import (
+from divebook.workflow.definition import (
     check_default_workflow,
     check_providers,
     combined_settings,
+    missing_agents,
     require_name,
     with_defaults,
 )
+from divebook.workflow.reader import definitions_from, read_agent
+from divebook.workflow.resources import AgentDefinition, Config, ModelSettings, ProviderSettings
 
 
 def test_a_whole_environment_is_accepted_as_the_old_system_wrote_it():

@@ -1,7 +1,7 @@
 import asyncio
 import json
 
-from divebook.workflow.tool_servers import CallOutcome, Discovered, OfferedTool
+from divebook.workflow.servers import CallOutcome, Discovered, OfferedTool
 from tests.tools.fakes import FakeServer
 
 

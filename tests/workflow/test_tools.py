@@ -7,7 +7,7 @@ import pytest
 from divebook import Environment, ToolFunction, tool
 from divebook.errors import AlreadyRegisteredError, DefinitionError
 from divebook.store import MemoryStore
-from divebook.workflow.policies import Retry
+from divebook.workflow.step import Retry
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolHints, tool_of
 
 

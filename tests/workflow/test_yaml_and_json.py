@@ -2,8 +2,8 @@
 
 import pytest
 
-from divebook.workflow.definition import Edge
 from divebook.workflow.reader import read_definitions, read_workflow
+from divebook.workflow.step import Edge
 from tests.workflow.texts import lines_of, steps
 
 

@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from divebook.errors import WorkspaceError
-from divebook.workspace.disk import Disk
-from divebook.workspace.paths import Root
-from divebook.workspace.policy import PathPolicy
+from divebook.workspace.files import Disk
+from divebook.workspace.paths import PathPolicy, Root
 
 SECRET, WITNESS = b"outside", "witness"
 PARTS = (

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from pydantic_ai.workspaces.conformance import WorkspaceBackendSuite
 
-from divebook.agents.workspace_backend import BackendOfWorkspace
+from divebook.agents.pydantic_workspaces import BackendOfWorkspace
 from divebook.workspace import DockerWorkspace, FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
 from tests.workspace.containers import containers, removed
 

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from divebook.workspace.docker.engine import Engine
-from divebook.workspace.docker.plans import LABEL
+from divebook.workspace.docker.engine import LABEL, Engine
 
 
 def inside(workspace, work):

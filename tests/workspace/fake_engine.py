@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from divebook.errors import ContainerError
-from divebook.workspace.commands.output import KeptOutput
-from divebook.workspace.commands.running import EndedCommand
-from divebook.workspace.docker.plans import ContainerPlan
+from divebook.workspace.docker.engine import ContainerPlan
+from divebook.workspace.shell import EndedCommand, KeptOutput
 
 
 class FakeEngine:

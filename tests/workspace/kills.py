@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.snapshots import Snapshots
+from divebook.workspace.snapshots.take import Snapshots
 
 ROOT = Path(__file__).parents[2]
 CALLS = [

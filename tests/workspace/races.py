@@ -15,11 +15,10 @@ from collections import Counter
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from divebook.workspace.disk import Disk
-from divebook.workspace.paths import Root
-from divebook.workspace.policy import PathPolicy
-from divebook.workspace.snapshots.restoring import put_back
-from divebook.workspace.snapshots.trees import FILE, FOLDER, TreeEntry
+from divebook.workspace.files import Disk
+from divebook.workspace.paths import PathPolicy, Root
+from divebook.workspace.snapshots.restore import put_back
+from divebook.workspace.snapshots.tree import FILE, FOLDER, TreeEntry
 
 _AT_FDCWD, _EXCHANGE = -100, 2
 MINE, OUTSIDE = b"inside", b"outside"

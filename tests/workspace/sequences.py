@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.manifests import manifest_of, tree_of
-from divebook.workspace.snapshots.snapshots import Snapshots
+from divebook.workspace.snapshots.take import Snapshots, manifest_of, tree_of
 from tests.workspace.changes import change
 
 LOOKS, RESTORED = 30, 6

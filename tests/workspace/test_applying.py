@@ -14,11 +14,11 @@ import pytest
 
 from divebook.errors import NotFoundError, PathNotAllowedError, SnapshotError
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import writing
+from divebook.workspace.snapshots import restore
 from divebook.workspace.snapshots.applying import applied, chosen, restored
-from divebook.workspace.snapshots.protected import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
-from divebook.workspace.snapshots.snapshots import Snapshots
-from divebook.workspace.snapshots.trees import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
+from divebook.workspace.snapshots.restore import JOURNAL_FOLDER, is_protected, left_out_text, protected_paths
+from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, FileChange, Tree, TreeEntry
 from tests.workspace import write_faults
 from tests.workspace.write_kills import Case
 
@@ -279,7 +279,7 @@ def interrupted(tmp_path, at):
     """Return a case whose write was broken off before its nth step, as if by a kill."""
     case = Case(tmp_path, "apply")
     case.begin()
-    made, carry_out = [], writing._Journal.carry_out
+    made, carry_out = [], restore._Journal.carry_out
 
     class Killed(BaseException):
         pass
@@ -291,8 +291,8 @@ def interrupted(tmp_path, at):
         carry_out(self, number, step, state)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(writing._Journal, "carry_out", carry_out_some)
-    patch.setattr(writing._Journal, "undo", lambda *_: None)
+    patch.setattr(restore._Journal, "carry_out", carry_out_some)
+    patch.setattr(restore._Journal, "undo", lambda *_: None)
     with pytest.raises(Killed):
         case.carry_out()
     patch.undo()
@@ -357,7 +357,7 @@ def test_content_that_is_missing_changes_nothing(tmp_path):
 
 
 def test_one_write_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "LOCK_PATIENCE", 0.0)
+    monkeypatch.setattr(restore, "LOCK_PATIENCE", 0.0)
     held = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     try:

@@ -8,9 +8,8 @@ from pydantic_ai.capabilities import LocalWorkspace as TheirLocal
 from pydantic_ai.workspaces import LocalWorkspaceBackend
 
 from divebook import ScriptedModel
-from divebook.agents.backed_workspace import WorkspaceOfBackend, WorkspaceTools
+from divebook.agents.pydantic_workspaces import BackendOfWorkspace, WorkspaceOfBackend, WorkspaceTools
 from divebook.agents.scripted_model import ScriptedFunction
-from divebook.agents.workspace_backend import BackendOfWorkspace
 from divebook.errors import (
     FileOperationError,
     PathNotAllowedError,
@@ -19,9 +18,8 @@ from divebook.errors import (
     WorkspaceError,
     WorkspaceGoneError,
 )
-from divebook.tools.workspaces import edit, shell, view
-from divebook.workspace import AgentSession, LocalWorkspace
-from divebook.workspace.tools import changing, running, viewing
+from divebook.tools.workspace import edit, shell, view
+from divebook.workspace import AgentSession, LocalWorkspace, agent_tools
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started
 from tests.execution.test_resuming import cut
@@ -131,11 +129,13 @@ def test_tools_of_agents_work_there(made):
     async def work(workspace, _folder):
         async with AgentSession(workspace) as session:
             files = session.file_operator
-            assert await changing.edit(files, "a.py", "", "y = 1\n") == "File created: a.py"
-            assert "+y = 2" in await changing.edit(files, "a.py", "y = 1", "y = 2")
-            assert (await viewing.ls(files))["entries"] == [{"name": "a.py", "path": "a.py", "type": "file", "size": 6}]
-            assert list(await viewing.grep(files, "y =")) == ["a.py:1"]
-            return await running.shell(session.shell, files, "cat a.py")
+            assert await agent_tools.edit(files, "a.py", "", "y = 1\n") == "File created: a.py"
+            assert "+y = 2" in await agent_tools.edit(files, "a.py", "y = 1", "y = 2")
+            assert (await agent_tools.ls(files))["entries"] == [
+                {"name": "a.py", "path": "a.py", "type": "file", "size": 6}
+            ]
+            assert list(await agent_tools.grep(files, "y =")) == ["a.py:1"]
+            return await agent_tools.shell(session.shell, files, "cat a.py")
 
     assert made(work) == {"stdout": "y = 2\n", "stderr": "", "return_code": 0}
 

@@ -17,8 +17,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.workspaces import WorkspaceOutputLimitError, WorkspaceUnavailableError
 
 from divebook import ScriptedModel
+from divebook.agents.pydantic_workspaces import BackendOfWorkspace, InWorkspace
 from divebook.agents.scripted_model import ScriptedFunction
-from divebook.agents.workspace_backend import BackendOfWorkspace, InWorkspace
 from divebook.workspace import FencedWorkspace, LocalWorkspace, VirtualenvWorkspace
 from tests.agents.test_taking_agents import ASK
 from tests.agents.test_turns import started

@@ -9,8 +9,8 @@ import pytest
 from divebook import Agent, Environment, MemoryStore, ScriptedModel, Step, Workflow
 from divebook.errors import ContainerError
 from divebook.events import catalog
-from divebook.replay.kept_files import KeptFiles
-from divebook.workflow.workspaces import WorkspaceDefinition
+from divebook.replay.files import KeptFiles
+from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image

@@ -8,7 +8,7 @@ from divebook import WorkspaceDefinition
 from divebook.errors import ContainerError, DefinitionError, WorkspaceGoneError
 from divebook.workspace import DockerWorkspace, LocalWorkspace, VirtualenvWorkspace, process_manager
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.snapshots import Snapshots
+from divebook.workspace.snapshots.take import Snapshots
 
 TEXTS = {
     "allowed_paths": lambda folder, text: LocalWorkspace(folder, allowed_paths=text),

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from divebook.workspace.ignored import IgnoreRules
+from divebook.workspace import agent_tools
+from divebook.workspace.files import IgnoreRules
 from divebook.workspace.local import LocalWorkspace
-from divebook.workspace.tools import viewing
 
 LONGEST = 5
 """Seconds that matching may take at most; expressions of `re` would take years."""
@@ -162,26 +162,26 @@ def project(tmp_path):
 @pytest.mark.parametrize("is_absolute", [False, True])
 def test_glob_leaves_out_what_git_ignores_and_says_so(project, is_absolute):
     begin = f"{project}/" if is_absolute else ""
-    found = inside(project, lambda files: viewing.glob(files, f"{begin}**/*.py"))
+    found = inside(project, lambda files: agent_tools.glob(files, f"{begin}**/*.py"))
     assert sorted(found["files"]) == [f"{begin}app.py", f"{begin}src/a.py"]
     assert found["gitignore_excluded"]["count"] == 5
     assert "include_ignored" in found["note"]
-    every = inside(project, lambda files: viewing.glob(files, f"{begin}**/*.py", include_ignored=True))
+    every = inside(project, lambda files: agent_tools.glob(files, f"{begin}**/*.py", include_ignored=True))
     assert len(every) == 7
-    assert inside(project, lambda files: viewing.glob(files, f"{begin}src/a.py")) == [f"{begin}src/a.py"]
+    assert inside(project, lambda files: agent_tools.glob(files, f"{begin}src/a.py")) == [f"{begin}src/a.py"]
 
 
 def test_a_rule_of_folders_leaves_no_file_of_the_name_out(tmp_path):
     (tmp_path / "build").write_text("a file")
     (tmp_path / "src" / "build").mkdir(parents=True)
     (tmp_path / ".gitignore").write_text("build/\n")
-    found = inside(tmp_path, lambda files: viewing.glob(files, "**/build"))
+    found = inside(tmp_path, lambda files: agent_tools.glob(files, "**/build"))
     assert (found["files"], found["gitignore_excluded"]["count"]) == (["build"], 1)
 
 
 def test_grep_searches_nothing_that_git_ignores_unless_it_is_asked_to(project):
-    found = inside(project, lambda files: viewing.grep(files, "wanted"))
+    found = inside(project, lambda files: agent_tools.grep(files, "wanted"))
     assert sorted(found) == ["app.py:1", "gitignore", "src/a.py:1"]
     assert found["gitignore"].endswith("excludes not searched: pass include_ignored")
-    every = inside(project, lambda files: viewing.grep(files, "wanted", include_ignored=True))
+    every = inside(project, lambda files: agent_tools.grep(files, "wanted", include_ignored=True))
     assert len(every) == 7

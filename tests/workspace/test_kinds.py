@@ -27,10 +27,10 @@ from divebook.workspace import (
     FencedWorkspace,
     LocalWorkspace,
     VirtualenvWorkspace,
-    fenced,
+    agent_tools,
+    local,
     process_manager,
 )
-from divebook.workspace.tools import changing, processes, running, viewing
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -212,27 +212,27 @@ def test_resources_are_made_exported_restored_and_closed(workspace):
 def test_tools_of_agents_say_what_they_did_and_what_they_were_asked_wrongly(workspace):
     async def work(made):
         files = made.file_operator
-        assert await changing.edit(files, "a.py", "", "x = 1\ny = 1\n") == "File created: a.py"
-        assert "-y = 1\n+y = 2" in await changing.edit(files, "a.py", "y = 1", "y = 2")
-        assert await changing.edit(files, "a.py", "= ", "== ") == (
+        assert await agent_tools.edit(files, "a.py", "", "x = 1\ny = 1\n") == "File created: a.py"
+        assert "-y = 1\n+y = 2" in await agent_tools.edit(files, "a.py", "y = 1", "y = 2")
+        assert await agent_tools.edit(files, "a.py", "= ", "== ") == (
             "Error: old_string occurs 2 times in a.py: give more around it, or replace_all"
         )
-        assert await viewing.view(files, "a.py") == "x = 1\ny = 2\n"
-        assert (await viewing.grep(files, "y =", "*.py"))["a.py:2"]["matching_line"] == "y = 2"
-        assert (await viewing.ls(files))["entries"][0]["name"] == "a.py"
-        assert await viewing.glob(files, "*") == ["a.py"]
-        assert (await viewing.view(files, "../a.py")).startswith("Error: Path '../a.py'")
-        told = await running.shell(made.shell, files, "cat a.py; exit 4")
+        assert await agent_tools.view(files, "a.py") == "x = 1\ny = 2\n"
+        assert (await agent_tools.grep(files, "y =", "*.py"))["a.py:2"]["matching_line"] == "y = 2"
+        assert (await agent_tools.ls(files))["entries"][0]["name"] == "a.py"
+        assert await agent_tools.glob(files, "*") == ["a.py"]
+        assert (await agent_tools.view(files, "../a.py")).startswith("Error: Path '../a.py'")
+        told = await agent_tools.shell(made.shell, files, "cat a.py; exit 4")
         assert told == {"stdout": "x = 1\ny = 2\n", "stderr": "", "return_code": 4}
-        assert "Command timed out after 0.5s" in (await running.shell(made.shell, files, "sleep 60", 0.5))["error"]
+        assert "Command timed out after 0.5s" in (await agent_tools.shell(made.shell, files, "sleep 60", 0.5))["error"]
         manager = process_manager(made)
-        started = await processes.spawn(manager, "read word; echo got $word", takes_input=True)
-        assert processes.write(manager, started["process_id"], "it\n")["status"] == "running"
-        assert (await processes.read(manager, started["process_id"], 20))["stdout"] == "got it\n"
+        started = await agent_tools.spawn(manager, "read word; echo got $word", takes_input=True)
+        assert agent_tools.write(manager, started["process_id"], "it\n")["status"] == "running"
+        assert (await agent_tools.read(manager, started["process_id"], 20))["stdout"] == "got it\n"
         await manager.require(started["process_id"]).wait()
-        assert [(each["status"], each["return_code"]) for each in processes.listed(manager)] == [("ended", 0)]
-        endless = await processes.spawn(manager, "sleep 60")
-        assert (await processes.kill(manager, endless["process_id"]))["was_running"]
+        assert [(each["status"], each["return_code"]) for each in agent_tools.listed(manager)] == [("ended", 0)]
+        endless = await agent_tools.spawn(manager, "sleep 60")
+        assert (await agent_tools.kill(manager, endless["process_id"]))["was_running"]
 
     inside(workspace, work)
 
@@ -317,14 +317,14 @@ asyncio.run(main())
 
 def test_a_fence_that_cannot_be_made_says_why(tmp_path, require, monkeypatch):
     require("bubblewrap", shutil.which("bwrap") is not None)
-    monkeypatch.setattr(fenced, "_fence", lambda program, _: [program, "--bind", "/no-such-folder", "/"])
+    monkeypatch.setattr(local, "_fence", lambda program, _: [program, "--bind", "/no-such-folder", "/"])
     with pytest.raises(ShellExecutionError, match=r"bwrap cannot run commands here: bwrap: .*/no-such-folder"):
         inside(FencedWorkspace(tmp_path), lambda made: made.shell.execute("true"))
 
 
 def test_what_ends_at_once_in_place_of_running_commands_is_told(tmp_path, require, monkeypatch):
     require("bubblewrap", shutil.which("bwrap") is not None)
-    monkeypatch.setattr(fenced, "_fence", lambda *_: ["true"])
+    monkeypatch.setattr(local, "_fence", lambda *_: ["true"])
     with pytest.raises(ShellExecutionError, match="true cannot run commands here: it ended at once, and said nothing"):
         inside(FencedWorkspace(tmp_path), lambda made: made.shell.execute("true"))
 

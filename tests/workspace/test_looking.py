@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots import looking
-from divebook.workspace.snapshots.looking import Looker
+from divebook.workspace.snapshots import take
+from divebook.workspace.snapshots.take import Looker
 
 
 class _Watch:
@@ -59,8 +59,8 @@ def test_a_folder_is_listed_again_where_names_came_or_went_or_may_have(
     """What was changed within the slack of the clocks is never taken for old."""
     listed: list[int] = []
     real = os.listdir
-    monkeypatch.setattr(looking, "SLACK", slack)
-    monkeypatch.setattr(looking.os, "listdir", lambda opened: listed.append(opened) or real(opened))
+    monkeypatch.setattr(take, "SLACK", slack)
+    monkeypatch.setattr(take.os, "listdir", lambda opened: listed.append(opened) or real(opened))
     old, other = tmp_path / "old", tmp_path / "other"
     for folder in (old, other):
         folder.mkdir()

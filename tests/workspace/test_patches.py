@@ -4,11 +4,10 @@ import os
 import subprocess
 from contextlib import closing
 
-from divebook.replay.changed_files import ChangedFiles
+from divebook.replay.files import ChangedFiles
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.diffs import diffs_of
-from divebook.workspace.snapshots.snapshots import Snapshots
-from divebook.workspace.snapshots.trees import changes_between
+from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspace.snapshots.tree import changes_between, diffs_of
 
 MARKS = ["\x0c", "\x0b", "\r", "\x1c", "\u0085", "\u2028"]
 """Where `str.splitlines` ends a line, and git does not."""

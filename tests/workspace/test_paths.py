@@ -8,8 +8,7 @@ from contextlib import suppress
 import pytest
 
 from divebook.errors import PathNotAllowedError
-from divebook.workspace.openat2 import has_openat2
-from divebook.workspace.paths import Root
+from divebook.workspace.paths import Root, has_openat2
 from tests.workspace import attacks
 from tests.workspace.races import Arena, exchanging
 

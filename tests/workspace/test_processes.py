@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from divebook.errors import PathNotAllowedError, ProcessIdError, ProcessInputError, ShellExecutionError
-from divebook.workspace import DockerWorkspace, LocalWorkspace, process_manager
-from divebook.workspace.processes import KEY, MOST_CHARACTERS, MOST_ENDED, ProcessManager
-from divebook.workspace.tools import processes
+from divebook.workspace import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
+from divebook.workspace.background import KEY, MOST_CHARACTERS, MOST_ENDED, ProcessManager
 
 SAYS_AND_STAYS = "echo ready; sleep 60 & echo $!; wait"
 
@@ -212,18 +211,18 @@ def test_who_waits_for_output_waits_no_longer_than_said(tmp_path):
 def test_agents_are_told_what_they_asked_wrongly(tmp_path):
     async def work(_workspace, manager):
         gone = "no process 'p' is known; known: none; processes end when the run rests or is interrupted"
-        asked = [await processes.read(manager, "p"), await processes.kill(manager, "p")]
-        for told in (*asked, processes.write(manager, "p", "")):
+        asked = [await agent_tools.read(manager, "p"), await agent_tools.kill(manager, "p")]
+        for told in (*asked, agent_tools.write(manager, "p", "")):
             assert told["error"].startswith(gone)
-        assert await processes.spawn(manager, " ") == {"error": "the command is empty"}
-        assert "not within allowed directories" in (await processes.spawn(manager, "true", cwd="/etc"))["error"]
-        started = await processes.spawn(manager, "echo out; echo err >&2; exit 3")
+        assert await agent_tools.spawn(manager, " ") == {"error": "the command is empty"}
+        assert "not within allowed directories" in (await agent_tools.spawn(manager, "true", cwd="/etc"))["error"]
+        started = await agent_tools.spawn(manager, "echo out; echo err >&2; exit 3")
         await manager.require(started["process_id"]).wait()
-        assert "takes no input" in processes.write(manager, started["process_id"], "x")["error"]
-        assert "max_lines 1 or more" in (await processes.read(manager, started["process_id"], max_lines=0))["error"]
-        told = await processes.read(manager, started["process_id"])
+        assert "takes no input" in agent_tools.write(manager, started["process_id"], "x")["error"]
+        assert "max_lines 1 or more" in (await agent_tools.read(manager, started["process_id"], max_lines=0))["error"]
+        told = await agent_tools.read(manager, started["process_id"])
         ended = {**started, "status": "ended", "return_code": 3}
         assert told == {**ended, "stdout": "out\n", "stderr": "err\n"}
-        return processes.listed(manager) == [ended]
+        return agent_tools.listed(manager) == [ended]
 
     assert inside(tmp_path, work)

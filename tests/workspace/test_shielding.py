@@ -9,9 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from divebook.workspace.commands.reaper import KNOWN
-from divebook.workspace.shell import LocalShell
-from divebook.workspace.shielding import shielded
+from divebook.workspace.reaper import KNOWN
+from divebook.workspace.shell import LocalShell, shielded
 
 
 def test_it_goes_on_while_whoever_waits_is_cancelled_again_and_again():

@@ -4,10 +4,9 @@ import os
 
 import pytest
 
-from divebook.workspace.snapshots import looking
-from divebook.workspace.snapshots.looking import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE
-from divebook.workspace.snapshots.manifests import tree_of
-from divebook.workspace.snapshots.trees import changes_between
+from divebook.workspace.snapshots import take
+from divebook.workspace.snapshots.take import DEEPEST, SPECIAL, TOO_DEEP, TOO_LARGE, UNSTABLE, tree_of
+from divebook.workspace.snapshots.tree import changes_between
 from tests.workspace.sequences import KeptTrees, sequence
 
 
@@ -67,7 +66,7 @@ def test_a_file_that_is_written_meanwhile_is_said_and_read_again(kept, tmp_path,
         return open(*args, **options)
 
     live = kept()
-    monkeypatch.setattr(looking, "open", opened, raising=False)
+    monkeypatch.setattr(take, "open", opened, raising=False)
     assert live.take().tree.problems == (("busy", UNSTABLE),)
     monkeypatch.undo()
     tree = live.take().tree

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from divebook.errors import FileOperationError, WorkspaceNotEnteredError
-from divebook.workspace import LocalWorkspace
-from divebook.workspace.tools import changing, viewing
+from divebook.workspace import LocalWorkspace, agent_tools
 
 
 def inside(folder, work):
@@ -21,11 +20,11 @@ def test_a_line_ends_where_other_programs_end_it(tmp_path):
     (tmp_path / "a.py").write_bytes(b"one\x0c\ntwo \xe2\x80\xa8 \x0b two\nthree\r\nfour\r\n")
 
     async def work(files):
-        found = await viewing.grep(files, "three$")
+        found = await agent_tools.grep(files, "three$")
         assert {path: told["matching_line"] for path, told in found.items()} == {"a.py:3": "three"}
-        part = await viewing.view(files, "a.py", 2, 1)
+        part = await agent_tools.view(files, "a.py", 2, 1)
         assert (part["content"], part["metadata"]["total_lines"]) == ("three\r\n", 4)
-        assert "@@ -2,3 +2,3 @@" in await changing.edit(files, "a.py", "four", "4")
+        assert "@@ -2,3 +2,3 @@" in await agent_tools.edit(files, "a.py", "four", "4")
 
     inside(tmp_path, work)
 
@@ -37,7 +36,7 @@ def test_a_long_file_is_seen_whole_by_going_on_where_the_last_look_ended(tmp_pat
     async def work(files):
         seen, at = "", 0
         while at < 150:
-            told = await viewing.view(files, "long", at)
+            told = await agent_tools.view(files, "long", at)
             seen += told["content"]
             at += told["metadata"]["lines"]  # it said 150, and two thirds of them were not shown
         assert seen == text
@@ -45,7 +44,7 @@ def test_a_long_file_is_seen_whole_by_going_on_where_the_last_look_ended(tmp_pat
     inside(tmp_path, work)
 
 
-@pytest.mark.parametrize("act", [changing.move, changing.copy], ids=["move", "copy"])
+@pytest.mark.parametrize("act", [agent_tools.move, agent_tools.copy], ids=["move", "copy"])
 def test_a_file_in_a_folder_is_not_written_over_unless_it_is_asked_for(tmp_path, act):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/a.txt").write_text("precious")
@@ -99,15 +98,15 @@ def test_an_expression_that_takes_for_ever_ends_and_holds_nothing_up(tmp_path):
     (tmp_path / "a.txt").write_text("begun\n" + "a" * 60 + "!\n")
 
     async def work(files):
-        search = asyncio.ensure_future(viewing.grep(files, "(a|aa)+$"))
+        search = asyncio.ensure_future(agent_tools.grep(files, "(a|aa)+$"))
         turns = 0
         while not search.done():
             await asyncio.sleep(0)
             turns += 1
         assert turns > 100  # the loop went on meanwhile
         found = await search
-        assert list(found) == [viewing.LIMITED]
-        assert "stopped at a.txt: '(a|aa)+$' took longer than 1 seconds to match" in found[viewing.LIMITED]
-        assert "a.txt:1" in await viewing.grep(files, "^b.gun$")
+        assert list(found) == [agent_tools.LIMITED]
+        assert "stopped at a.txt: '(a|aa)+$' took longer than 1 seconds to match" in found[agent_tools.LIMITED]
+        assert "a.txt:1" in await agent_tools.grep(files, "^b.gun$")
 
     inside(tmp_path, work)

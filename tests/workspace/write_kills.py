@@ -17,8 +17,8 @@ from pathlib import Path
 
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.applying import applied, restored
-from divebook.workspace.snapshots.snapshots import Snapshots
-from divebook.workspace.snapshots.trees import NO_ENTRIES, Tree, changes_between
+from divebook.workspace.snapshots.take import Snapshots
+from divebook.workspace.snapshots.tree import NO_ENTRIES, Tree, changes_between
 
 OPERATIONS = ("open", "os.", "shutil.rmtree")
 """Beginnings of the names of audit events that are file operations."""

@@ -8,7 +8,6 @@ This is the one place below the faces that knows pandas: frames are values like 
 the log must know how to write them. The rules of the engine still see only `Recorded`.
 """
 
-from divebook.events.arrow.foreign import LIBRARIES, record_foreign
-from divebook.events.arrow.stored import Arrow, ForeignScalar
+from divebook.events.arrow.foreign import LIBRARIES, Arrow, ForeignScalar, record_foreign
 
 __all__ = ["LIBRARIES", "Arrow", "ForeignScalar", "record_foreign"]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from divebook.errors import UnstorableValueError
+from divebook.events.arrow.foreign import Arrow
 from divebook.events.arrow.ipc import as_array, read_arrays, write_arrays
-from divebook.events.arrow.stored import Arrow
 from divebook.events.recorded import Normalize, opened
 
 _NUMBERS, _MOMENTS, _TEXTS = "biuf", "Mm", "US"

@@ -17,8 +17,7 @@ import pandas as pd
 
 from divebook.errors import UnstorableValueError
 from divebook.events.arrow.ipc import as_array, in_one_piece, without_residue
-from divebook.events.recorded import Normalize, opened
-from divebook.events.standard import key_of, own_name
+from divebook.events.recorded import Normalize, key_of, opened, own_name
 
 Description = dict[str, Any]
 _NUMBERS, _MOMENTS = "biuf", "Mm"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from divebook.errors import UnstorableValueError
+from divebook.errors import UnopenableValueError, UnstorableValueError
 from divebook.events.recorded import Normalize, Recorded
 
 LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
@@ -60,3 +63,143 @@ def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | No
         raise UnstorableValueError(path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or text")
     recorded: Recorded | None = normalize(plain, path)
     return recorded
+
+
+# The recorded forms: a table, series, index or array, and a scalar of pandas or numpy.
+
+
+MOST_CELLS = 100_000
+"""Of a table that scripts are given."""
+
+_HOMES = {
+    "pandas": "divebook.events.arrow.frames",
+    "polars": "divebook.events.arrow.polars_frames",
+    "numpy": "divebook.events.arrow.arrays",
+    "pyarrow": "divebook.events.arrow.ipc",
+}
+"""Which module makes a library's values again; each has ``open_value(stored)`` and ``rows(value)``."""
+
+
+class Arrow(Recorded):
+    """A table, series, index or array.
+
+    Parameters
+    ----------
+    kind
+        Library and class, such as ``pandas.DataFrame``.
+    shape
+        Lengths, outermost first.
+    layout
+        Plain data that says how the columns make up the value.
+    content
+        The Arrow IPC stream, or as it stands in the log: in base64. Each is made of the other once it is asked for; the
+        text is kept, since it is written, hashed and compared several times.
+    """
+
+    __slots__ = ("_stream", "_text", "kind", "layout", "shape")
+    tag = "arrow"
+
+    def __init__(self, kind: str, shape: Sequence[int], layout: Mapping[str, Any], content: str | bytes) -> None:
+        self.kind, self.shape, self.layout = kind, tuple(shape), layout
+        self._text = content if isinstance(content, str) else None
+        self._stream = content if isinstance(content, bytes) else None
+
+    @property
+    def content(self) -> str:
+        """The stream in base64."""
+        if self._text is None:
+            self._text = b64encode(self.stream).decode("ascii")
+        return self._text
+
+    @property
+    def stream(self) -> bytes:
+        """The stream, which nobody may write to: what was recorded in this process is opened without a copy."""
+        return b64decode(self.content) if self._stream is None else self._stream
+
+    def data(self) -> Any:
+        """Return everything, the content last."""
+        return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
+
+    def open(self) -> Any:
+        """Make the value again."""
+        return _made(self.kind, lambda: _home(self.kind).open_value(self))
+
+    def least_bytes(self) -> int:
+        """Return the length of the content."""
+        return len(self._text or self._stream or "")
+
+    def plain(self) -> Any:
+        """Return a table as a list of records, anything else as a list."""
+        cells = math.prod(self.shape)
+        if cells > MOST_CELLS:
+            raise ValueError(
+                f"is a {self.summary()}, and scripts take at most {MOST_CELLS:,} cells; give it whole to an action, "
+                "or make what the script needs in a step before"
+            )
+        return _home(self.kind).rows(self.open())
+
+    def head(self, count: int) -> list[Any]:
+        """Return the first rows, or values, as `plain` gives them, of a value of whatever size."""
+        return list(_home(self.kind).rows(self.open()[:count]))
+
+    def summary(self) -> str:
+        """Return class and shape: ``DataFrame 1,000 x 3``."""
+        lengths = " x ".join(f"{length:,}" for length in self.shape)
+        return f"{self.kind.rpartition('.')[2]} {lengths}".rstrip()
+
+
+class ForeignScalar(Recorded):
+    """A moment, span, period, interval or missing value of pandas or numpy.
+
+    Parameters
+    ----------
+    kind
+        Library and class, such as ``pandas.Timestamp``.
+    parts
+        Plain data, the readable text first.
+    """
+
+    __slots__ = ("kind", "parts_")
+    tag = "scalar"
+
+    def __init__(self, kind: str, parts: Sequence[Any]) -> None:
+        self.kind, self.parts_ = kind, list(parts)
+
+    def data(self) -> Any:
+        """Return kind and parts."""
+        return {"kind": self.kind, "parts": self.parts_}
+
+    def open(self) -> Any:
+        """Make the value again."""
+        return _made(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
+
+    def plain(self) -> Any:
+        """Return Python's own counterpart, None for a missing value."""
+        return _scalars(self.kind).plain_scalar(self.open())
+
+    def summary(self) -> str:
+        """Return it as text."""
+        return str(self.parts_[0])
+
+
+def _made(kind: str, make: Callable[[], Any]) -> Any:
+    try:
+        return make()
+    # What the libraries raise for content that they did not write (tests/events/test_shapes.py).
+    except (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise UnopenableValueError(kind, f"its content is not as it was recorded: {error}") from error
+
+
+def _home(kind: str) -> Any:
+    return _loaded(kind, _HOMES[kind.partition(".")[0]])
+
+
+def _scalars(kind: str) -> Any:
+    return _loaded(kind, "divebook.events.arrow.scalars")
+
+
+def _loaded(kind: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise UnopenableValueError(kind, f"{error.name} is not installed here; pip install {error.name}") from error

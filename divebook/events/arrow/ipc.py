@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from divebook.errors import UnstorableValueError
-from divebook.events.arrow.stored import Arrow
+from divebook.events.arrow.foreign import Arrow
 from divebook.events.recorded import Normalize
 
 

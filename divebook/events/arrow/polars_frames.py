@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from divebook.errors import UnstorableValueError
-from divebook.events.arrow.stored import Arrow
+from divebook.events.arrow.foreign import Arrow
 from divebook.events.recorded import Normalize
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from divebook.events.arrow.columns import zone_content, zone_of
-from divebook.events.arrow.stored import ForeignScalar
+from divebook.events.arrow.foreign import ForeignScalar
 from divebook.events.recorded import Normalize, opened
 
 

@@ -1,13 +1,18 @@
 """What one request is, what it may spend and what became of it; inside an execution a fold of its log."""
 
-from divebook.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
-from divebook.pipeline.envelope.accumulation import MergeStrategy, merge_state
-from divebook.pipeline.envelope.branches import merge_branches
-from divebook.pipeline.envelope.contents import ProcessingRecord, SlotNames
-from divebook.pipeline.envelope.enums import (
+from divebook.pipeline.envelope.envelope import (
+    Envelope,
+    MergeStrategy,
+    ProcessingRecord,
+    SlotNames,
+    create_envelope,
+    merge_branches,
+    merge_state,
+)
+from divebook.pipeline.envelope.interrupts import (
+    FlowInterrupt,
     GoalStatus,
-    InterruptKind,
-    InterruptStatus,
+    InterruptResponse,
     LoopVerdict,
     ProcessingStatus,
     ReasonClass,
@@ -15,9 +20,9 @@ from divebook.pipeline.envelope.enums import (
     RiskLevel,
     TerminalReason,
 )
-from divebook.pipeline.envelope.envelope import Envelope, create_envelope
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse
 from divebook.pipeline.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
+from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
+from divebook.questions.question import InterruptKind, InterruptStatus
 from divebook.workflow.pipelines import END, START
 
 __all__ = [

@@ -3,30 +3,466 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Any, Self
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, Self, TypeVar
 
-from divebook.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
-from divebook.errors import InvalidEnvelopeError
-from divebook.pipeline.envelope.contents import (
-    DEFAULT_SLOT_NAMES,
-    FIELDS,
-    Clock,
-    IdSource,
-    ProcessingRecord,
-    SlotNames,
-    random_id,
-    read_state,
-    utc_now,
-    write_state,
+from divebook.engine.bounds import dollars
+from divebook.engine.state import ENDED, IN_STEP, ExecutionState, Hop
+from divebook.errors import EnvelopeError, InvalidEnvelopeError, did_you_mean
+from divebook.events.catalog import FAILED
+from divebook.events.event import to_datetime
+from divebook.pipeline.envelope.interrupts import (
+    FlowInterrupt,
+    GoalStatus,
+    InterruptResponse,
+    ProcessingStatus,
+    ReasonClass,
+    TerminalReason,
+    seconds_from,
 )
-from divebook.pipeline.envelope.enums import InterruptKind, ProcessingStatus, ReasonClass, TerminalReason
-from divebook.pipeline.envelope.goals import StagedContents
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.pipeline.envelope.plain import copied_map, deep_copy
-from divebook.pipeline.envelope.result import final_response, write_result
-from divebook.pipeline.envelope.validation import problems_of
+from divebook.pipeline.envelope.plain import (
+    UNREADABLE,
+    EnvelopePart,
+    PlainReading,
+    copied_map,
+    copied_maps,
+    deep_copy,
+    plain,
+    to_text,
+    types_of,
+)
+from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
+from divebook.questions.question import InterruptKind, Word
+from divebook.workflow.pipelines import END, START
+
+# What an envelope holds: its fields by the names that users and states know, and how they are written and read.
+
+
+Clock = Callable[[], datetime]
+"""Returns the present, aware, UTC."""
+IdSource = Callable[[str], str]
+"""Returns a new identifier that begins with the given prefix and an underscore."""
+
+SCHEMA_VERSION: Final = 1
+UNSET: Final = datetime.min.replace(tzinfo=UTC)
+"""Stands for the present in the moments of a new envelope."""
+
+
+def utc_now() -> datetime:
+    """Return the machine's time."""
+    return datetime.now(UTC)
+
+
+def random_id(prefix: str) -> str:
+    """Return the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
+    return f"{prefix}_{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNames:
+    """Which output slots have a part in retries, stages and responses; the envelope itself knows no stage."""
+
+    retry_reset: Collection[str] = frozenset({"plan", "arbiter", "execution", "synthesizer", "critic"})
+    """Dropped when an attempt begins anew."""
+    advance_reset: Collection[str] = frozenset({"plan", "execution", "critic"})
+    """Dropped when the next stage of goals begins."""
+    archive: str = "plan"
+    """Kept in `prior_plans` when an attempt begins anew; its ``plan_id`` marks a completed stage."""
+    response: str = "integration"
+    """Holds the final response ..."""
+    response_key: str = "final_response"
+    """... under this key."""
+
+
+DEFAULT_SLOT_NAMES: Final = SlotNames()
+
+
+@dataclass(slots=True)
+class ProcessingRecord(EnvelopePart):
+    """One agent's step; `completed_at` and `duration_ms` come with its end."""
+
+    agent: str
+    stage_order: int
+    started_at: datetime
+    completed_at: datetime | None = None
+    duration_ms: int = 0
+    status: ProcessingStatus | str = ProcessingStatus.RUNNING
+    error: str | None = None
+    llm_calls: int = 0
+
+
+class _Maximum:
+    """A bound as a field, which is replaced together with the others, since `Bounds` do not change."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, contents: Contents | None, owner: type) -> Any:
+        return self if contents is None else getattr(contents.bounds, self._name)
+
+    def __set__(self, contents: Contents, value: int | None) -> None:
+        changed: dict[str, Any] = {self._name: value}
+        contents.bounds = replace(contents.bounds, **changed)
+
+
+@dataclass(kw_only=True, repr=False)
+class Contents:
+    """The fields of one envelope; two are equal if all that is in their states is."""
+
+    envelope_id: str = ""
+    request_id: str = ""
+    session_id: str = ""
+    user_id: str = "anonymous"
+    raw_input: str = ""
+    received_at: datetime = UNSET
+    created_at: datetime = UNSET
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By slot."""
+    prior_plans: list[dict[str, Any] | None] = field(default_factory=list)
+    loop_feedback: list[str] = field(default_factory=list)
+
+    current_stage: str = START
+    stage_order: list[str] = field(default_factory=list)
+    active_stages: dict[str, bool] = field(default_factory=dict)
+    completed_stage_set: dict[str, bool] = field(default_factory=dict)
+    failed_stages: dict[str, str] = field(default_factory=dict)
+    """The error by stage."""
+    parallel_mode: bool = False
+
+    bounds: Bounds = DEFAULT_BOUNDS
+    iteration: int = 0
+    llm_call_count: int = 0
+    agent_hop_count: int = 0
+    token_count: int = 0
+    cost: Decimal = Decimal(0)
+    """US dollars."""
+    edge_counts: dict[str, int] = field(default_factory=dict)
+    """Passages, by ``"from->to"``."""
+
+    terminated: bool = False
+    termination_reason: str | None = None
+    """For people."""
+    terminal_reason: TerminalReason | str | None = None
+    """For programs; alone it says what keeps the request from going on."""
+    completed_at: datetime | None = None
+
+    interrupt_pending: bool = False
+    interrupt: FlowInterrupt | None = None
+    interrupt_queue: list[FlowInterrupt] = field(default_factory=list)
+    """Raised by parallel branches beside the first one."""
+
+    completed_stages: list[dict[str, Any] | None] = field(default_factory=list)
+    current_stage_number: int = 1
+    max_stages: int = 5
+    all_goals: list[str] = field(default_factory=list)
+    remaining_goals: list[str] = field(default_factory=list)
+    goal_completion_status: dict[str, str] = field(default_factory=dict)
+
+    processing_history: list[ProcessingRecord] = field(default_factory=list)
+    errors: list[dict[str, Any] | None] = field(default_factory=list)
+
+    slot_names: SlotNames = field(default=DEFAULT_SLOT_NAMES, compare=False)
+    clock: Clock = field(default=utc_now, compare=False)
+    new_id: IdSource = field(default=random_id, compare=False)
+
+    max_iterations = _Maximum()
+    max_llm_calls = _Maximum()
+    max_agent_hops = _Maximum()
+
+    def __post_init__(self) -> None:
+        for name, prefix in (("envelope_id", "env"), ("request_id", "req"), ("session_id", "sess")):
+            setattr(self, name, getattr(self, name) or self.new_id(prefix))
+        if UNSET in (self.created_at, self.received_at):
+            self.created_at = self.received_at = self.clock()
+
+    @property
+    def pending_interrupt(self) -> FlowInterrupt | None:
+        """The question that waits for its answer; the flag alone is none."""
+        return self.interrupt if self.interrupt_pending else None
+
+    def __repr__(self) -> str:
+        state = "terminated" if self.terminated else "interrupted" if self.interrupt_pending else "open"
+        return f"<{type(self).__name__} {self.envelope_id} at {self.current_stage!r}, {state}>"
+
+
+FIELDS: Final = tuple(each.name for each in fields(Contents) if each.compare)
+"""What makes an envelope; also the keys of its state, in which `MAXIMA` stand a second time."""
+MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
+STATE_KEYS: Final = (*FIELDS, *MAXIMA)
+
+
+def write_state(contents: Contents) -> dict[str, Any]:
+    """Return everything about an envelope as plain data, which shares nothing with it.
+
+    Raises
+    ------
+    UncopyableValueError
+        Somebody put a value into it that cannot be copied.
+    """
+    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
+
+
+def read_state(contents: Contents, state: Any) -> list[str]:
+    """Fill a fresh envelope with what can be read of a state; return what is wrong with that state."""
+    reading = PlainReading(contents.clock())
+    if not isinstance(state, Mapping):
+        reading.refuse("state", state, "a mapping")
+        return reading.problems
+    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
+    for key in STATE_KEYS:
+        if key not in state:
+            reading.problems.append(f"{key}: missing")
+        elif key in MAXIMA and state[key] is None:
+            continue  # `bounds` says whether there is one
+        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
+            setattr(contents, key, value)
+    return [*_strangers(state), *reading.problems]
+
+
+def _strangers(state: Mapping[Any, Any]) -> list[str]:
+    """Return what is wrong with the version, and unknown keys."""
+    version = state.get("schema_version", "missing")
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
+    found = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in found.items()]
+    return sorted(problems)
+
+
+# Where a request stands: its goals, which stages of work satisfy one after the other, and its parallel stages.
+
+
+class StagedContents(Contents):
+    """An envelope's goals, attempts and stages."""
+
+    # --- goals and retries
+
+    def initialize_goals(self, goals: Iterable[str]) -> None:
+        """Begin with these goals, all pending; completed stages and the stage number stay."""
+        self.all_goals = list(goals)
+        self.remaining_goals = list(self.all_goals)
+        self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
+
+    def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
+        """Record a completed stage of goals.
+
+        Returns
+        -------
+        bool
+            Whether goals and stages are left; only then does the number grow and are the slots of the stage dropped.
+        """
+        satisfied = list(satisfied_goals)
+        known = self.goal_completion_status or {}  # callers may have set it to None
+        self.goal_completion_status = known | dict.fromkeys(satisfied, str(GoalStatus.SATISFIED))
+        self.remaining_goals = [goal for goal in self.remaining_goals if goal not in satisfied]
+        self.completed_stages.append(
+            {
+                "stage_number": self.current_stage_number,
+                "satisfied_goals": satisfied,
+                "summary": deep_copy(summary, "summary"),
+                "plan_id": self.outputs.get(self.slot_names.archive, {}).get("plan_id"),
+            }
+        )
+        if not self.remaining_goals or self.current_stage_number >= self.max_stages:
+            return False
+        self.current_stage_number += 1
+        self._drop(self.slot_names.advance_reset)
+        return True
+
+    def satisfied_goals(self) -> list[str]:
+        """Return the satisfied goals in the order in which they first were."""
+        recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
+        known = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
+        return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in known]
+
+    def get_stage_context(self) -> dict[str, Any]:
+        """Return number, completed stages, and goals by their standing, as copies."""
+        return {
+            "current_stage": self.current_stage_number,
+            "completed_stages": copied_maps(self.completed_stages, "completed_stages"),
+            "remaining_goals": list(self.remaining_goals),
+            "goal_completion_status": dict(self.goal_completion_status),
+            "satisfied_goals": self.satisfied_goals(),
+        }
+
+    def is_stuck(self, min_stages: int = 2) -> bool:
+        """Whether that stage number has been reached with no goal satisfied."""
+        return self.current_stage_number >= min_stages and not self.satisfied_goals()
+
+    def increment_iteration(self, feedback: str | None = None) -> None:
+        """Begin a new attempt: keep the feedback and the plan, drop what is to be made again."""
+        self.iteration += 1
+        if feedback is not None:
+            self.loop_feedback.append(feedback)
+        archive = self.slot_names.archive
+        if archive in self.outputs:
+            self.prior_plans.append(copied_map(self.outputs[archive], f"outputs.{archive}"))
+        self._drop(self.slot_names.retry_reset)
+
+    def _drop(self, slots: Collection[str]) -> None:
+        for key in slots:
+            self.outputs.pop(key, None)
+
+    # --- parallel stages
+
+    def start_stage(self, name: str) -> None:
+        """Mark a stage as active."""
+        self.active_stages[name] = True
+
+    def complete_stage(self, name: str) -> None:
+        """Mark a stage as completed, whether or not it was started."""
+        self.completed_stage_set[name] = True
+        self.active_stages.pop(name, None)
+
+    def fail_stage(self, name: str, error: str) -> None:
+        """Mark a stage as failed."""
+        self.failed_stages[name] = error
+        self.active_stages.pop(name, None)
+
+    def is_stage_active(self, name: str) -> bool:
+        """Whether the stage is active."""
+        return self.active_stages.get(name, False)
+
+    def is_stage_completed(self, name: str) -> bool:
+        """Whether the stage is completed."""
+        return self.completed_stage_set.get(name, False)
+
+    def is_stage_failed(self, name: str) -> bool:
+        """Whether the stage failed, be it without a message."""
+        return name in self.failed_stages
+
+    def get_active_stage_count(self) -> int:
+        """Return how many stages are listed as active."""
+        return len(self.active_stages)
+
+    def get_completed_stage_count(self) -> int:
+        """Return how many stages are listed as completed."""
+        return len(self.completed_stage_set)
+
+    def all_stages_complete(self) -> bool:
+        """Whether there is an order of stages and all in it are completed."""
+        return bool(self.stage_order) and all(self.completed_stage_set.get(name) for name in self.stage_order)
+
+    def has_failures(self) -> bool:
+        """Whether any stage failed."""
+        return bool(self.failed_stages)
+
+
+def _goals_of(stage: dict[str, Any]) -> list[str]:
+    """Return the satisfied goals of a recorded stage, which may have been restored from anything."""
+    goals = stage.get("satisfied_goals")
+    return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
+
+
+# What callers get of an envelope: the response, and what an interface shows.
+
+
+def final_response(envelope: Contents) -> str | None:
+    """Return the text to show: a pending question, else the response slot's text, else None."""
+    pending = envelope.pending_interrupt
+    if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
+        return pending.question
+    if pending and pending.kind == InterruptKind.CONFIRMATION and pending.message:
+        return pending.message
+    response = envelope.outputs.get(envelope.slot_names.response, {}).get(envelope.slot_names.response_key)
+    return response if isinstance(response, str) else None
+
+
+def write_result(envelope: Contents) -> dict[str, Any]:
+    """Return what a caller of the whole request wants to know, as plain data and copies."""
+    reason = envelope.terminal_reason
+    result: dict[str, Any] = {
+        "envelope_id": envelope.envelope_id,
+        "request_id": envelope.request_id,
+        "user_id": envelope.user_id,
+        "session_id": envelope.session_id,
+        "current_stage": envelope.current_stage,
+        "terminated": envelope.terminated,
+        "termination_reason": envelope.termination_reason,
+        "terminal_reason": None if reason is None else str(reason),
+        "response": final_response(envelope),
+        "interrupt_pending": envelope.interrupt_pending,
+        "iteration": envelope.iteration,
+        "llm_call_count": envelope.llm_call_count,
+        "processing_time_ms": sum(record.duration_ms for record in envelope.processing_history),
+        "errors": copied_maps(envelope.errors, "errors"),
+    }
+    if envelope.outputs:
+        result["outputs"] = copied_map(envelope.outputs, "outputs")
+    if envelope.interrupt is not None:
+        result |= _interrupt_keys(envelope.interrupt, pending=envelope.interrupt_pending)
+    return result
+
+
+def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any]:
+    shown = interrupt.to_dict()
+    keys: dict[str, Any] = {"interrupt": {k: shown[k] for k in ("kind", "id", "question", "message", "created_at")}}
+    if interrupt.kind == InterruptKind.CLARIFICATION:
+        keys |= {"clarification_needed": pending, "clarification_question": interrupt.question}
+    elif interrupt.kind == InterruptKind.CONFIRMATION:
+        keys |= {
+            "confirmation_needed": pending,
+            "confirmation_message": interrupt.message,
+            "confirmation_id": interrupt.id,
+        }
+    return keys
+
+
+# What must hold of an envelope that is about to be used.
+
+
+IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
+COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "cost")
+
+
+def problems_of(envelope: Contents) -> list[str]:
+    """Return what is wrong with an envelope, one line each."""
+    return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
+
+
+def _identity(envelope: Contents) -> Iterator[str]:
+    for name in IDENTIFIERS:
+        if not getattr(envelope, name):
+            yield f"{name} is empty"
+    for name in ("created_at", "received_at", "completed_at"):
+        moment: datetime | None = getattr(envelope, name)
+        if moment is not None and moment.tzinfo is None:
+            yield f"{name} has no time zone: {moment.isoformat()}"
+
+
+def _numbers(envelope: Contents) -> Iterator[str]:
+    for name in COUNTERS:
+        if getattr(envelope, name) < 0:
+            yield f"{name} is negative: {getattr(envelope, name)}"
+    for name in (*MAXIMA, "max_stages"):
+        maximum: Any = getattr(envelope, name)
+        if maximum is not None and maximum < 1:
+            yield f"{name} must be at least 1, not {maximum}"
+    if envelope.current_stage_number < 1:
+        yield f"current_stage_number must be at least 1, not {envelope.current_stage_number}"
+
+
+def _position(envelope: Contents) -> Iterator[str]:
+    known = (*envelope.stage_order, START, END)
+    if envelope.stage_order and envelope.current_stage not in known:
+        yield f"current_stage {envelope.current_stage!r} is not in stage_order: {', '.join(envelope.stage_order)}"
+    for goal in envelope.remaining_goals:
+        if goal not in envelope.all_goals:
+            yield f"remaining_goals has {goal!r}, which all_goals does not have"
+
+
+def _control(envelope: Contents) -> Iterator[str]:
+    if envelope.interrupt_pending and envelope.interrupt is None:
+        yield "interrupt_pending is set, but there is no interrupt"
+    if envelope.terminated and envelope.completed_at is None:
+        yield "terminated is set, but completed_at is not"
 
 
 class Envelope(StagedContents):
@@ -326,3 +762,295 @@ def create_envelope(
     if request_id is not None:
         envelope.request_id = request_id
     return envelope
+
+
+# How a new value joins one that is there.
+
+
+class MergeStrategy(Word):
+    """Ways to join two values."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+    MERGE_DICT = "merge_dict"
+
+
+def merge_state(existing: Any, value: Any, strategy: str) -> Any:
+    """Return what becomes of `existing` when `value` arrives; neither is changed.
+
+    Parameters
+    ----------
+    existing
+        None if there is nothing yet.
+    value
+        What arrives.
+    strategy
+        ``replace`` takes the new value; ``append`` makes or extends a list; ``merge_dict`` joins two mappings on their
+        first level, the new one winning, and replaces anything else.
+
+    Raises
+    ------
+    EnvelopeError
+        No such strategy.
+    """
+    if strategy == MergeStrategy.REPLACE:
+        return value
+    if strategy == MergeStrategy.APPEND:
+        if isinstance(existing, list):
+            return [*existing, value]
+        return [value] if existing is None else [existing, value]
+    if strategy == MergeStrategy.MERGE_DICT:
+        both = isinstance(existing, Mapping) and isinstance(value, Mapping)
+        return {**existing, **value} if both else value
+    hint = did_you_mean(str(strategy), map(str, MergeStrategy)) or f"there are {', '.join(MergeStrategy)}"
+    raise EnvelopeError(f"merge strategy {strategy!r} does not exist; {hint}")
+
+
+# Joining what parallel branches did to their clones of one envelope.
+#
+# Each branch counts by how it differs from the envelope it was cloned from, so that what was there before counts once.
+# Branches are given in the order of their stages; where two wrote the same, the later one wins.
+
+
+T = TypeVar("T")
+
+LISTS = ("prior_plans", "loop_feedback", "processing_history", "errors", "completed_stages")
+MAPS = ("active_stages", "completed_stage_set", "failed_stages", "goal_completion_status")
+ENDING = ("terminated", "termination_reason", "terminal_reason", "completed_at")
+_ABSENT: Any = object()
+
+
+def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
+    """Take over what clones of an envelope have become.
+
+    Counters are added; history, errors, feedback and plans are joined; outputs and metadata are merged, metadata in
+    depth; the first question becomes the envelope's, the others wait their turn; the first end counts.
+
+    Parameters
+    ----------
+    envelope
+        Unchanged since it was cloned; receives everything.
+    branches
+        The clones, in the order of their stages.
+
+    Raises
+    ------
+    UncopyableValueError
+        A branch holds a value that cannot be copied; the envelope is unchanged.
+    """
+    before = envelope.clone()
+    for branch in [branch.clone() for branch in branches]:
+        _add_counters(envelope, before, branch)
+        _join_lists(envelope, before, branch)
+        _merge_maps(envelope, before, branch)
+        _merge_goals(envelope, before, branch)
+        _queue_question(envelope, before, branch)
+        if branch.terminated and not envelope.terminated:
+            for name in ENDING:
+                setattr(envelope, name, getattr(branch, name))
+
+
+def _add_counters(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    for name in COUNTERS:
+        grown = getattr(branch, name) - getattr(before, name)
+        setattr(envelope, name, getattr(envelope, name) + grown)
+    for edge, count in branch.edge_counts.items():
+        grown = count - before.edge_counts.get(edge, 0)
+        envelope.edge_counts[edge] = envelope.edge_counts.get(edge, 0) + grown
+
+
+def _join_lists(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    for name in LISTS:
+        getattr(envelope, name).extend(getattr(branch, name)[len(getattr(before, name)) :])
+
+
+def _merge_maps(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    for name in MAPS:
+        setattr(envelope, name, _merged(getattr(envelope, name), getattr(before, name), getattr(branch, name), depth=1))
+    envelope.outputs = _merged(envelope.outputs, before.outputs, branch.outputs, depth=1)
+    envelope.metadata = _merged(envelope.metadata, before.metadata, branch.metadata, depth=None)
+
+
+def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    done = set(before.remaining_goals) - set(branch.remaining_goals)
+    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in done]
+    envelope.all_goals += [goal for goal in branch.all_goals if goal not in envelope.all_goals]
+    envelope.remaining_goals += [goal for goal in branch.remaining_goals if goal not in before.remaining_goals]
+    envelope.current_stage_number = max(envelope.current_stage_number, branch.current_stage_number)
+
+
+def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
+    pending = branch.pending_interrupt
+    raised = [] if pending is None or pending == before.interrupt else [pending]
+    envelope.interrupt_queue += [*raised, *branch.interrupt_queue[len(before.interrupt_queue) :]]
+    envelope.ask_next_interrupt()
+
+
+def _merged(own: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
+    """Return `own` with what `branch` changed of `before`; to that depth mappings are merged, not replaced."""
+    merged = dict(own)
+    for key in before.keys() - branch.keys():
+        merged.pop(key, None)
+    deeper = None if depth is None else depth - 1
+    for key, value in branch.items():
+        old, present = before.get(key, _ABSENT), merged.get(key)
+        if value == old:
+            continue
+        if deeper != 0 and isinstance(value, Mapping) and isinstance(present, Mapping):
+            merged[key] = _merged(present, old if isinstance(old, Mapping) else {}, value, deeper)
+        else:
+            merged[key] = value
+    return merged
+
+
+# An execution as the envelope of one request: read off its state, so that it is a fold of the log like the state.
+#
+# What the envelope calls stages are the steps of the workflow, and its slots are the outputs of the agent steps. Goals
+# have no part in an execution.
+
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Stands for the beginning of what has not begun."""
+
+
+def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
+    """Return the envelope of an execution as it stands: the same for the same events, however they were folded.
+
+    Parameters
+    ----------
+    steps
+        The steps of the workflow, as they are written.
+    """
+    ledger, used = state.ledger, state.usage
+    return Envelope(
+        bounds=state.bounds,
+        clock=lambda: to_datetime(state.last_us),
+        new_id=lambda _: "",
+        iteration=ledger.iterations,
+        llm_call_count=ledger.llm_calls,
+        agent_hop_count=ledger.agent_hops,
+        token_count=used.input_tokens + used.output_tokens,
+        cost=dollars(used.cost),
+        edge_counts=dict(sorted(ledger.edges.items())),
+        processing_history=_history(state, steps),
+        errors=_errors(state),
+        outputs=_outputs(state),
+        **_identity_of_execution(state),
+        **_termination(state),
+        **_interruption(state),
+        **_stages(state, steps),
+    )
+
+
+def _moment(microseconds: int | None) -> datetime:
+    return NEVER if microseconds is None else to_datetime(microseconds)
+
+
+def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
+    given, began = state.identity, _moment(state.started_us)
+    return {
+        "envelope_id": state.execution_id,
+        "request_id": str(given.get("request_id") or state.execution_id),
+        "session_id": str(given.get("session_id") or ""),
+        "created_at": began,
+        "received_at": began,
+        "user_id": str(given.get("user_id") or "anonymous"),
+        "raw_input": str(given.get("raw_input") or ""),
+        "metadata": copied_map(given.get("metadata") or {}, "metadata"),
+    }
+
+
+def _termination(state: ExecutionState) -> dict[str, Any]:
+    """Return how it ended; before that, the bound at which it waits."""
+    if not state.is_over:
+        asked = (question.data or {} for question in state.pending_interrupts())
+        reason = next((data["reason"] for data in asked if "bound" in data and data.get("reason")), None)
+        return {"terminal_reason": None if reason is None else TerminalReason.read(reason)}
+    ended = None if state.ended_us is None else to_datetime(state.ended_us)
+    reason = None if state.reason is None else TerminalReason.read(state.reason)
+    return {
+        "terminated": True,
+        "termination_reason": state.error or state.lifecycle,
+        "terminal_reason": reason,
+        "completed_at": ended,
+    }
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def _interruption(state: ExecutionState) -> dict[str, Any]:
+    """Return the oldest open question and those after it; where none is open, the one that was settled last."""
+    pending = [FlowInterrupt.of(found) for found in state.pending_interrupts()]
+    if pending and not state.is_over:
+        return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
+    settled = [found for found in state.interrupts.values() if not found.is_open]
+    if not settled:
+        return {}
+    last = max(settled, key=lambda found: (found.settled_us or 0, found.raised_us, found.interrupt_id))
+    return {"interrupt": FlowInterrupt.of(last)}
+
+
+# --- agent steps ---------------------------------------------------------------------------------------------------
+
+
+def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingRecord]:
+    order = {name: number for number, name in enumerate(steps)}
+    return [_record(hop, order.get(hop.step, 0)) for _, hop in sorted(state.ledger.history.items())]
+
+
+def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
+    began, ended = _moment(hop.started_us), None if hop.ended_us is None else to_datetime(hop.ended_us)
+    took = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
+    status = ProcessingStatus.read(hop.status)
+    return ProcessingRecord(hop.step, stage_order, began, ended, max(took, 0), status, hop.error, hop.llm_calls)
+
+
+def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
+    errors = (error for _, error in sorted(state.ledger.errors.items()))
+    return [{**error, "timestamp": to_text(to_datetime(error["timestamp"]))} for error in errors]
+
+
+def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
+    """Return a slot for each agent step that has completed: the mapping that its text is in JSON, else the text."""
+    outputs: dict[str, dict[str, Any]] = {}
+    for _, hop in sorted(state.ledger.history.items()):
+        text = state.paths[hop.path].step_outputs.get(hop.step)
+        if text is not None:
+            outputs[hop.step] = _slot(text)
+    return outputs
+
+
+def _slot(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text, parse_constant=_refuse) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {"text": text}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# --- stages --------------------------------------------------------------------------------------------------------
+
+
+def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
+    paths = sorted(state.paths.values(), key=lambda path: path.number)
+    active = [path for path in paths if path.phase != ENDED]
+    failed = {path.current_step: path.error for path in paths if path.status == FAILED and path.error}
+    return {
+        "current_stage": active[0].current_step if active else END if state.paths else START,
+        "stage_order": list(steps),
+        "active_stages": {path.current_step: True for path in active if path.phase == IN_STEP},
+        "completed_stage_set": _completed(state, steps),
+        "failed_stages": failed,
+        "parallel_mode": len(active) > 1,
+    }
+
+
+def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:
+    done = {step for path in state.paths.values() for step in path.step_outputs}
+    order = {name: number for number, name in enumerate(steps)}
+    return dict.fromkeys(sorted(done, key=lambda name: (order.get(name, len(order)), name)), True)

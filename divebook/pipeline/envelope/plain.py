@@ -15,11 +15,11 @@ from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
-from divebook.bounds import Bounds
 from divebook.errors import BoundsError, UncopyableValueError, UnopenableValueError, UnstorableValueError
 from divebook.events.codec import encode, parse
 from divebook.events.recorded import TAG, opened
 from divebook.events.values import MAX_DEPTH, normalize, untag
+from divebook.questions.bounds import Bounds
 
 SPARSE: Final = {"sparse": True}
 """Metadata of a field that is left out of plain data where it is None."""

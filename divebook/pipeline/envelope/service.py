@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from divebook.pipeline.envelope.contents import Clock, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.enums import InterruptKind, InterruptStatus
-from divebook.pipeline.envelope.envelope import Envelope
-from divebook.pipeline.envelope.interrupt import FlowInterrupt, InterruptResponse, seconds_from
+from divebook.pipeline.envelope.envelope import Clock, Envelope, IdSource, random_id, utc_now
+from divebook.pipeline.envelope.interrupts import FlowInterrupt, InterruptResponse, seconds_from
 from divebook.pipeline.envelope.plain import copied, copied_map, plain_part
+from divebook.questions.question import InterruptKind, InterruptStatus
 
 
 @dataclass(frozen=True, slots=True)

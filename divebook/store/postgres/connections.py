@@ -3,24 +3,291 @@
 from __future__ import annotations
 
 import functools
+import re
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, overload
+from urllib.parse import unquote
 
-from divebook.errors import ConnectionLostError, NewerStoreError, ReadOnlyStoreError
-from divebook.keyboard import KEYBOARD
-from divebook.store.postgres.addresses import DatabaseAddress
-from divebook.store.postgres.arrays import BinaryArray, numbers_in
-from divebook.store.postgres.faults import outage, refusal, translated
-from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, named, raised_format
+from divebook.errors import (
+    ConnectionLostError,
+    CorruptStoreError,
+    NewerStoreError,
+    ReadOnlyStoreError,
+    SetupError,
+    StoreBusyError,
+    StoreError,
+)
+from divebook.interrupts import KEYBOARD
+from divebook.store.encoding import no_text
+from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, SCHEMA, named, raised_format
+from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.adapt import Dumper
+
+
+# From the URL of a database to what libpq is given, and to what may be shown of it.
+
+
+_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+_SETTINGS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""Where the URL does not say: a server that is gone is to be noticed."""
+_ALWAYS = {"client_encoding": "UTF8"}
+"""What the URL does not change: arrays are written in it."""
+_known: dict[str, DatabaseAddress] = {}
+"""By their location without a password: those that this process has opened, with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseAddress:
+    """Where a store is."""
+
+    location: str
+    """The URL without its password."""
+    schema: str
+    conninfo: str = field(repr=False)
+    """What libpq is given, with the password."""
+
+    @classmethod
+    def of(cls, url: str) -> Self | DatabaseAddress:
+        """Return what a URL means; a location that was opened before in this process has its password.
+
+        In another process libpq looks for it in ``PGPASSWORD`` and ``~/.pgpass``.
+
+        Raises
+        ------
+        SetupError
+            It is none that libpq understands.
+        """
+        shown = without_password(url)
+        bare = for_command(url)
+        if is_hidden(url) or url == bare:  # as a suggested command names it
+            if bare in _known:
+                return _known[bare]
+            url = bare
+        from psycopg.conninfo import make_conninfo
+
+        base, _, query = url.partition("?")
+        settings = [piece for piece in query.split("&") if piece]
+        schemas = [unquote(piece[7:]) for piece in settings if piece.startswith("schema=")]
+        rest = "&".join(piece for piece in settings if not piece.startswith("schema="))
+        given = _understood(url, f"{base}?{rest}" if rest else base)
+        schema = schemas[-1] if schemas else SCHEMA
+        if not _NAME.fullmatch(schema):
+            raise SetupError(
+                f"schema {schema!r} of {shown} cannot be used; write a name of small letters, digits and _ that does "
+                "not begin with pg_"
+            )
+        named = {**_SETTINGS, "application_name": "divebook", **given, **_ALWAYS}
+        return cls(shown, schema, make_conninfo("", **named))
+
+    def remember(self) -> None:
+        """Have its location open it again in this process: its password is the right one.
+
+        (test_a_password_that_was_mistyped_does_not_take_the_place_of_the_right_one)
+        """
+        _known[for_command(self.location)] = self
+
+
+def _understood(url: str, rest: str) -> dict[str, Any]:
+    """Return what libpq takes a URL for, without what is ours."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        # An @ in a password would make its end the name of a host, which errors show.
+        if is_plain(url):
+            return conninfo_to_dict(rest)
+    except (psycopg.Error, ValueError):  # which may hold a part of the password
+        pass
+    raise SetupError(
+        f"{cut_short(url)} is no URL of a database; write postgresql://user:password@host:port/database?setting=value, "
+        "and in a password, or a value, each character but letters and digits as %XX: / as %2F, @ as %40, # as %23, "
+        "? as %3F, a space as %20. Or leave the password to PGPASSWORD or ~/.pgpass"
+    )
+
+
+# Columns of a statement as the arrays that the server reads, in its binary form.
+#
+# psycopg looks at each element of a list to find its type, which takes longer than the rest of a commit takes here
+# (``python -m benchmarks.servers``). The types of these are known, and none of them holds NULL.
+
+
+BOOLEAN, BYTEA, BIGINT, TEXT, INTEGER = 16, 17, 20, 25, 23
+"""Numbers of the server's own types."""
+_EMPTY = struct.Struct(">iiI")
+_WIDTHS = {BOOLEAN: (1, "?"), BIGINT: (8, "q"), INTEGER: (4, "i")}
+
+
+class BinaryArray:
+    """An array of one dimension as it is sent; `divebook.store.postgres.connections` says so to psycopg."""
+
+    __slots__ = ("content",)
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+
+def array_of(kind: int, column: Sequence[Any]) -> BinaryArray:
+    """Return a column of values of one type as an array."""
+    if not column:
+        return BinaryArray(_EMPTY.pack(0, 0, kind))
+    if kind == TEXT:
+        column = [text.encode() for text in column]
+    return _numbers(kind, column) if kind in _WIDTHS else _contents(kind, column)
+
+
+def _numbers(kind: int, column: Sequence[int]) -> BinaryArray:
+    width, _ = _WIDTHS[kind]
+    count = len(column)
+    told = [width] * (2 * count)
+    told[1::2] = column
+    return BinaryArray(_layout(kind, count).pack(1, 0, kind, count, 1, *told))
+
+
+def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
+    parts = [struct.pack(">iiIii", 1, 0, kind, len(column), 1)]
+    for content in column:
+        parts += (len(content).to_bytes(4, "big"), content)
+    return BinaryArray(b"".join(parts))
+
+
+def numbers_in(content: bytes | None) -> list[int]:
+    """Return what the server gives as an array of bigint, none of which is NULL; nothing for NULL."""
+    if content is None or len(content) == _EMPTY.size:
+        return []
+    ((length,),) = (struct.unpack_from(">i", content, _EMPTY.size),)
+    return list(struct.unpack_from(">" + "iq" * length, content, _EMPTY.size + 8)[1::2])
+
+
+@functools.lru_cache(maxsize=256)
+def _layout(kind: int, count: int) -> struct.Struct:
+    """Return how so many numbers are written: dimensions, no NULL, type, length, first index; each after its width."""
+    return struct.Struct(">iiIii" + f"i{_WIDTHS[kind][1]}" * count)
+
+
+# What Postgres's errors mean to a user of the store, and what to do about them.
+
+
+_LOST = ("08", "57P")  # the connection; the server is shut down, or starts
+_READ_ONLY = "25006"
+_FAULTS: tuple[tuple[str, type[StoreError], str], ...] = (
+    (_READ_ONLY, ReadOnlyStoreError, "nothing can be written to {0}: {1}. Name the server that may be written to"),
+    ("28", StoreError, "{0} refuses the user: {1}. Check the user and the password"),
+    ("3D", StoreError, "{0}: {1}. Create the database, or name another one"),
+    ("40", StoreBusyError, "{0} is busy: {1}. Nothing was written; try again"),
+    ("42501", ReadOnlyStoreError, "{0}: {1}. Grant the user what it needs in that schema, or name another schema"),
+    ("53", StoreBusyError, "{0} has no room: {1}. Nothing was written; free some space or connections"),
+    (
+        "55P03",
+        StoreBusyError,
+        "{0} is locked by another session (see pg_stat_activity): {1}. Nothing was written",
+    ),
+    ("57014", StoreBusyError, "{0} was interrupted: {1}. Try again"),
+    ("58", StoreBusyError, "{0} cannot be read or written: {1}. Nothing was written; check the server's disk"),
+    ("XX001", CorruptStoreError, "{0} is damaged: {1}. Restore a backup"),
+    ("XX002", CorruptStoreError, "{0} has a damaged index: {1}. REINDEX it, or restore a backup"),
+    ("XX", StoreBusyError, "{0} has met an error of its own: {1}. Nothing was written; the server's log says more"),
+)
+_STATEMENTS = "not allowed in statement pooling mode"
+_OTHER_MODES = "Have it do so for each transaction (pool_mode = transaction)"
+_REFUSED: tuple[tuple[str, str], ...] = (
+    (
+        r"authentication failed|no password|pg_hba\.conf|role .* (does not exist|is not perm)|no such user|certificate",
+        "{0} refuses the user: {1}. Check the user and the password, in the URL, PGPASSWORD or ~/.pgpass",
+    ),
+    (r"database .* does not exist|no such database", "{0}: {1}. Create the database, or name another one"),
+    (r"permission denied for database", "{0}: {1}. Grant the user CONNECT, or name another database"),
+    (r"\bSSL\b", "{0} and this process do not agree about TLS: {1}. Say in the URL what the server has: sslmode=..."),
+    (r"invalid .*(value|number|option)|bad value|unrecognized|unsupported", "{0}: {1}. Correct that in the URL"),
+)
+"""What a server, or libpq, says to a connection that will never be made as it is, and what to do about it.
+
+That has no code, and its words are of one language: in another one the server is told to be out of reach.
+"""
+_PASSING = re.compile(
+    r"refused|timed out|timeout expired|starting up|shutting down|in recovery|No such file|unreachable|reset by|resolve"
+    r"|read-only|closed the connection|terminat|too many|remaining connection"
+)
+
+
+def refusal(error: psycopg.Error, location: str) -> StoreError:
+    """Return the store's error for a first connection that was not made: one that is refused is waited for in vain."""
+    said = _said(error)
+    if not error.sqlstate and not _PASSING.search(said):
+        for pattern, text in _REFUSED:
+            if re.search(pattern, said):
+                return StoreError(text.format(location, said))
+    return translate(error, location)
+
+
+def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
+    """Return what it means that a server which could be written to cannot any more; None if it is the user who may not.
+
+    It has become the standby of another one, or is about to.
+    """
+    import psycopg
+
+    cause = error.__cause__
+    if not isinstance(cause, psycopg.Error) or cause.sqlstate != _READ_ONLY:
+        return None
+    said = _said(cause)
+    return StoreBusyError(
+        f"nothing can be written to {location} at present: {said}. What waits goes on once it can be written to again, "
+        "or another server in its place"
+    )
+
+
+def translate(error: psycopg.Error, location: str) -> StoreError:
+    """Return the store's error for one of Postgres's."""
+    import psycopg
+
+    code, said = error.sqlstate or "", _said(error)
+    if _STATEMENTS in said:
+        return StoreError(f"{location} is a pool that gives each statement another session: {said}. {_OTHER_MODES}")
+    for beginning, kind, text in _FAULTS:
+        if code.startswith(beginning):
+            return kind(text.format(location, said))
+    if code.startswith(_LOST) or (not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)):
+        return ConnectionLostError(f"{location} is out of reach: {said}. Check the server; what waits goes on with it")
+    return StoreError(f"{location}: {said}")
+
+
+def _said(error: psycopg.Error) -> str:
+    """Return what a server, or libpq, says, on one line and without the statement, which is ours."""
+    parts = [error.diag.message_primary or str(error), error.diag.message_detail or ""]
+    return " ".join(" ".join(parts).split())
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Turn what Postgres and the decoders raise inside the block into the store's errors."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, location) from error
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
+    # What decoding raises for bytes and numbers that a store never writes.
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise CorruptStoreError(f"{location} is damaged: {type(error).__name__}: {error}. Restore a backup") from error
+
 
 Link: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -308,3 +575,39 @@ def ready(
 def _is_idle(link: Link) -> bool:
     """Return whether a statement can be sent; to one that does not wait for an answer, a server sends its end only."""
     return not (link.closed or link.info.transaction_status or ready([link], 0))
+
+
+# Texts as Postgres takes them: without NUL, which it refuses in every text and in JSON.
+#
+# Lists, ids and prefixes stay what they are, since each character is written by itself.
+
+
+_ESCAPED = re.compile(r"\\([0\\])")
+
+
+@overload
+def escaped(text: str) -> str: ...
+@overload
+def escaped(text: None) -> None: ...
+def escaped(text: str | None) -> str | None:
+    r"""Return a text without NUL.
+
+    Examples
+    --------
+    >>> escaped("a\0b"), escaped("plain")
+    ('a\\0b', 'plain')
+    """
+    if text is None or ("\0" not in text and "\\" not in text):
+        return text
+    return text.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+@overload
+def unescaped(text: str) -> str: ...
+@overload
+def unescaped(text: None) -> None: ...
+def unescaped(text: str | None) -> str | None:
+    """Undo `escaped`."""
+    if text is None or "\\" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: "\0" if found[1] == "0" else "\\", text)

@@ -4,19 +4,286 @@ The schema carries the number of its last migration in the table `format`. A rel
 form is a new entry at the end of `MIGRATIONS`. One process migrates at a time, under a lock of the whole database, and
 all or none of it is done.
 
-Texts have no NUL, which Postgres refuses (`divebook.store.postgres.texts`). All names carry their schema: a
+Texts have no NUL, which Postgres refuses (`divebook.store.postgres.connections`). All names carry their schema: a
 ``search_path`` of the connection would be lost in a pool such as PgBouncer's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError
-from divebook.store.postgres.commits import CARRY_ON, COMMIT, POST, READ
 
 if TYPE_CHECKING:
     import psycopg
+
+
+# What the server itself does in one call, so that a commit, a message or the reading of a log is one round trip.
+#
+# The bodies of functions, which the first migration makes. Their plans are kept by the server's session, so that
+# nothing need be prepared by the client, which a pool such as PgBouncer's would lose.
+
+
+PATIENCE: Final = """set_config('lock_timeout', '2s', true)"""
+"""For how long a row is waited for that somebody has locked, and does not let go: a person with an SQL shell, say.
+
+Until then nothing else that this process writes goes on; after that its executions say what holds them up, and try
+again (test_who_locks_a_row_holds_executions_up_and_these_say_so).
+"""
+KEEPING: Final = 0x64697666
+"""Key of the lock that who refers to large values shares, and who deletes unused ones has alone."""
+
+# A batch is entered where its execution's row is as its writer knows it: same checksums, same lease. Else its place in
+# the answer is 0, and the writer looks again. Rows of records come together in the end.
+COMMIT: Final = f"""
+CREATE OR REPLACE FUNCTION divebook.commit_batches(
+  _heads json, _relaxed boolean, _now bigint,
+  _batches integer[], _sequences bigint[], _times bigint[], _types integer[], _ids bytea[], _paths text[],
+  _steps text[], _data bytea[], _checksums bigint[],
+  _users integer[], _digests bytea[], _compressed boolean[], _contents bytea[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  head record;
+  entered bigint;
+  keys bigint[] := '{{}}';
+  skew bigint := 0;
+BEGIN
+  PERFORM {PATIENCE};
+  IF _relaxed THEN
+    PERFORM set_config('synchronous_commit', 'off', true);
+  END IF;
+  IF cardinality(_digests) > 0 THEN
+    PERFORM pg_advisory_xact_lock_shared({KEEPING});
+  END IF;
+  FOR head IN SELECT * FROM json_to_recordset(_heads) AS given(
+    key bigint, known_seal bigint, known_token bigint, before bigint,
+    id text, status text, created_at bigint, ended_at bigint, last_sequence bigint, error text, size bigint,
+    wake_at bigint, taken bigint, durability text, workflow_name text, fingerprint text, start_key text, origin text,
+    parent text, tags jsonb, note text, notebook text, cell text, opened bigint, seal bigint, checksum bigint,
+    token bigint, source_key bigint, forked_at bigint, source_place bigint,
+    host text, pid bigint, started bigint, owner text, boot text, expires_at bigint,
+    is_over boolean, asked json, settled json, queue text, priority bigint, withheld boolean
+  ) LOOP
+    entered := NULL;
+    IF head.key IS NOT NULL THEN
+      UPDATE divebook.executions SET
+        status = head.status, ended_at = head.ended_at, last_sequence = head.last_sequence, error = head.error,
+        size = head.size, wake_at = head.wake_at, taken = head.taken, tags = head.tags, note = head.note,
+        seal = head.seal, checksum = head.checksum
+      WHERE key = head.key AND seal = head.known_seal AND token = head.known_token AND checksum = head.before
+      RETURNING key INTO entered;
+    ELSE
+      IF head.source_key IS NOT NULL THEN
+        PERFORM FROM divebook.executions WHERE key = head.source_key FOR KEY SHARE;
+        PERFORM FROM divebook.events WHERE place = head.source_place AND checksum = head.before;
+      END IF;
+      IF head.source_key IS NULL OR FOUND THEN
+        INSERT INTO divebook.executions (
+          id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability, workflow_name,
+          fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal, checksum, token, source_key,
+          forked_at
+        ) VALUES (
+          head.id, head.status, head.created_at, head.ended_at, head.last_sequence, head.error, head.size, head.wake_at,
+          head.taken, head.durability, head.workflow_name, head.fingerprint, head.start_key, head.origin, head.parent,
+          head.tags, head.note, head.notebook, head.cell, head.opened, head.seal, head.checksum, head.token,
+          head.source_key, head.forked_at
+        ) ON CONFLICT DO NOTHING RETURNING key INTO entered;
+      END IF;
+      IF entered IS NOT NULL AND head.host IS NOT NULL THEN
+        -- Leases end by the server's clock. Two clocks that agree to two seconds are the same.
+        skew := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - _now;
+        IF abs(skew) < 2000000 THEN
+          skew := 0;
+        END IF;
+        INSERT INTO divebook.leases
+        VALUES (entered, head.host, head.pid, head.started, head.owner, head.boot, head.expires_at + skew);
+      END IF;
+    END IF;
+    keys := keys || coalesce(entered, 0);
+    IF entered IS NOT NULL THEN
+      IF head.is_over THEN
+        DELETE FROM divebook.leases WHERE key = entered;
+      END IF;
+      IF head.asked IS NOT NULL THEN
+        INSERT INTO divebook.questions SELECT entered, json_array_elements_text(head.asked) ON CONFLICT DO NOTHING;
+      END IF;
+      IF head.settled IS NOT NULL THEN
+        DELETE FROM divebook.questions
+        WHERE key = entered AND id IN (SELECT json_array_elements_text(head.settled));
+      END IF;
+      IF head.queue IS NOT NULL THEN
+        INSERT INTO divebook.queued VALUES (entered, head.queue, head.priority, coalesce(head.withheld, false))
+        ON CONFLICT (key) DO UPDATE
+        SET queue = excluded.queue, priority = excluded.priority, withheld = excluded.withheld;
+        PERFORM pg_notify('divebook', '');
+      ELSIF head.withheld IS NOT NULL THEN
+        UPDATE divebook.queued SET withheld = head.withheld WHERE key = entered;
+      END IF;
+      IF head.key IS NOT NULL THEN
+        PERFORM FROM divebook.followers WHERE key = entered AND until > clock_timestamp();
+        IF FOUND THEN
+          PERFORM pg_notify('divebook', entered::text);
+        END IF;
+      END IF;
+    END IF;
+  END LOOP;
+  INSERT INTO divebook.events (place, recorded_at, type, id, path, step, data, checksum)
+  SELECT keys[batch] << 32 | sequence, recorded_at, type, id, path, step, data, checksum
+  FROM unnest(_batches, _sequences, _times, _types, _ids, _paths, _steps, _data, _checksums)
+    AS given(batch, sequence, recorded_at, type, id, path, step, data, checksum)
+  WHERE keys[batch] <> 0;
+  IF cardinality(_digests) > 0 THEN
+    INSERT INTO divebook.blobs (digest, compressed, data)
+    SELECT DISTINCT ON (digest) digest, compressed, data
+    FROM unnest(_users, _digests, _compressed, _contents) AS given(batch, digest, compressed, data)
+    WHERE keys[batch] <> 0 ORDER BY digest
+    ON CONFLICT (digest) DO NOTHING;
+    INSERT INTO divebook.blob_uses (key, digest)
+    SELECT keys[batch], digest FROM unnest(_users, _digests) AS given(batch, digest) WHERE keys[batch] <> 0
+    ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN keys;
+END
+$$
+"""  # noqa: S608 - our own text
+
+# The same for batches that only carry logs on, which nearly all do: no end, question, queue or large value. One
+# statement and no JSON take two thirds of the time (``python -m benchmarks.servers``).
+CARRY_ON: Final = f"""
+CREATE FUNCTION divebook.commit_batches_carrying_on(
+  _relaxed boolean, _keys bigint[], _known_seals bigint[], _known_tokens bigint[], _befores bigint[],
+  _statuses text[], _lasts bigint[], _sizes bigint[], _taken bigint[], _seals bigint[], _afters bigint[],
+  _batches integer[], _sequences bigint[], _times bigint[], _types integer[], _ids bytea[], _paths text[],
+  _steps text[], _data bytea[], _checksums bigint[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  entered bigint[];
+BEGIN
+  PERFORM {PATIENCE};
+  IF _relaxed THEN
+    PERFORM set_config('synchronous_commit', 'off', true);
+  END IF;
+  WITH carried_on AS (
+    UPDATE divebook.executions AS own SET
+      status = given.status, last_sequence = given.last, size = given.size, wake_at = NULL, taken = given.taken,
+      seal = given.seal, checksum = given.after
+    FROM unnest(
+      _keys, _known_seals, _known_tokens, _befores, _statuses, _lasts, _sizes, _taken, _seals, _afters
+    ) AS given(key, known_seal, known_token, before, status, last, size, taken, seal, after)
+    WHERE own.key = given.key AND own.seal = given.known_seal AND own.token = given.known_token
+      AND own.checksum = given.before
+    RETURNING own.key AS key
+  ), written AS (
+    INSERT INTO divebook.events (place, recorded_at, type, id, path, step, data, checksum)
+    SELECT key << 32 | sequence, recorded_at, type, id, path, step, data, checksum
+    FROM unnest(_batches, _sequences, _times, _types, _ids, _paths, _steps, _data, _checksums)
+      AS given(batch, sequence, recorded_at, type, id, path, step, data, checksum)
+    JOIN carried_on ON key = _keys[batch]
+  ), told AS (
+    SELECT pg_notify('divebook', key::text) FROM carried_on
+    WHERE EXISTS (SELECT FROM divebook.followers WHERE followers.key = carried_on.key AND until > clock_timestamp())
+  )
+  SELECT array_agg(key), (SELECT count(*) FROM told) INTO entered FROM carried_on;
+  RETURN entered;
+END
+$$
+"""  # noqa: S608 - our own text
+
+# Messages are numbered by one row, which who posts has until the commit: of two numbers from a sequence the later may
+# be seen first, and whoever has read it would never look for the earlier one.
+POST: Final = f"""
+CREATE OR REPLACE FUNCTION divebook.post_message(
+  _id text, _place bytea, _kind text, _name text, _payload bytea, _source text, _posted_at bigint, _checksum bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  found_key bigint;
+  found_number bigint;
+BEGIN
+  PERFORM {PATIENCE};
+  SELECT key INTO found_key FROM divebook.executions WHERE id = _id FOR KEY SHARE;
+  IF found_key IS NULL THEN
+    RETURN NULL;
+  END IF;
+  SELECT number INTO found_number FROM divebook.messages WHERE key = found_key AND place = _place;
+  IF found_number IS NULL THEN
+    UPDATE divebook.last_message SET number = number + 1;
+    INSERT INTO divebook.messages
+    SELECT number, found_key, _place, _kind, _name, _payload, _source, _posted_at, _checksum FROM divebook.last_message
+    ON CONFLICT (key, place) DO NOTHING RETURNING number INTO found_number;
+    PERFORM pg_notify('divebook', '');
+    IF found_number IS NULL THEN
+      SELECT number INTO found_number FROM divebook.messages WHERE key = found_key AND place = _place;
+    END IF;
+  END IF;
+  RETURN found_number;
+END
+$$
+"""  # noqa: S608 - our own text
+
+# Stable: all of it is of one moment. The first row is about the log: its number of events, its checksum, its key, and
+# where in it the own events begin. Then come the records that hold the wanted events, and one or two before them.
+READ: Final = """
+CREATE FUNCTION divebook.read_log(_id text, _after bigint, _upto bigint) RETURNS TABLE (
+  owner bigint, sequence bigint, recorded_at bigint, type integer, id bytea, path text, step text, data bytea,
+  checksum bigint
+) LANGUAGE plpgsql STABLE AS $$
+#variable_conflict use_column
+DECLARE
+  head record;
+  owners bigint[];
+  befores bigint[];
+  uptos bigint[];
+  nearest bigint;
+BEGIN
+  SELECT key, last_sequence, executions.checksum, source_key, forked_at INTO head
+  FROM divebook.executions WHERE executions.id = _id;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  owners := ARRAY[head.key];
+  befores := ARRAY[coalesce(head.forked_at, 0)];
+  uptos := ARRAY[4294967295];
+  IF head.source_key IS NOT NULL THEN
+    WITH RECURSIVE sources (key, upto, depth) AS (
+      SELECT head.source_key, head.forked_at, 1
+      UNION ALL
+      SELECT above.source_key, above.forked_at, depth + 1
+      FROM sources JOIN divebook.executions AS above ON above.key = sources.key
+      WHERE above.source_key IS NOT NULL AND above.forked_at < upto
+    ), parts AS (
+      SELECT key, coalesce(lag(upto) OVER (ORDER BY depth DESC), 0) AS before, upto, depth FROM sources
+    )
+    SELECT array_agg(key ORDER BY depth DESC) || owners, array_agg(before ORDER BY depth DESC) || befores,
+      array_agg(upto ORDER BY depth DESC) || uptos
+    INTO owners, befores, uptos FROM parts;
+  END IF;
+  RETURN QUERY SELECT head.key, 0::bigint, head.last_sequence, NULL::integer, NULL::bytea, NULL::text, NULL::text,
+    NULL::bytea, head.checksum;
+  IF _after > 0 THEN
+    SELECT min(sequence) INTO nearest FROM (
+      SELECT place & 4294967295 AS sequence FROM unnest(owners, befores, uptos) AS part(key, before, upto)
+      CROSS JOIN LATERAL (
+        SELECT place FROM divebook.events
+        WHERE place > (part.key << 32 | before) AND place <= (part.key << 32 | least(upto, _after + 1))
+        ORDER BY place DESC LIMIT 2
+      ) AS latest ORDER BY sequence DESC LIMIT 2
+    ) AS around;
+  END IF;
+  FOR part IN 1..cardinality(owners) LOOP
+    RETURN QUERY SELECT owners[part], place & 4294967295, events.recorded_at, events.type, events.id, events.path,
+      events.step, events.data, events.checksum
+    FROM divebook.events
+    WHERE place > (owners[part] << 32 | greatest(befores[part], coalesce(nearest, 1) - 1))
+      AND place <= (owners[part] << 32 | least(uptos[part], _upto))
+    ORDER BY place;
+  END LOOP;
+END
+$$
+"""
+
 
 Migration: TypeAlias = tuple[str, ...]
 

@@ -2,40 +2,222 @@
 
 from __future__ import annotations
 
+import math
+import secrets
+import socket
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
 from divebook.engine.inbox import Message
-from divebook.errors import ConcurrentAppendError, ConnectionLostError, CorruptStoreError, ForkedStoreError
+from divebook.errors import (
+    ConcurrentAppendError,
+    ConnectionLostError,
+    CorruptStoreError,
+    ForkedStoreError,
+    ReadOnlyStoreError,
+    StoreError,
+)
 from divebook.events.catalog import Payload
 from divebook.events.codec import decode
-from divebook.events.record import Record
-from divebook.store.appending import Appending, Refusal
-from divebook.store.base import EventStore
-from divebook.store.batches import Batch, PreparedBatch
-from divebook.store.checkpoints import check_reached
-from divebook.store.dropping import close_when_dropped, weakly
-from divebook.store.durability import FULL, Durability
-from divebook.store.execution_row import sound
-from divebook.store.large_values import StoredBlob
-from divebook.store.leases import Lease, Moment
-from divebook.store.news import NewsListener
-from divebook.store.owner import THIS_PROCESS, Owner
-from divebook.store.postgres import keeping, leases, lists, messages, queues
-from divebook.store.postgres.addresses import DatabaseAddress
-from divebook.store.postgres.connections import Connections
-from divebook.store.postgres.drafts import SentBatches
-from divebook.store.postgres.listening import ServerNews
-from divebook.store.postgres.reading import FoundLog, LogReader
-from divebook.store.postgres.rows import RECORD, WIDTH, TypeNumbers, load_record
+from divebook.events.event import Record
+from divebook.store.append import (
+    FULL,
+    Appending,
+    Batch,
+    Durability,
+    ExecutionRecord,
+    PreparedBatch,
+    RecordFilter,
+    Refusal,
+    sound,
+)
+from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
+from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
+from divebook.store.maintenance import close_when_dropped, weakly
+from divebook.store.messages import Arrivals, NewsListener
+from divebook.store.postgres import tables
+from divebook.store.postgres.connections import (
+    Connections,
+    DatabaseAddress,
+    Link,
+    escaped,
+    ready,
+    translated,
+    unescaped,
+)
+from divebook.store.postgres.log import (
+    RECORD,
+    WIDTH,
+    FoundLog,
+    LogReader,
+    LogWriter,
+    SentBatches,
+    TypeNumbers,
+    load_record,
+)
 from divebook.store.postgres.schema import may_write, migrate
-from divebook.store.postgres.texts import escaped, unescaped
-from divebook.store.postgres.writing import LogWriter
-from divebook.store.queues import Claim, QueuedExecution, WorkerRecord
-from divebook.store.records import ExecutionRecord, RecordFilter
-from divebook.store.summaries import StoredSummary
-from divebook.store.upkeep import StoredLog
+from divebook.text.redaction import logger
+
+# Hearing from the server that something has come: messages, and appends to logs that somebody here follows.
+#
+# The server tells of every message, and of appends to logs in the table of followers only: to tell of every commit
+# would make all of them wait for each other. Behind a pool that gives each transaction another session (PgBouncer's
+# usual mode) nothing is ever heard; there the server is asked instead, ever more rarely while nothing has been written.
+
+
+_log = logger(__name__)
+CHANNEL = "divebook"
+RENEW, LASTS = 20.0, 60
+"""Seconds after which it is said again which logs are followed, and how long that holds."""
+PROBE = 2.0
+"""Seconds in which the server's word for a trial must have come."""
+SOONEST, LATEST = 0.02, 0.2
+"""Seconds between two questions where nothing is heard."""
+PAUSE = 1.0
+"""Seconds after a connection was lost."""
+_FOLLOW = """
+INSERT INTO divebook.followers (key, follower, until)
+SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.executions WHERE id = ANY(%s)
+ON CONFLICT (key, follower) DO UPDATE SET until = excluded.until
+"""
+_LEAVE = "DELETE FROM divebook.followers WHERE follower = %s OR until < clock_timestamp() - interval '1 hour'"
+_WRITTEN = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+
+
+class ServerNews:
+    """The thread that hears the server, from the first who waits for news until the store is closed."""
+
+    def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
+        self._connections, self._arrivals = connections, arrivals
+        self._follower = secrets.token_bytes(16)
+        self._followed: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._ends = False
+        self._ear, self._mouth = socket.socketpair()
+        self._mouth.settimeout(0)
+
+    def start(self) -> None:
+        """Begin to listen, unless that has begun."""
+        with self._lock:
+            if self._thread is None and not self._ends:
+                self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
+                self._thread.start()
+
+    def follow(self, execution_id: str) -> Callable[[], None]:
+        """Hear of appends to a log as well; call what is returned to end it."""
+        with self._lock:
+            self._followed[execution_id] += 1
+        self._wake()
+
+        def end() -> None:
+            with self._lock:
+                self._followed[execution_id] -= 1
+                self._followed += Counter()  # without those that nobody follows any more
+
+        return end
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._lock:
+            self._ends, thread = True, self._thread
+        self._wake()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(PAUSE)
+        self._ear.close()
+        self._mouth.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # it is full, and so awake
+            self._mouth.send(b"!")
+
+    def _run(self) -> None:
+        while not self._ends:
+            try:
+                self._hear()
+            except StoreError as error:  # the code that writes says what is wrong
+                _log.debug("no news of the store: %s", error)
+                self._wait(None, PAUSE)
+
+    def _hear(self) -> None:
+        link, location = self._connections.open(), self._connections.address.location
+        try:
+            with translated(location):
+                link.execute(f"LISTEN {CHANNEL}".encode())
+                self._arrivals.add()  # what came before that was not heard
+                if self._is_heard(link):
+                    self._listen(link)
+                else:
+                    self._ask(link)
+        except ReadOnlyStoreError:
+            # A standby tells nobody anything, and who may only read cannot say what is followed
+            # (test_who_may_only_read_asks_for_news).
+            with translated(location):
+                self._ask(link, time.monotonic() + LASTS)
+        finally:
+            with suppress(StoreError), translated(location):
+                link.execute(self._connections.statement(_LEAVE).encode(), (self._follower,))
+            link.close()
+
+    def _is_heard(self, link: Link) -> bool:
+        # From another connection: a pool gives this one the word that is said in its own transaction.
+        self._connections.read("SELECT pg_notify(%s, 'trial')", (CHANNEL,))
+        until = time.monotonic() + PROBE
+        while not self._ends and (left := until - time.monotonic()) > 0:
+            if self._heard(link):
+                return True
+            self._wait(link, left)
+        return False
+
+    def _listen(self, link: Link) -> None:
+        said: frozenset[str] = frozenset()
+        until = 0.0
+        while not self._ends:
+            self._connections.close_idle()
+            said, until = self._say(link, said, until)
+            if self._heard(link):
+                self._arrivals.add()
+            else:
+                self._wait(link, max(0.0, until - time.monotonic()))
+
+    def _say(self, link: Link, said: frozenset[str], until: float) -> tuple[frozenset[str], float]:
+        """Tell the server which logs are followed, if that has changed or is about to lapse."""
+        with self._lock:
+            followed = frozenset(self._followed)
+        if followed <= said and time.monotonic() < until:
+            return said, until
+        if followed:
+            names = [escaped(name) for name in followed]
+            link.execute(self._connections.statement(_FOLLOW).encode(), (self._follower, LASTS, names))
+        self._arrivals.add()  # what was appended before that was not told
+        return followed, time.monotonic() + RENEW
+
+    def _ask(self, link: Link, until: float = math.inf) -> None:
+        seen, pause = "", SOONEST
+        while not self._ends and time.monotonic() < until:
+            self._connections.close_idle()
+            ((written,),) = link.execute(_WRITTEN).fetchall()
+            if written != seen:
+                seen, pause = written, SOONEST
+                self._arrivals.add()
+            self._wait(None, pause)
+            pause = min(LATEST, pause * 1.5)
+
+    def _heard(self, link: Link) -> bool:
+        """Return whether the server has told of something since, without waiting."""
+        return bool([*link.notifies(timeout=0)])
+
+    def _wait(self, link: Link | None, seconds: float) -> None:
+        sources: list[socket.socket | Link] = [self._ear] if link is None else [self._ear, link]
+        if self._ear in ready(sources, seconds):
+            with suppress(OSError):
+                self._ear.recv(4096)
+
 
 T = TypeVar("T")
 
@@ -102,7 +284,7 @@ class PostgresStore(EventStore):
     def _moment(self, now: int | None) -> Moment:
         if now is not None:
             return Moment(now, None)
-        ((wall,),) = self._connections.read(leases.NOW)
+        ((wall,),) = self._connections.read(tables.NOW)
         return Moment(wall, None)
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -151,15 +333,15 @@ class PostgresStore(EventStore):
 
     def _delete(self, execution_id: str) -> None:
         with self._connections.transaction() as ask:
-            changed = keeping.delete(ask, execution_id, self.sealing)
+            changed = tables.delete(ask, execution_id, self.sealing)
         if not changed:
             raise self._unknown(execution_id)
         self._logs.forget(changed)
 
     def _cleanup(self, before: int) -> list[str]:
         with self._connections.transaction() as ask:
-            ended = keeping.ended_before(ask, before)
-            changed = [name for execution_id in ended for name in keeping.delete(ask, execution_id, self.sealing)]
+            ended = tables.ended_before(ask, before)
+            changed = [name for execution_id in ended for name in tables.delete(ask, execution_id, self.sealing)]
         self._logs.forget(changed)
         return ended
 
@@ -170,46 +352,46 @@ class PostgresStore(EventStore):
     ) -> Lease:
         try:
             with self._connections.transaction() as ask:
-                leases.lock(ask, execution_id)
-                found = leases.load_lease(ask, execution_id)
+                tables.lock(ask, execution_id)
+                found = tables.load_lease(ask, execution_id)
                 if found is not None:
                     (held,) = found
                     if held is not None and held.keeps_out(moment, instead_of):
                         raise held.held_error()
                     self._logs.forget((execution_id,))  # its token is another
-                    return leases.put_next(ask, execution_id, owner, until)
+                    return tables.put_next(ask, execution_id, owner, until)
         except ConnectionLostError:
-            (taken,) = leases.load_lease(self._connections.read, execution_id) or (None,)
+            (taken,) = tables.load_lease(self._connections.read, execution_id) or (None,)
             if taken is None or (taken.owner, taken.expires_at) != (owner, until.wall):
                 raise
             return taken  # it was written, and only the word of that was lost
         raise self._unknown(execution_id)
 
     def _renew(self, held: Sequence[Lease], until: Moment) -> list[bool]:
-        return leases.renew(self._connections.write, held, until)
+        return tables.renew(self._connections.write, held, until)
 
     def _release(self, lease: Lease) -> None:
-        leases.release(self._connections.write, lease)
+        tables.release(self._connections.write, lease)
 
     def _leases(self) -> list[Lease]:
-        return leases.load_leases(self._connections.read)
+        return tables.load_leases(self._connections.read)
 
     def _lease_of(self, execution_id: str) -> Lease | None:
-        return self._found(execution_id, leases.load_lease(self._connections.read, execution_id))[0]
+        return self._found(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._connections.transaction() as ask:
-            leases.lock(ask, execution_id)
+            tables.lock(ask, execution_id)
             found = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
             if found:
                 ((key, last),) = found
                 check_reached(execution_id, sequence, last)
-                keeping.put_checkpoint(ask, key, execution_id, sequence, data)
+                tables.put_checkpoint(ask, key, execution_id, sequence, data)
                 return
         raise self._unknown(execution_id)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        return keeping.load_checkpoint(self._connections.read, execution_id)
+        return tables.load_checkpoint(self._connections.read, execution_id)
 
     def _checkpoints(self) -> list[str]:
         select = "SELECT id FROM divebook.checkpoints JOIN divebook.executions USING (key)"
@@ -225,24 +407,24 @@ class PostgresStore(EventStore):
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _post(self, message: Message, payload: bytes) -> Message:
-        number = messages.post(self._connections, message, payload)
+        number = tables.post(self._connections, message, payload)
         if number is None:
             raise self._unknown(message.execution_id)
-        kept = messages.load_one(self._connections.read, self.sealing, number)
+        kept = tables.load_one(self._connections.read, self.sealing, number)
         return kept or replace(message, payload=decode(self.sealing.open(payload)), number=number)
 
     def _bring(self, brought: Sequence[tuple[Message, bytes]]) -> None:
         with self._connections.transaction() as ask:
             for message, payload in brought:
-                if not messages.insert(ask, message, payload):
+                if not tables.insert(ask, message, payload):
                     raise self._unknown(message.execution_id)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
-        found = messages.load_inbox(self._connections.read, self.sealing, execution_id, after)
+        found = tables.load_inbox(self._connections.read, self.sealing, execution_id, after)
         return self._found(execution_id, found)
 
     def _new_messages(self, after: int) -> list[Message]:
-        return messages.load_all(self._connections.read, self.sealing, after)
+        return tables.load_all(self._connections.read, self.sealing, after)
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
         """Call ``listener()`` at news, as `EventStore.on_news` says."""
@@ -263,45 +445,45 @@ class PostgresStore(EventStore):
         return found
 
     def _last_message(self) -> int:
-        return messages.last_number(self._connections.read)
+        return tables.last_number(self._connections.read)
 
     def _untaken(self) -> set[str]:
-        return messages.untaken(self._connections.read)
+        return tables.untaken(self._connections.read)
 
     def _has_untaken(self, execution_id: str) -> bool:
-        return self._found(execution_id, messages.has_untaken(self._connections.read, execution_id))
+        return self._found(execution_id, tables.has_untaken(self._connections.read, execution_id))
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
-        return messages.last_addressee(self._connections.read, kind, key)
+        return tables.last_addressee(self._connections.read, kind, key)
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def _claim(self, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
         with self._connections.transaction() as ask:
-            found = queues.claim(ask, wanted, owner, moment, until)
+            found = tables.claim(ask, wanted, owner, moment, until)
         self._logs.forget([lease.execution_id for lease in found])  # their tokens are others
         return found
 
     def _queued(self, *, withheld: bool) -> list[QueuedExecution]:
-        return queues.load(self._connections.read, withheld=withheld)
+        return tables.load(self._connections.read, withheld=withheld)
 
     def _seen_to(self, schedule: str, moment: int) -> int:
-        return queues.seen_to(self._connections.read, self._connections.write, schedule, moment)
+        return tables.seen_to(self._connections.read, self._connections.write, schedule, moment)
 
     def _see_to(self, schedule: str, moment: int) -> None:
-        queues.see_to(self._connections.write, schedule, moment)
+        tables.see_to(self._connections.write, schedule, moment)
 
     def _withhold(self, execution_id: str) -> None:
-        queues.withhold(self._connections.write, execution_id)
+        tables.withhold(self._connections.write, execution_id)
 
     def _announce(self, worker: WorkerRecord, until: int, forgotten: int) -> None:
-        queues.announce(self._connections.write, worker, until, forgotten)
+        tables.announce(self._connections.write, worker, until, forgotten)
 
     def _retire(self, worker_id: str) -> None:
-        queues.retire(self._connections.write, worker_id)
+        tables.retire(self._connections.write, worker_id)
 
     def _workers(self) -> list[WorkerRecord]:
-        return queues.load_workers(self._connections.read)
+        return tables.load_workers(self._connections.read)
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
@@ -310,62 +492,62 @@ class PostgresStore(EventStore):
         return load_record(self._found(execution_id, rows[0] if rows else None))
 
     def _records(self, wanted: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
-        return sound(self._connections.read(*lists.fitting(wanted, limit, offset)), load_record, self._warned)
+        return sound(self._connections.read(*tables.fitting(wanted, limit, offset)), load_record, self._warned)
 
     def _unended(self) -> list[ExecutionRecord]:
-        return sound(self._connections.read(lists.UNENDED), load_record, self._warned)
+        return sound(self._connections.read(tables.UNENDED), load_record, self._warned)
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        rows = self._connections.read(lists.ORPHANS, (moment.wall,))
-        held = [leases.lease_of(row[0], row[WIDTH:]) for row in rows]
+        rows = self._connections.read(tables.ORPHANS, (moment.wall,))
+        held = [tables.lease_of(row[0], row[WIDTH:]) for row in rows]
         left = [row[:WIDTH] for row, lease in zip(rows, held, strict=True) if not (lease and lease.keeps_out(moment))]
         return sound(left, load_record, self._warned)
 
     def _descendants(self, execution_id: str) -> int:
-        return lists.descendants(self._connections.read, execution_id)
+        return tables.descendants(self._connections.read, execution_id)
 
     def _asking(self, question_id: str | None) -> list[tuple[str, str]]:
-        return lists.asking(self._connections.read, question_id)
+        return tables.asking(self._connections.read, question_id)
 
     def _candidates(self, prefix: str) -> list[str]:
-        return lists.candidates(self._connections.read, prefix)
+        return tables.candidates(self._connections.read, prefix)
 
     def _put_summaries(self, kept: Mapping[str, StoredSummary]) -> None:
-        lists.put_summaries(self._connections.write, kept)
+        tables.put_summaries(self._connections.write, kept)
 
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        return lists.load_summaries(self._connections.read, execution_ids)
+        return tables.load_summaries(self._connections.read, execution_ids)
 
     # --- keeping in order --------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
-        return [unescaped(name) for (name,) in self._connections.read(lists.IDS)]
+        return [unescaped(name) for (name,) in self._connections.read(tables.IDS)]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
         with self._lock, self._connections.transaction(writes=False) as ask:
             ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            found = keeping.load_stored(ask, self._types, execution_id)
+            found = tables.load_stored(ask, self._types, execution_id)
         return self._found(execution_id, found)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
-        return keeping.list_blobs(self._connections.read, without)
+        return tables.list_blobs(self._connections.read, without)
 
     def _blob(self, digest: bytes) -> bytes | None:
         return self._reader.blob(digest)
 
     def _faults(self) -> list[str]:
-        return keeping.find_faults(self._connections.read)
+        return tables.find_kept_faults(self._connections.read)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
         with self._connections.transaction() as ask:
-            gone = [name for name in execution_ids if keeping.is_over(ask, name, moment)]
-            changed = [name for execution_id in gone for name in keeping.delete(ask, execution_id, self.sealing)]
+            gone = [name for name in execution_ids if tables.is_over(ask, name, moment)]
+            changed = [name for execution_id in gone for name in tables.delete(ask, execution_id, self.sealing)]
         self._logs.forget(changed)
         return gone
 
     def _drop_blobs(self) -> int:
         with self._connections.transaction() as ask:
-            return keeping.drop_unused(ask)
+            return tables.drop_unused(ask)
 
     def _close(self) -> None:
         self._server_news.close()

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sqlite3
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from divebook.errors import ExecutionNotFoundError, ReadOnlyStoreError, StoreError
-from divebook.store.dropping import close_when_dropped
-from divebook.store.durability import Durability
-from divebook.store.private import FILE, FOLDER
+from divebook.errors import CorruptStoreError, ExecutionNotFoundError, ReadOnlyStoreError, StoreBusyError, StoreError
+from divebook.store.append import Durability
+from divebook.store.base import StoredBlob
+from divebook.store.encoding import FILE, FOLDER, Blobs, Fetch, Packed, Sealing, no_text, pack_blob, unpack_blob
+from divebook.store.maintenance import close_when_dropped
 
 BUSY_SECONDS = 5.0
 _SYNCHRONOUS: dict[Durability, str] = {"full": "FULL", "relaxed": "NORMAL"}
@@ -78,7 +82,7 @@ def set_durability(connection: sqlite3.Connection, durability: Durability) -> No
 
 
 def wait_in_turns(connection: sqlite3.Connection) -> None:
-    """Let SQLite itself wait for nothing from now on: `divebook.store.sqlite.transactions.WriteTurn` does."""
+    """Let SQLite itself wait for nothing from now on: `divebook.store.sqlite.store.WriteTurn` does."""
     connection.execute("PRAGMA busy_timeout = 0")
 
 
@@ -217,3 +221,290 @@ class Readers:
                         held.connection.close()
                     finally:
                         held.reading.release()
+
+
+# What SQLite's error codes mean to a user of the store, and what to do about them.
+
+
+_CORRUPT = (
+    "{0} is damaged: {1}. Keep a copy of the file, then save what is readable with "
+    "`sqlite3 FILE .recover | sqlite3 NEW`, or go on with another store"
+)
+Types: TypeAlias = Sequence[type | tuple[type, ...]]
+
+_FAULTS: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreBusyError, "{0} is locked: another process has been writing for too long. Try again"),
+    sqlite3.SQLITE_CANTOPEN: (StoreError, "{0} cannot be opened: {1}. Check that the path is a file you may use"),
+    sqlite3.SQLITE_CONSTRAINT: (CorruptStoreError, _CORRUPT),
+    sqlite3.SQLITE_CORRUPT: (CorruptStoreError, _CORRUPT),
+    sqlite3.SQLITE_FULL: (StoreBusyError, "{0} cannot grow: {1}. Nothing was written; free some space and resume"),
+    sqlite3.SQLITE_IOERR: (StoreBusyError, "{0} cannot be read or written: {1}. Nothing was written; check the disk"),
+    sqlite3.SQLITE_NOTADB: (CorruptStoreError, "{0} is not a divebook store: {1}. Move it away or choose another path"),
+    sqlite3.SQLITE_PERM: (ReadOnlyStoreError, "{0} may not be used: {1}. Check the permissions of the file"),
+    sqlite3.SQLITE_READONLY: (ReadOnlyStoreError, "{0}: {1}. Make the file and its folder writable, or choose another"),
+}
+
+
+def translate(error: sqlite3.Error, location: str) -> StoreError:
+    """Return the store's error for one of SQLite's."""
+    code = getattr(error, "sqlite_errorcode", None)  # absent if the sqlite3 module itself raised
+    if code is not None:
+        kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
+        return kind(text.format(location, error))
+    if "UTF-8" in str(error):
+        return CorruptStoreError(_CORRUPT.format(location, error))
+    return StoreError(f"{location}: {error}")
+
+
+@contextmanager
+def translated(location: str) -> Iterator[None]:
+    """Turn what SQLite, the disk and the decoders raise inside the block into the store's errors.
+
+    The only border: whatever is read or written passes it (tests/store/test_damage.py).
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, location) from error
+    except OSError as error:
+        raise StoreError(f"{location} cannot be used: {error}. Check the path and its permissions") from error
+    except UnicodeEncodeError as error:
+        raise no_text(error) from error
+    # What decoding raises for bytes, texts, numbers and dates that a store never writes.
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise CorruptStoreError(_CORRUPT.format(location, f"{type(error).__name__}: {error}")) from error
+
+
+def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
+    """Return a row whose columns are of the types that were written; SQLite itself keeps any value in any column.
+
+    Rows with a checksum need no such look: another type gives another checksum.
+
+    Raises
+    ------
+    CorruptStoreError
+        One is not.
+    """
+    for column, wanted in zip(row, types, strict=True):
+        if not isinstance(column, wanted):
+            raise CorruptStoreError(
+                f"a {kind} is damaged: {column!r} stands where only another type of value is written. "
+                "Run `divebook check`, and restore a backup"
+            )
+    return row
+
+
+# Whether a file lies on a network file system, where SQLite's write-ahead log must not be used.
+#
+# The log's index is memory that all processes map; over a network each machine has a copy of its own, and the database
+# is damaged.
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "drvfs",
+        "fuse.ceph",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.grpcfuse",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "fuse.vmhgfs-fuse",
+        "gfs2",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "ocfs2",
+        "prl_fs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "vboxsf",
+        "vmhgfs",
+        "wekafs",
+    }
+)
+
+
+def network_type(path: Path) -> str | None:
+    """Return the kind of network file system that a path is on; None if it is local, or if that is not known."""
+    try:
+        mounts = _MOUNTS.read_text(errors="surrogateescape")
+    except OSError:  # not Linux
+        return None
+    kind = type_of_mount(path.parent.resolve(), mounts)
+    return kind if kind in _NETWORK else None
+
+
+def type_of_mount(folder: Path, mounts: str) -> str | None:
+    """Return the type of the file system that a folder is on, by the text of ``/proc/self/mountinfo``."""
+    best: tuple[int, str] | None = None
+    for line in mounts.splitlines():
+        place, _, source = line.partition(" - ")
+        fields = place.split()
+        if len(fields) < 5 or not source:
+            continue
+        point = Path(_unescape(fields[4]))
+        # Of two mounts in one place, the later one hides the earlier.
+        if folder.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
+            best = (len(point.parts), source.split()[0])
+    return best[1] if best else None
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+# How surely what is written is on the disk, and when it gets there.
+#
+# A transaction that is to survive a power failure waits for the disk at its end. Where more is about to be written that
+# wait can come apart from it: the transaction is then written as a relaxed one, and the write-ahead log is brought to
+# the disk afterwards, by another thread, for all that was written meanwhile. Nothing that comes after a transaction in
+# the log is ever there without it, whoever wrote it (tests/store/test_syncing.py).
+
+
+_bring: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # as SQLite does
+
+
+class Syncing:
+    """Whether transactions wait for the disk just now, and the sync of those that did not."""
+
+    def __init__(self, path: Path) -> None:
+        self.comes_apart = False
+        """Whether they do not."""
+        self._path = path.with_name(f"{path.name}-wal")
+        self._file: int | None = None
+        self._is_closed = False
+        self._syncing = threading.Lock()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Let transactions in the block not wait for the disk."""
+        self.comes_apart = True
+        try:
+            yield
+        finally:
+            self.comes_apart = False
+
+    def sync(self) -> None:
+        """Bring to the disk what was written before; StoreError if the disk refuses it."""
+        with self._syncing:
+            if self._is_closed:  # SQLite has brought all of it to the disk
+                return
+            try:
+                if self._file is None:
+                    self._file = self._opened()
+                _bring(self._file)
+            except OSError as error:
+                raise StoreError(
+                    f"what was written to {self._path} could not be brought to the disk: {error.strerror}; look at the "
+                    "disk, then resume the executions that were running"
+                ) from error
+
+    def _opened(self) -> int:
+        """Open the write-ahead log, which stays the same file as long as the store is open, and keep its name as well.
+
+        Closing it releases no lock of SQLite: those are on the other two files.
+        """
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return os.open(self._path, os.O_RDWR)
+
+    def close(self) -> None:
+        """Release the file, once the connection is closed."""
+        with self._syncing:
+            self._is_closed = True
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+
+# Large values as rows: each content once, and beside it which executions refer to it.
+
+
+_FIND = "SELECT number FROM blobs WHERE digest = ?"
+_INSERT = "INSERT INTO blobs (digest, compressed, data) VALUES (?, ?, ?) RETURNING number"
+_USE = "INSERT OR IGNORE INTO blob_uses (key, blob) VALUES (?, ?)"
+_INHERITED = """
+SELECT number, digest FROM blob_uses JOIN blobs ON number = blob
+WHERE key = ? AND blob NOT IN (SELECT blob FROM blob_uses WHERE key = ?)
+"""
+_LIST = """
+SELECT digest, length(data), number IN (
+  SELECT blob FROM blob_uses WHERE key NOT IN (SELECT key FROM executions WHERE id IN (SELECT value FROM json_each(?)))
+) FROM blobs
+"""
+_DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
+
+
+def insert(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
+    """Write what is not there yet, note that an execution refers to it, and return by how much that one has grown."""
+    grown = 0
+    for digest, content in blobs.items():
+        found = cursor.execute(_FIND, (digest,)).fetchone()
+        (number,) = found or _insert(cursor, digest, packed.get(digest) or pack_blob(content))
+        if cursor.execute(_USE, (key, number)).rowcount:
+            grown += len(content)
+    return grown
+
+
+def inherit(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
+    """Note that an execution refers to what another one does, of that only what is `used`, None for all.
+
+    Return by how much it has grown.
+    """
+    grown = 0
+    for number, digest in cursor.execute(_INHERITED, (source, heir)).fetchall():
+        if used is None or digest in used:
+            grown += len(load_blob(cursor, digest) or b"")
+            cursor.execute(_USE, (heir, number))
+    return grown
+
+
+def _insert(cursor: sqlite3.Cursor, digest: bytes, packed: Packed) -> tuple[int]:
+    row: tuple[int] = cursor.execute(_INSERT, (digest, packed.compressed, packed.data)).fetchone()
+    return row
+
+
+def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
+    """Return a content as it was written; None if it is missing, CorruptStoreError if it cannot be decompressed."""
+    row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else unpack_blob(Packed(bool(row[0]), row[1]))
+
+
+def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
+    """Return a function that loads and verifies each content once."""
+    loaded: dict[bytes, bytes | None] = {}
+
+    def fetch(digest: bytes) -> bytes | None:
+        if digest not in loaded:
+            loaded[digest] = sealing.open_content(digest, load_blob(connection, digest))
+        return loaded[digest]
+
+    return fetch
+
+
+def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
+    """Return the large values, and whether executions other than `without` refer to them."""
+    rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
+    checked = (typed("large value", row, (bytes, int, int)) for row in rows)
+    return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in checked]
+
+
+def drop_unused(cursor: sqlite3.Cursor) -> int:
+    """Delete what no execution refers to; return how many."""
+    return cursor.execute(_DROP).rowcount

@@ -7,12 +7,14 @@ tables is a new entry at the end of `MIGRATIONS`, with a recorded file of the ol
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from divebook.errors import CorruptStoreError, NewerStoreError, ReadOnlyStoreError
-from divebook.store.checksums import of_row
-from divebook.store.sqlite.connections import at_one_moment
+from divebook.events.catalog import PAYLOADS
+from divebook.store.encoding import of_row
+from divebook.store.sqlite.connections import at_one_moment, typed
 
 Migration: TypeAlias = tuple[str, ...]
 
@@ -235,8 +237,8 @@ _FIFTH: Migration = (
     "CREATE INDEX questions_open ON questions (id, key) WHERE NOT is_over",
 )
 
-# Rows that stand for several events each (`divebook.store.facts`). An older divebook knows no such rows, and must not
-# go on with the file; rows that are there already stay as they are.
+# Rows that stand for several events each (`divebook.store.encoding`). An older divebook knows no such rows, and must
+# not continue with the file; rows that are there already stay as they are.
 _SIXTH: Migration = (
     "DROP VIEW log",
     # An event a row, for people with an SQL shell. What stands in the data for a value of another event of the same row
@@ -256,11 +258,11 @@ _SIXTH: Migration = (
     """,
 )
 
-# Data that are packed (`divebook.store.packing`), as bytes in place of text; an older divebook would take them for
+# Data that are packed (`divebook.store.encoding`), as bytes in place of text; an older divebook would take them for
 # damaged. Rows that are there already stay as they are, and so do the tables.
 _SEVENTH: Migration = ()
 
-# What lists show of an execution beside its row: a cached fold of its log (`divebook.store.summaries`).
+# What lists show of an execution beside its row: a cached fold of its log (`divebook.store.base`).
 _EIGHTH: Migration = (
     """
     CREATE TABLE summaries (
@@ -408,3 +410,57 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+
+
+# The types of records as numbers.
+
+
+class EventTypes:
+    """The numbers a file gives to types of records; a newer version, or another process, may have added some."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._lock = threading.Lock()
+        self.names: dict[int, str] = {}
+        self.numbers: dict[str, int] = {}
+        self._is_stale = False
+
+    def load(self, connection: sqlite3.Connection | sqlite3.Cursor) -> None:
+        """Read the table."""
+        rows = connection.execute("SELECT number, name FROM event_types").fetchall()
+        with self._lock:
+            self.names = dict(typed("event type", row, (int, str)) for row in rows)
+            self.numbers = {name: number for number, name in rows}
+
+    def register(self, connection: sqlite3.Connection) -> None:
+        """Give a number to every event type of this version that has none yet."""
+        self.load(connection)
+        missing = [(name,) for name in PAYLOADS if name not in self.numbers]
+        if missing:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT OR IGNORE INTO event_types (name) VALUES (?)", missing)
+            connection.execute("COMMIT")
+            self.load(connection)
+
+    def add(self, cursor: sqlite3.Cursor, name: str) -> int:
+        """Return the number of a type that is new here; part of the caller's transaction, which may be undone."""
+        self._is_stale = True
+        cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
+        number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
+        return number
+
+    def refresh(self, connection: sqlite3.Cursor) -> None:
+        """Read the table if numbers were added; call it as a transaction begins."""
+        if self._is_stale:
+            self._is_stale = False
+            self.load(connection)
+
+    def name(self, number: int, connection: sqlite3.Connection | sqlite3.Cursor) -> str:
+        """Return the name that a number stands for, looking again if it is new."""
+        found = self.names.get(number)
+        if found is None:
+            self.load(connection)
+            found = self.names.get(number)
+        if found is None:
+            raise CorruptStoreError(f"{self._location} holds a record of type number {number}, which has no name")
+        return found

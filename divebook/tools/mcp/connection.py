@@ -9,30 +9,187 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final, Self, TypeVar
+from urllib.request import getproxies
 
+import anyio.to_thread
 import httpx2
 from mcp import Client, MCPError
 from mcp.client import Transport
 from mcp.client.client import ConnectMode
 from mcp.client.session import ElicitationFnT, SamplingFnT
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp.types import (
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
     METHOD_NOT_FOUND,
+    ErrorData,
     Implementation,
+    JSONRPCError,
     JSONRPCNotification,
     JSONRPCResponse,
+    Tool,
     jsonrpc_message_adapter,
 )
+from mcp.types.methods import validate_server_result
 from pydantic import ValidationError
 
 from divebook._version import __version__
-from divebook.text.redaction import shared
-from divebook.tools.mcp.messages import readable
-from divebook.tools.mcp.results import check_results_of
+from divebook.documents.policy import ADDRESSES, Policy, expanded, resolved
+from divebook.errors import SetupError
+from divebook.text.redaction import logger, shared
+from divebook.tools.mcp import guard
+from divebook.tools.mcp.variables import check_results_of, require_variables
+from divebook.workflow.servers import MCPServerDefinition
+
+# Servers over HTTP are reached at addresses that were checked, as pages are (`divebook.documents.fetch`).
+
+
+def addresses_of(policy: Policy, host: str) -> list[str]:
+    """Return the addresses that a host stands for; raises `SetupError` if any of them may not be reached."""
+    policy.host(host)
+    found = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    for address in found:
+        policy.address(address, host)
+    return list(dict.fromkeys(found))
+
+
+def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
+    """Return what connects to checked addresses only; None where all are allowed, or a proxy looks names up."""
+    return None if ADDRESSES in policy.allowed or getproxies() else _Checked(policy)
+
+
+class _Checked(httpx2.AsyncHTTPTransport):
+    """Looks a name up once and connects to what was found: what a name server says the next time does not matter.
+
+    Shown by test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self._policy = policy
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Make a request of the first address that answers; the server is still called and verified by its name."""
+        host = request.url.host
+        *others, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
+        for address in others:
+            try:
+                return await super().handle_async_request(_at(address, request))
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                continue
+        return await super().handle_async_request(_at(last, request))
+
+
+def _at(address: str, request: httpx2.Request) -> httpx2.Request:
+    return httpx2.Request(
+        request.method,
+        request.url.copy_with(host=address.partition("%")[0]),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": request.url.host},
+    )
+
+
+# Messages of a server before the SDK reads them: one tool that breaks the protocol does not make its list unreadable.
+#
+# The SDK reads a list of tools as a whole, so that one tool without a name or with a number as its description would
+# remove all others, and would make the result of each call unreadable as well: the SDK lists the tools again to check
+# it.
+
+
+_TOOLS: Final = "tools"
+_LISTED: Final = "tools/list"
+_STRICTEST: Final = "2025-11-25"
+"""The version of the protocol that says most about a tool."""
+_LONGEST_NAME = 100
+DEEPEST = 100
+"""Levels of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
+_TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+_log = logger(__name__)
+
+
+def readable(item: Any, server: str) -> Any:
+    """Return what a transport has read of a server as far as the SDK can read it.
+
+    A message that is nested too deeply for the SDK's parser is read by another one. In a list of tools, those that
+    break the protocol are left out, with a warning that names each and its server.
+    """
+    was_refused = isinstance(item, ValidationError)
+    if was_refused:
+        item = _reread(item)
+    message = getattr(item, "message", None)
+    if not isinstance(message, JSONRPCResponse):
+        return item
+    if isinstance(message.result.get(_TOOLS), list):
+        message.result[_TOOLS] = list(_sound(message.result[_TOOLS], server))
+    if was_refused and _is_deep(message.result):  # the SDK would end the connection
+        told = ErrorData(code=INTERNAL_ERROR, message=f"its answer is {_TOO_DEEP}")
+        return SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=told))
+    return item
+
+
+def _reread(error: ValidationError) -> SessionMessage | ValidationError:
+    """Return the message that was refused as invalid JSON, if it is JSON all the same."""
+    (first, *_) = error.errors(include_url=False)
+    if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
+        return error
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_python(json.loads(first["input"]), by_name=False))
+    except (ValueError, RecursionError):
+        return error
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a value has more than `DEEPEST` levels of lists and mappings."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level, depth = [part for parts in inside for part in parts], depth + 1
+    return bool(level)
+
+
+def _sound(tools: list[Any], server: str) -> Iterator[Any]:
+    for number, given in enumerate(tools, start=1):
+        tool = _with_type(given)
+        fault = _fault(tool)
+        if fault is None:
+            yield tool
+            continue
+        name = given.get("name") if isinstance(given, dict) else None
+        named = repr(name[:_LONGEST_NAME]) if isinstance(name, str) else f"number {number}"
+        _log.warning("tool %s of MCP server %s is left out, since it breaks the protocol: %s", named, server, fault)
+
+
+def _fault(tool: Any) -> str | None:
+    """Return why a tool breaks the protocol; None if it does not."""
+    if _is_deep(tool):
+        return _TOO_DEEP
+    try:
+        Tool.model_validate(tool, by_name=False)
+        validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False, include_input=False)
+        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    return None
+
+
+def _with_type(tool: Any) -> Any:
+    """Return a tool whose arguments are an object also where its schema does not say so, as many servers leave it."""
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+    if not isinstance(schema, dict) or schema.get("type") is not None:
+        return tool
+    return {**tool, "inputSchema": {**schema, "type": "object"}}
+
 
 T = TypeVar("T")
 
@@ -333,3 +490,141 @@ def _innermost(error: BaseException | None) -> BaseException | None:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+# How a server is reached as its definition says: a program on pipes behind a guard, or an address over HTTP.
+#
+# What stands in a definition for something else is looked up here, each time a connection is opened: ``$VAR`` in
+# arguments, variables and headers, as in the old system, and references (`divebook.documents.policy`).
+
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of one message of a server."""
+
+
+def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> Opened:
+    """Return what opens a transport to a server; raises `SetupError` if its definition does not say how, or may not."""
+    require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
+
+    def looked_up(text: str) -> Any:
+        return resolved(expanded(text, policy), policy)
+
+    if definition.type == "stdio":
+        command = _required(definition.command, "command", definition)
+        policy.program(command, "Command")
+        return lambda told: _over_pipes(
+            [command, *map(looked_up, definition.args)],
+            _environ(definition, looked_up),
+            told,
+        )
+    if definition.type == "http":
+        url = _required(definition.url, "url", definition)
+        addresses_of(policy, httpx2.URL(url).host)
+        return lambda told: _over_http(
+            url,
+            told,
+            headers=_headers(definition, looked_up),
+            auth=auth,
+            policy=policy,
+            limit=definition.timeout,
+        )
+    raise SetupError(f"unsupported mcp server type: {definition.type}; write Type: stdio or Type: http")
+
+
+def _required(value: str | None, key: str, definition: MCPServerDefinition) -> str:
+    if not value:
+        raise SetupError(f"{key} is required for {definition.type} mcp server: add it to {definition.name}")
+    return value
+
+
+def _environ(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
+    environ = {name: looked_up(value) for name, value in definition.env.items()}
+    shared().know_all(environ)
+    return environ
+
+
+def _headers(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
+    headers = {name: looked_up(value) for name, value in definition.headers.items()}
+    if definition.authorization_token:
+        token = looked_up(definition.authorization_token)
+        shared().know(token)
+        headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
+    shared().know_all(headers)
+    return headers
+
+
+@asynccontextmanager
+async def _over_pipes(command: list[str], environ: Mapping[str, str], told: Told) -> AsyncIterator[tuple[Any, Any]]:
+    if sys.platform != "win32":  # there the SDK keeps a server and its children in a job object
+        command = [sys.executable, "-I", "-S", guard.__file__, str(LARGEST), *command]
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(environ))
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        try:
+            async with stdio_client(parameters, errlog=errors) as streams:
+                yield streams
+        finally:
+            errors.seek(0)
+            told.text = shared().text(" ".join(errors.read().split()))
+
+
+@asynccontextmanager
+async def _over_http(
+    url: str,
+    told: Told,
+    *,
+    headers: Mapping[str, str],
+    auth: httpx2.Auth | None,
+    policy: Policy,
+    limit: float,
+) -> AsyncIterator[tuple[Any, Any]]:
+    own = httpx2.URL(url).host
+
+    async def admit(request: httpx2.Request) -> None:  # OAuth goes on at addresses that the server names
+        if request.url.host != own:
+            await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
+
+    async def note(response: httpx2.Response) -> None:
+        if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
+            told.status = response.status_code if response.is_error else 0
+            told.text = f"HTTP {told.status}{_ADVICE.get(told.status, '')}" if told.status else ""
+        if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
+            response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
+        elif not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Counted(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
+
+    async with (
+        httpx2.AsyncClient(
+            headers={**headers, "Accept-Encoding": "identity"},
+            auth=auth,
+            timeout=httpx2.Timeout(HANDSHAKE, read=limit + HANDSHAKE),
+            transport=checked_transport(policy),
+            event_hooks={"request": [admit], "response": [note]},
+        ) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=LARGEST) as streams,
+    ):
+        yield streams
+
+
+_ADVICE = {
+    401: ": check its AuthorizationToken, Headers or OAuth",
+    403: ": check what its AuthorizationToken or OAuth Scopes allow",
+    404: ": check its URL",
+}
+
+
+class _Counted(httpx2.AsyncByteStream):
+    """An answer in one piece, of a bounded size; those in events the SDK bounds."""
+
+    def __init__(self, stream: Any, most: int, more: str) -> None:
+        self._stream, self._most, self._more = stream, most, more
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._most
+        async for chunk in self._stream:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx2.StreamError(f"the server sent {self._more}")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

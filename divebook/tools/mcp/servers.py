@@ -18,14 +18,11 @@ import anyio.to_thread
 
 from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
-from divebook.store.codec import Sealing
-from divebook.text.logs import clean_libraries
-from divebook.text.redaction import shared
-from divebook.tools.mcp.open_calls import OpenCalls
-from divebook.tools.mcp.variables import require_variables
+from divebook.store.encoding import Sealing
+from divebook.text.redaction import clean_libraries, shared
+from divebook.tools.mcp.variables import OpenCalls, require_variables
 from divebook.workflow import json_schemas
-from divebook.workflow.servers import MCPServerDefinition
-from divebook.workflow.tool_servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, OfferedTool
+from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, Elicit, MCPServerDefinition, OfferedTool
 
 if TYPE_CHECKING:
     import httpx2
@@ -96,7 +93,7 @@ class Server:
 
     @cached_property
     def _credentials(self) -> httpx2.Auth | None:
-        from divebook.tools.mcp.credentials import provider_of
+        from divebook.tools.mcp.oauth import provider_of
 
         return provider_of(self.definition, self.policy, self._sealing)
 
@@ -140,7 +137,7 @@ class Server:
     def _waited(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
         async def work() -> T:
             await _load()
-            from divebook.tools.mcp import resources
+            from divebook.tools.mcp import calls as resources
 
             return await self.ask(operation, partial(request, resources))
 
@@ -154,7 +151,7 @@ class Server:
         if given is not None and not given.enabled:
             return Discovered()
         await _load()
-        from divebook.tools.mcp.discovery import discovered
+        from divebook.tools.mcp.calls import discovered
 
         definition = replace(self.definition, trusted=self.is_trusted)
         return await self.ask("list_tools", lambda client: discovered(client, definition))
@@ -173,7 +170,7 @@ class Server:
         if not self.definition.allows(tool):
             raise self._failed("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
-        from divebook.tools.mcp.calling import advised, called
+        from divebook.tools.mcp.calls import advised, called
         from divebook.tools.mcp.connection import RefusedError
 
         def request(client: Client) -> Awaitable[CallOutcome]:
@@ -192,13 +189,13 @@ class Server:
 
     async def _elicited(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
         """Answer what the server asks a person during a call."""
-        from divebook.tools.mcp.calling import request_of, response_of
+        from divebook.tools.mcp.calls import request_of, response_of
 
         return response_of(await self._open_calls.ask(request_of(params)))
 
     async def _sampled(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
         """Answer what the server asks of a model during a call."""
-        from divebook.tools.mcp.calling import NOT_ALLOWED, is_plain, sampled_of, sampling_of
+        from divebook.tools.mcp.calls import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
         if not (self._open_calls and self.sampling and is_plain(params)):
             return sampled_of({"error": NOT_ALLOWED.format("sampling outside a call, of more than texts, or of tools")})
@@ -273,9 +270,8 @@ class Server:
             return self._connection
 
     async def _opened(self, operation: str) -> Connection:
-        from divebook.tools.mcp.connecting import opener
-        from divebook.tools.mcp.connection import AUTO, HANDSHAKE, LEGACY, BrokenError, Connection
-        from divebook.tools.mcp.consent import PATIENCE
+        from divebook.tools.mcp.connection import AUTO, HANDSHAKE, LEGACY, BrokenError, Connection, opener
+        from divebook.tools.mcp.oauth import PATIENCE
 
         try:
             opened = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
@@ -310,7 +306,11 @@ async def _load() -> None:
 
 
 def _modules() -> object:
-    from divebook.tools.mcp import calling, connecting, credentials, discovery, resources
+    from divebook.tools.mcp import calls as calling
+    from divebook.tools.mcp import calls as discovery
+    from divebook.tools.mcp import calls as resources
+    from divebook.tools.mcp import connection as connecting
+    from divebook.tools.mcp import oauth as credentials
 
     json_schemas.load()
     clean_libraries("mcp", "client", "httpx2", "httpcore2")  # "client" is how the SDK calls its session

@@ -10,10 +10,22 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
-from divebook.documents.addresses import is_public
+from divebook.documents.policy import is_public
 from divebook.errors import WorkspaceError
-from divebook.workspace.egress.answers import EgressAnswer
+
+# What the proxy has answered, as others are told of it.
+
+
+@dataclass(frozen=True)
+class EgressAnswer:
+    """What the proxy has answered: `refused` is None where the connection was made, otherwise why not."""
+
+    host: str
+    port: int
+    refused: str | None = None
+
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 _HEAD = 8192

@@ -2,7 +2,7 @@
 
 A file is taken over where the folder has what the change began with, what it results in already, or what the workspace
 had meanwhile, which was taken over before. Whatever else is there is a conflict, and nothing is written. Protected
-paths (`divebook.workspace.snapshots.protected`) are taken over only if they are named.
+paths (`divebook.workspace.snapshots.restore`) are taken over only if they are named.
 """
 
 from __future__ import annotations
@@ -13,25 +13,17 @@ from typing import TypeAlias
 
 from divebook.errors import NotFoundError, SnapshotError
 from divebook.workspace.paths import Root
-from divebook.workspace.snapshots.hashing import digest_of
-from divebook.workspace.snapshots.protected import (
+from divebook.workspace.snapshots.restore import (
+    folder_writer,
     is_beneath,
     is_reserved,
     left_out_text,
+    present_entry,
     protected_paths,
+    same_content,
 )
-from divebook.workspace.snapshots.snapshots import Snapshots
-from divebook.workspace.snapshots.trees import (
-    CHANGED,
-    FOLDER,
-    RENAMED,
-    FileChange,
-    LeftOut,
-    Tree,
-    TreeEntry,
-    shown_path,
-)
-from divebook.workspace.snapshots.writing import folder_writer, present_entry, same_content
+from divebook.workspace.snapshots.take import Snapshots, digest_of
+from divebook.workspace.snapshots.tree import CHANGED, FOLDER, RENAMED, FileChange, LeftOut, Tree, TreeEntry, shown_path
 
 PROTECTED = "protected, and not named"
 """Why a restored tree leaves a file out."""

@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from divebook.errors import WorkspaceError
-from divebook.workspace import DockerWorkspace, LocalWorkspace, process_manager
+from divebook.workspace import DockerWorkspace, LocalWorkspace, agent_tools, process_manager
 from divebook.workspace.files import CHUNK, LocalFileOperator
-from divebook.workspace.instructions import MAX_DEPTH, tree_text
 from divebook.workspace.resources import ResourceRegistry
-from divebook.workspace.session import BusMessage, MessageBus
-from divebook.workspace.tools import changing, running, viewing
+from divebook.workspace.workspace import MAX_DEPTH, BusMessage, MessageBus, tree_text
 from tests.conformance.scenario.paths import MISSING, read
 from tests.conformance.scenario.resource_kinds import KINDS, factory, keyed
 from tests.conformance.scenario.world import RESULT, World
@@ -231,17 +229,17 @@ def _shell(world: World, step: Step) -> None:
 _OF_FILES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        viewing.view,
-        viewing.ls,
-        viewing.glob,
-        viewing.grep,
-        changing.edit,
-        changing.multi_edit,
-        changing.replace,
-        changing.mkdir,
-        changing.move,
-        changing.copy,
-        changing.delete,
+        agent_tools.view,
+        agent_tools.ls,
+        agent_tools.glob,
+        agent_tools.grep,
+        agent_tools.edit,
+        agent_tools.multi_edit,
+        agent_tools.replace,
+        agent_tools.mkdir,
+        agent_tools.move,
+        agent_tools.copy,
+        agent_tools.delete,
     )
 }
 
@@ -251,7 +249,7 @@ def _tool(world: World, step: Step) -> None:
     if "file_path" in arguments:
         arguments["path"] = arguments.pop("file_path")
     if step["name"] == "shell":
-        called = running.shell(workspace.shell, workspace.file_operator, **arguments)
+        called = agent_tools.shell(workspace.shell, workspace.file_operator, **arguments)
     else:
         called = _OF_FILES[step["name"]](workspace.file_operator, **arguments)
     world.bind(step, RESULT, world.place.wait(called))

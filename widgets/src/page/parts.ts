@@ -1,4 +1,4 @@
-// The parts of a file that holds a run: each a script of base64 with its checksum beside it. `divebook/store/carried.py`
+// The parts of a file that holds a run: each a script of base64 with its checksum beside it. `divebook/store/embedded.py`
 // says what is in them, and reads them in Python.
 
 const KIND = "application/vnd.divebook.part";

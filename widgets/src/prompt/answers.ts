@@ -1,4 +1,4 @@
-// What became of a question: its words are the kernel's (divebook/questions/wording.py); here is who said it, and when.
+// What became of a question: its words are the kernel's (divebook/questions/question.py); here is who said it, and when.
 
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";

@@ -7,7 +7,7 @@ const HELLO_EVERY = 500;
 const HELLO_WHEN_DETACHED = 5_000;
 const HELLOS_BEFORE_DETACHED = 20;
 const RESEND_EVERY = 1_000;
-const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: divebook/widgets/audience.py
+const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: divebook/widgets/publisher.py
 
 /** A message; or the kernel that knew this widget is gone. */
 type Signal = "msg:custom" | "comm_live_update";

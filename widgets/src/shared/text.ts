@@ -1,5 +1,5 @@
 // Text of models, users and logs as it may be shown: what a reader sees is what is there.
-// The same rules as divebook/text/shown.py.
+// The same rules as divebook/text/format.py.
 
 const UNSAFE = new RegExp(
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb]" +
@@ -21,7 +21,7 @@ function spelled(character: string): string {
 const CONTROL = /\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
 
 /** Returns what a command has printed as a terminal shows it: without colours; of a line that was written over, the last.
- * The same rules as divebook/text/printed.py. */
+ * The same rules as divebook/text/format.py. */
 export function printed(text: string): string {
   const lines = text.replace(CONTROL, "").replaceAll("\r\n", "\n").split("\n");
   return lines.map((line) => line.replace(/\r+$/, "").replace(/^.*\r/s, "")).join("\n").replace(/\n+$/, "");

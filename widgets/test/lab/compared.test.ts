@@ -39,7 +39,7 @@ test("N and P go from difference to difference, round, and say which it is", () 
   expect(at()).toBe("two");
 });
 
-/** Five differences as `divebook/history/comparison_page.py` writes them, and what is the same between. */
+/** Five differences as `divebook/projections/comparison.py` writes them, and what is the same between. */
 function mapped(): { bar: HTMLElement; inSight: () => string[]; marks: () => HTMLElement[]; told: () => string | null | undefined } {
   const differs = (kind: string, place: string, text: string): HTMLElement =>
     h("tr", { class: `divebook-difference divebook-${kind}` }, h("td", {}, h("strong", {}, `≠ ${kind}`), h("div", {}, place)), h("td", {}, text));

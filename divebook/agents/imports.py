@@ -1,0 +1,425 @@
+"""Reads a file of whatever wrote it: an export of divebook or the old system, a history of messages, or a trace."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from divebook.agents.written import (
+    AGENT,
+    SaidCall,
+    SaidRequest,
+    SaidTurn,
+    arguments_of,
+    is_history,
+    log_of,
+    moment,
+    turns_in,
+)
+from divebook.errors import InvalidEventError, StoreError
+from divebook.store import transfer
+from divebook.store.embedded import LogFile
+
+# Traces of OpenTelemetry with the GenAI conventions, read as turns of agents.
+#
+# Spans come as OTLP's JSON (``resourceSpans``), or as the Python SDK writes them one by one. Their attributes are those
+# of the conventions: ``gen_ai.operation.name`` (chat, invoke_agent, execute_tool), ``gen_ai.input.messages`` and
+# ``gen_ai.output.messages``, ``gen_ai.usage.*``, ``gen_ai.tool.call.*``. Where a tracer was told to leave the contents
+# out, the turns have no texts, but times, models, tokens and tools.
+# (https://opentelemetry.io/docs/specs/semconv/gen-ai/)
+
+
+_CHATS = frozenset({"chat", "generate_content", "text_completion"})
+_AGENTS = frozenset({"invoke_agent", "create_agent", "invoke_workflow"})
+_TOOL = "execute_tool"
+_USAGE = {
+    "gen_ai.usage.input_tokens": "input_tokens",
+    "gen_ai.usage.prompt_tokens": "input_tokens",
+    "gen_ai.usage.output_tokens": "output_tokens",
+    "gen_ai.usage.completion_tokens": "output_tokens",
+    "gen_ai.usage.cache_read.input_tokens": "cache_read_tokens",
+    "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens",
+}
+_SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty", "presence_penalty", "seed")
+
+
+@dataclass(slots=True)
+class _Span:
+    """One span: times are microseconds since 1970."""
+
+    id: str
+    parent: str
+    name: str
+    began: int
+    ended: int
+    said: Mapping[str, Any]
+    """Its attributes."""
+    error: str | None
+    inner: list[_Span] = field(default_factory=list)
+
+    @property
+    def does(self) -> str:
+        return str(self.said.get("gen_ai.operation.name", ""))
+
+
+def is_trace(data: Any) -> bool:
+    """Return whether data read from JSON are spans."""
+    if isinstance(data, Mapping):
+        return "resourceSpans" in data or _is_span(data)
+    return isinstance(data, list) and bool(data) and all(isinstance(one, Mapping) and is_trace(one) for one in data)
+
+
+def _is_span(data: Mapping[str, Any]) -> bool:
+    return isinstance(data.get("attributes"), Mapping | list) and ("context" in data or "spanId" in data)
+
+
+def turns_of(data: Any, name: str) -> list[SaidTurn]:
+    """Return the turns of agents in a trace; requests outside of any agent are a turn each.
+
+    Parameters
+    ----------
+    name
+        Of the file, for errors.
+
+    Raises
+    ------
+    InvalidEventError
+        There is no span that asked a model.
+    """
+    spans = {span.id: span for span in _spans(data)}
+    roots: list[_Span] = []
+    for span in spans.values():
+        holder = spans.get(span.parent)
+        (roots if holder is None else holder.inner).append(span)
+    turns = list(_turns(sorted(roots, key=lambda span: span.began)))
+    if not turns:
+        raise InvalidEventError(
+            f"{name} has {len(spans)} spans, and none says gen_ai.operation.name: chat; export the spans of the models"
+        )
+    return turns
+
+
+def _turns(spans: Sequence[_Span]) -> Iterator[SaidTurn]:
+    for span in spans:
+        inner = sorted(span.inner, key=lambda one: one.began)
+        if span.does in _AGENTS and any(one.does in _CHATS for one in _all(inner)):
+            yield _turn(span, inner)
+        elif span.does in _CHATS:
+            yield _turn(span, [span])
+        else:
+            yield from _turns(inner)
+
+
+def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
+    """Yield spans and those inside them, but not what other agents do there."""
+    for span in spans:
+        yield span
+        if span.does not in _AGENTS:
+            yield from _all(sorted(span.inner, key=lambda one: one.began))
+
+
+def _turn(span: _Span, inner: Sequence[_Span]) -> SaidTurn:
+    tools = [one for one in _all(inner) if one.does == _TOOL]
+    requests = [_request(one) for one in _all(inner) if one.does in _CHATS]
+    for request, following in zip(requests, [*requests[1:], None], strict=True):
+        until = following.began if following is not None else None
+        request.calls = _calls(request.response, tools, until)
+    first = requests[0]
+    agent = span.said.get("gen_ai.agent.name") or AGENT
+    turn = SaidTurn(str(agent), _first_prompt(first), requests, error=span.error)
+    last = requests[-1].response or {}
+    texts = [str(part["content"]) for part in last.get("parts", ()) if part.get("part_kind") == "text"]
+    turn.output = "\n\n".join(texts) or None
+    turn.has_ended = not any(not call.has_ended for call in requests[-1].calls)
+    return turn
+
+
+def _request(span: _Span) -> SaidRequest:
+    said = span.said
+    asked = [*_system(said), *_messages(said.get("gen_ai.input.messages"))]
+    answered = _messages(said.get("gen_ai.output.messages"), "response")
+    usage: dict[str, int] = {}
+    for attribute, counted in _USAGE.items():
+        if type(said.get(attribute)) is int:
+            usage[counted] = said[attribute]
+    model = said.get("gen_ai.response.model") or said.get("gen_ai.request.model")
+    parts = [part for message in answered for part in message["parts"]]
+    response = {"parts": parts, "usage": usage, "model_name": model, "kind": "response"}
+    reasons = said.get("gen_ai.response.finish_reasons")
+    if isinstance(reasons, list) and reasons:
+        response["finish_reason"] = str(reasons[0])
+    settings = {name: found for name in _SETTINGS if (found := said.get(f"gen_ai.request.{name}")) is not None}
+    return SaidRequest(
+        asked,
+        None if span.error is not None else response,
+        error=span.error,
+        model=said.get("gen_ai.request.model") or model,
+        settings=settings,
+        tools=_tools(said.get("gen_ai.tool.definitions")),
+        began=span.began,
+        ended=span.ended,
+    )
+
+
+def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[SaidCall]:
+    """Return the calls that a response asked for, each with the span of its tool, which is taken out of `tools`.
+
+    Where the contents were left out, the tools that ran before the next request are what it asked for.
+    """
+    if response is None:
+        return []
+    parts = response["parts"]
+    if not parts:
+        parts += [_asked(span) for span in tools if until is None or span.began < until]
+    calls = [part for part in parts if part["part_kind"] == "tool-call"]
+    return [_call(part, _span_of(part, tools)) for part in calls]
+
+
+def _asked(span: _Span) -> dict[str, Any]:
+    return {
+        "tool_name": str(span.said.get("gen_ai.tool.name", "")),
+        "args": arguments_of(span.said.get("gen_ai.tool.call.arguments")),
+        "tool_call_id": str(span.said.get("gen_ai.tool.call.id") or span.id),
+        "part_kind": "tool-call",
+    }
+
+
+def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
+    named = part["tool_call_id"]
+    known = next((one for one in tools if named in (one.said.get("gen_ai.tool.call.id"), one.id)), None)
+    if known is None:
+        nameless = (one for one in tools if "gen_ai.tool.call.id" not in one.said)
+        known = next((one for one in nameless if one.said.get("gen_ai.tool.name") == part["tool_name"]), None)
+    if known is not None:
+        tools.remove(known)
+    return known
+
+
+def _call(part: Mapping[str, Any], span: _Span | None) -> SaidCall:
+    call = SaidCall(part["tool_call_id"], part["tool_name"], part["args"])
+    if span is not None:
+        call.has_ended, call.began, call.ended, call.error = True, span.began, span.ended, span.error
+        call.result = _data(span.said.get("gen_ai.tool.call.result"))
+    return call
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def _system(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    told = _data(said.get("gen_ai.system_instructions"))
+    parts = [part for part in told if isinstance(part, Mapping)] if isinstance(told, list) else []
+    texts = [{"content": str(part.get("content", "")), "part_kind": "system-prompt"} for part in parts]
+    return [{"parts": texts, "kind": "request"}] if texts else []
+
+
+def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
+    """Return messages of the conventions in pydantic-ai's form."""
+    told = _data(value)
+    found: list[dict[str, Any]] = []
+    for message in told if isinstance(told, list) else []:
+        if isinstance(message, Mapping):
+            role = str(message.get("role", "user"))
+            parts = [_part(part, role) for part in message.get("parts") or () if isinstance(part, Mapping)]
+            found.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
+    said = [part for message in found for part in message["parts"] if "tool_call_id" in part]
+    tools = {part["tool_call_id"]: part["tool_name"] for part in said if part["part_kind"] == "tool-call"}
+    for part in said:  # the conventions name the tool only where it is called
+        part["tool_name"] = part["tool_name"] or tools.get(part["tool_call_id"], "")
+    return found
+
+
+def _part(part: Mapping[str, Any], role: str) -> dict[str, Any]:
+    content = part.get("content")
+    match part.get("type"):
+        case "tool_call":
+            return {
+                "tool_name": str(part.get("name", "")),
+                "args": arguments_of(part.get("arguments")),
+                "tool_call_id": str(part.get("id") or part.get("name") or "call"),
+                "part_kind": "tool-call",
+            }
+        case "tool_call_response":
+            result = part.get("response", part.get("result"))
+            return {
+                "tool_name": "",
+                "content": result,
+                "tool_call_id": str(part.get("id", "")),
+                "part_kind": "tool-return",
+            }
+        case "reasoning" | "thinking":
+            return {"content": str(content or ""), "part_kind": "thinking"}
+    kinds = {"assistant": "text", "system": "system-prompt"}
+    text = content if isinstance(content, str) else json.dumps({k: v for k, v in part.items() if k != "type"})
+    return {"content": text, "part_kind": kinds.get(role, "user-prompt")}
+
+
+def _first_prompt(request: SaidRequest) -> str:
+    parts = (part for message in request.sent for part in message["parts"] if part["part_kind"] == "user-prompt")
+    return "\n\n".join(str(part["content"]) for part in parts) or "(not in the trace)"
+
+
+def _tools(value: Any) -> list[Mapping[str, Any]]:
+    told = _data(value)
+    return [
+        {
+            "name": str(tool.get("name", "")),
+            "description": tool.get("description"),
+            "parameters_json_schema": tool.get("parameters") or {},
+        }
+        for tool in (told if isinstance(told, list) else [])
+        if isinstance(tool, Mapping)
+    ]
+
+
+def _data(value: Any) -> Any:
+    """Return what an attribute holds, which tracers write as data or as a text of JSON."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+# --- spans -----------------------------------------------------------------------------------------------------------
+
+
+def _spans(data: Any) -> Iterator[_Span]:
+    if isinstance(data, list):
+        for one in data:
+            yield from _spans(one)
+    elif "resourceSpans" in data:
+        for resource in _items(data, "resourceSpans"):
+            for scope in _items(resource, "scopeSpans"):
+                yield from map(_of_otlp, _items(scope, "spans"))
+    else:
+        yield _of_otlp(data) if "spanId" in data else _of_sdk(data)
+
+
+def _items(data: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = data.get(key)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
+def _of_otlp(data: Mapping[str, Any]) -> _Span:
+    told = data.get("attributes")
+    said = told if isinstance(told, Mapping) else {one.get("key"): _value(one.get("value")) for one in told or ()}
+    status = data.get("status") or {}
+    return _Span(
+        str(data.get("spanId", "")),
+        str(data.get("parentSpanId") or ""),
+        str(data.get("name", "")),
+        _nanoseconds(data.get("startTimeUnixNano")),
+        _nanoseconds(data.get("endTimeUnixNano")),
+        said,
+        _error(status.get("code") in (2, "STATUS_CODE_ERROR"), status.get("message"), said),
+    )
+
+
+def _of_sdk(data: Mapping[str, Any]) -> _Span:
+    context, status = data.get("context") or {}, data.get("status") or {}
+    said = dict(data.get("attributes") or {})
+    return _Span(
+        str(context.get("span_id", "")),
+        str(data.get("parent_id") or ""),
+        str(data.get("name", "")),
+        moment(data.get("start_time")),
+        moment(data.get("end_time")),
+        said,
+        _error(status.get("status_code") == "ERROR", status.get("description"), said),
+    )
+
+
+def _error(is_one: bool, message: Any, said: Mapping[str, Any]) -> str | None:  # noqa: FBT001 - read off a status
+    if not is_one:
+        return None
+    return str(message or said.get("error.type") or "it failed; the trace does not say why")
+
+
+def _nanoseconds(value: Any) -> int:
+    try:
+        return int(value) // 1000
+    except (TypeError, ValueError):
+        return 0
+
+
+def _value(value: Any) -> Any:
+    """Return what an attribute of OTLP holds."""
+    match value:
+        case {"arrayValue": held}:
+            return [_value(one) for one in _items(held, "values")]
+        case {"kvlistValue": held}:
+            return {str(one.get("key")): _value(one.get("value")) for one in _items(held, "values")}
+        case {"intValue": held}:
+            return int(held)
+        case {"stringValue": held} | {"doubleValue": held} | {"boolValue": held}:
+            return held
+    return None
+
+
+MOST = 512 * 2**20
+"""Bytes of a file that is looked at whole; an export, which is read line by line, may be longer."""
+
+
+def read(file: str | Path | BinaryIO) -> LogFile:
+    """Return the execution in a file.
+
+    Exports of divebook and of the old system are read by `divebook.store.transfer.read`. A history of pydantic-ai
+    (``result.all_messages_json()``), or spans of OpenTelemetry with the GenAI conventions (OTLP's JSON, the Python
+    SDK's, one or many, as an array or one a line), become an execution whose steps are the turns of agents.
+
+    Raises
+    ------
+    InvalidEventError, NewerStoreError, StoreError
+        Names the file, the place, and what is wrong there.
+    """
+    if not isinstance(file, str | Path):
+        return transfer.read(file)
+    transfer.check_path(file)
+    path = Path(file)
+    if not _may_be_foreign(path):
+        return transfer.read(file)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    data = _parsed(text)
+    if is_history(data):
+        return _log(path, turns_in(data, str(path)), text)
+    if is_trace(data):
+        return _log(path, turns_of(data, str(path)), text)
+    return transfer.read(file)
+
+
+def _may_be_foreign(path: Path) -> bool:
+    """Return whether a file does not begin as an export does, as far as its first bytes say."""
+    try:
+        with path.open("rb") as stream:
+            begin = stream.read(4096)
+        return path.stat().st_size <= MOST and not any(mark in begin for mark in (b'"event_type"', b'"divebook"'))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}; name another file") from error
+
+
+def _parsed(text: str) -> Any:
+    """Return the data of JSON: one value, or values one after the other."""
+    decoder, found, place = json.JSONDecoder(), [], 0
+    while (place := _next(text, place)) < len(text):
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return None
+        found.append(value)
+    return found[0] if len(found) == 1 else found
+
+
+def _next(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n,\ufeff":
+        place += 1
+    return place
+
+
+def _log(path: Path, turns: list[SaidTurn], text: str) -> LogFile:
+    return LogFile(str(path), log_of(path.stem, turns, text, time.time_ns() // 1000))

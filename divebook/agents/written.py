@@ -1,0 +1,488 @@
+"""What agents said and did, as others have it, written as the log of an execution in which each turn is a step.
+
+The form is that of `divebook.agents.requests`, so that such a log is shown, framed, compared and forked like any other
+(`tests/test_imported_logs.py`). It says nothing of what the source does not: a call without a result stays open, and
+what has no end comes in as a picture (`divebook.store.transfer`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, TOOL_CALL, Place, operation_name
+from divebook.errors import InvalidEventError
+from divebook.events import catalog
+from divebook.events.catalog import Payload
+from divebook.events.codec import short_hash
+from divebook.events.event import Event, type_id
+from divebook.events.values import normalize
+from divebook.projections.requests import call_name
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import Edge, Step
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+
+
+MAIN = "main"
+_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+@dataclass(slots=True)
+class SaidCall:
+    """A call of a tool."""
+
+    id: str
+    tool: str
+    arguments: Any
+    result: Any = None
+    error: str | None = None
+    is_retry: bool = False
+    """Whether the error only told the model to call otherwise."""
+    has_ended: bool = False
+    began: int = 0
+    """Times are microseconds since 1970; 0 where the source does not say."""
+    ended: int = 0
+
+
+@dataclass(slots=True)
+class SaidRequest:
+    """A request to a model; messages have pydantic-ai's JSON form."""
+
+    sent: Sequence[Mapping[str, Any]]
+    """All that was sent, from the first message on."""
+    response: Mapping[str, Any] | None
+    error: str | None = None
+    model: str | None = None
+    instructions: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Mapping[str, Any]] = ()
+    calls: Sequence[SaidCall] = ()
+    began: int = 0
+    ended: int = 0
+
+
+@dataclass(slots=True)
+class SaidTurn:
+    """An agent at work until its answer."""
+
+    agent: str
+    prompt: str
+    requests: Sequence[SaidRequest]
+    output: Any = None
+    error: str | None = None
+    has_ended: bool = True
+
+
+def log_of(name: str, turns: Sequence[SaidTurn], source: str, now: int) -> list[Event]:
+    """Return the log of an execution whose steps are turns.
+
+    Parameters
+    ----------
+    name
+        Of its workflow.
+    source
+        What all this was read from: the ids of the execution and its events are made of it, so that the same source is
+        the same execution whenever it is read.
+    now
+        The time of what has none, microseconds since 1970.
+    """
+    writer = _Writer(source, _first_moment(turns) or now)
+    steps = [f"turn {number}" if len(turns) > 1 else "turn" for number in range(1, len(turns) + 1)]
+    workflow = _workflow(name, steps, turns)
+    writer.add(
+        catalog.ExecutionStarted(
+            name, {}, workflow.to_dict(), workflow.fingerprint, origin=catalog.IMPORT, seed=writer.seed
+        )
+    )
+    writer.add(catalog.PathStarted(steps[0]), MAIN)
+    for step, turn in zip(steps, turns, strict=True):
+        if not _Turn(writer, step, turn).write():
+            return writer.events
+    writer.add(catalog.PathCompleted(steps[-1]), MAIN)
+    writer.add(catalog.ExecutionCompleted({"result": normalize(turns[-1].output, "output")}, writer.used() or None))
+    return writer.events
+
+
+def _first_moment(turns: Sequence[SaidTurn]) -> int:
+    return min((request.began for turn in turns for request in turn.requests if request.began), default=0)
+
+
+def _workflow(name: str, steps: Sequence[str], turns: Sequence[SaidTurn]) -> Workflow:
+    following = [[Edge(step)] for step in steps[1:]] + [[]]
+    return Workflow(
+        name,
+        [
+            Step(step, type="prompt", agent=turn.agent, prompt=turn.prompt.replace("${", "$${"), edges=edges)
+            for step, turn, edges in zip(steps, turns, following, strict=True)
+        ],
+    )
+
+
+class _Writer:
+    """Gives events their numbers, ids and times, which never go back."""
+
+    def __init__(self, source: str, first: int) -> None:
+        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
+        self._chance = int.from_bytes(digest[:9], "big")
+        self.seed = digest[9:17].hex()
+        self._now = first
+        self._id = type_id("exec", first // 1000, self._chance)
+        self.events: list[Event] = []
+        self.usages: list[Mapping[str, int]] = []
+
+    def add(self, data: Payload, path: str = "", step: str = "", at: int = 0) -> int:
+        """Append an event; return its number."""
+        self._now = max(self._now, at)
+        number = len(self.events) + 1
+        identifier = type_id("event", self._now // 1000, self._chance + number)
+        self.events.append(Event(identifier, self._id, number, self._now, data, path, step))
+        return number
+
+    def used(self) -> dict[str, int]:
+        """Return what all requests have consumed together."""
+        names = {name for usage in self.usages for name in usage}
+        return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
+
+
+class _Asked:
+    """What is written of the requests of a turn, as of one that runs here: else no fork could go on inside it.
+
+    Messages that pydantic-ai cannot read are written as they are: such a turn is shown, and forked at its beginning.
+    """
+
+    def __init__(self, turn: SaidTurn) -> None:
+        from pydantic import ValidationError
+
+        from divebook.agents.requests import RequestRecord, messages_of  # takes half a second; only for such a file
+
+        self._agent, self._record = turn.agent, RequestRecord(turn.agent)
+        self._read: dict[int, ModelMessage] = {}
+        self._before: list[Mapping[str, Any]] = []
+        self._answer: Mapping[str, Any] | None = None
+        """What the request before was answered with."""
+        came = [request.response for request in turn.requests if request.response is not None]
+        sent = [message for request in turn.requests for message in request.sent]
+        said = {id(message): message for message in (*came, *sent)}
+        try:
+            read = dict(zip(said, messages_of(list(said.values())), strict=True))
+        except ValidationError:
+            return
+        answers = {_key(message): id(message) for message in reversed(came)}  # who sends one on may say less of it
+        self._read = {place: read[answers.get(_key(message), place)] for place, message in said.items()}
+
+    def describe(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+        """Return what is written of the next request."""
+        if not self._read:
+            return self._as_said(number, request)
+        from pydantic_ai.models import ModelRequestParameters
+
+        sent = [self._read[id(message)] for message in request.sent]
+        told = self._record.describe(sent, None, ModelRequestParameters(), request.model or "").parameters
+        if request.response is not None:
+            response: Any = self._read[id(request.response)]
+            self._record.answered(number, response)
+        for call in request.calls:
+            if call.has_ended and call.error is None:
+                self._record.called(call.id, call.tool, {"result": call.result})
+        return told
+
+    def _as_said(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
+        sent = list(request.sent)
+        kept = _common(self._before, sent)
+        new = [{"response": number - 1} if message == self._answer else message for message in sent[kept:]]
+        self._before, self._answer = sent, request.response
+        return {"agent": self._agent, "request": number, "kept": kept, "new": new}
+
+
+class _Turn:
+    """Writes one turn as a step."""
+
+    def __init__(self, writer: _Writer, step: str, turn: SaidTurn) -> None:
+        self._writer, self._step, self._turn = writer, step, turn
+        self._holder = 0
+        self._asked = _Asked(turn)
+        self._set: dict[str, Any] = {}
+        self._is_whole = True
+
+    def write(self) -> bool:
+        """Append its events; return whether what follows may begin."""
+        turn, requests = self._turn, self._turn.requests
+        self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
+        asked = {"agent": turn.agent, "prompt": turn.prompt}
+        model = next((request.model for request in requests if request.model), None)
+        self._holder = 0
+        self._holder = self._begin(AGENT_TURN, "turn", asked, {"model": model} if model else None, 0)
+        for number, request in enumerate(requests, 1):
+            self._write_request(number, request)
+        if turn.error is not None:
+            return self._fail(turn.error)
+        if not turn.has_ended or not self._is_whole:
+            return False
+        finish = (requests[-1].response or {}).get("finish_reason") if requests else None
+        self._end(AGENT_TURN, "turn", {"output": turn.output, "requests": len(requests), "finish_reason": finish}, 0, 0)
+        text = turn.output if isinstance(turn.output, str) else short_text(turn.output)
+        self._add(catalog.StepCompleted(text, usage=self._writer.used() or None))
+        return True
+
+    def _fail(self, error: str) -> bool:
+        identity = self._place("turn").operation_id
+        self._add(catalog.OperationFailed(identity, AGENT_TURN, 0, error))
+        told = f"agent {self._turn.agent} failed: {error}"
+        self._add(catalog.StepFailed(told))
+        self._writer.add(catalog.PathFailed(told), MAIN)
+        self._writer.add(catalog.ExecutionFailed(told))
+        return False
+
+    def _write_request(self, number: int, request: SaidRequest) -> None:
+        key, asked = f"model-{number}", self._asked.describe(number, request)
+        setting = {
+            "model": request.model,
+            "settings": dict(request.settings),
+            "instructions": request.instructions,
+            "tools": list(request.tools),
+        }
+        told = {name: value for name, value in setting.items() if value != self._set.get(name) and value}
+        self._set.update(told)
+        self._begin(AGENT_RESPONSE, key, asked, told or None, request.began)
+        if request.error is not None:
+            identity = self._place(key).operation_id
+            self._add(catalog.OperationFailed(identity, AGENT_RESPONSE, _lasted(request), request.error), request.ended)
+        elif request.response is None:
+            self._is_whole = False
+        else:
+            usage = _usage(request.response)
+            self._writer.usages.append(usage)
+            said = request.response.items()
+            result = {name: value for name, value in said if name != "kind" and value is not None}
+            self._end(AGENT_RESPONSE, key, result, _lasted(request), request.ended, usage=usage)
+        for call in request.calls:
+            self._write_call(number, call)
+
+    def _write_call(self, number: int, call: SaidCall) -> None:
+        key = f"tool-{number}-{call_name(call.id)}"
+        asked = {"agent": self._turn.agent, "tool": call.tool, "arguments": call.arguments}
+        self._begin(TOOL_CALL, key, asked, None, call.began)
+        if not call.has_ended:
+            self._is_whole = False
+        elif call.is_retry:
+            self._end(TOOL_CALL, key, {"kind": "model_retry", "message": call.error}, _lasted(call), call.ended)
+        elif call.error is not None:
+            identity = self._place(key).operation_id
+            self._add(catalog.OperationFailed(identity, TOOL_CALL, _lasted(call), call.error), call.ended)
+        else:
+            self._end(TOOL_CALL, key, {"result": call.result}, _lasted(call), call.ended)
+
+    def _begin(
+        self, kind: str, key: str, parameters: Mapping[str, Any], setting: Mapping[str, Any] | None, at: int
+    ) -> int:
+        plain = normalize(parameters, "parameters")
+        told = None if setting is None else normalize(setting, "setting")
+        started = catalog.OperationStarted(
+            self._place(key).operation_id,
+            kind,
+            plain,
+            short_hash(plain, "parameters"),
+            key=key,
+            name=operation_name(kind, plain),
+            setting=told,
+            setting_hash=None if told is None else short_hash(told, "setting"),
+            within=self._holder or None,
+        )
+        return self._add(started, at)
+
+    def _end(
+        self, kind: str, key: str, result: Any, lasted: int, at: int, *, usage: Mapping[str, int] | None = None
+    ) -> None:
+        identity = self._place(key).operation_id
+        data = catalog.OperationCompleted(identity, kind, lasted, normalize(result, "result"), usage or None)
+        self._add(data, at)
+
+    def _place(self, key: str) -> Place:
+        return Place(MAIN, self._step, 1, None, key)
+
+    def _add(self, data: Payload, at: int = 0) -> int:
+        return self._writer.add(data, MAIN, self._step, at)
+
+
+def short_text(value: Any) -> str:
+    """Return a value as the text of a step."""
+    from divebook.events.codec import encode
+
+    return "" if value is None else encode(normalize(value, "output")).decode()
+
+
+def _key(message: Mapping[str, Any]) -> str:
+    """Return what tells a message from others: what it says."""
+    return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
+
+
+def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
+    """Return with how many equal messages two lists begin."""
+    pairs = zip(before, now, strict=False)
+    return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
+
+
+def _lasted(of: SaidRequest | SaidCall) -> int:
+    """Return how long something took, nanoseconds."""
+    return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
+
+
+def _usage(response: Mapping[str, Any]) -> dict[str, int]:
+    told = response.get("usage")
+    counts = told if isinstance(told, Mapping) else {}
+    known = {name: counts[name] for name in _COUNTED if type(counts.get(name)) is int and counts[name] > 0}
+    return {"requests": 1, **known}
+
+
+# Histories of messages as pydantic-ai writes them (`result.all_messages_json()`), read as turns of an agent.
+#
+# A message with a person's prompt begins a turn. What a tool returned stands in the message after its call.
+
+
+PROMPT, RETURNED, RETRIED, CALLED = "user-prompt", "tool-return", "retry-prompt", "tool-call"
+AGENT = "agent"
+"""What an agent is called whose name nobody says."""
+
+
+def is_history(data: Any) -> bool:
+    """Return whether data read from JSON are such a history."""
+    return isinstance(data, list) and bool(data) and all(_kind(message) is not None for message in data)
+
+
+def _kind(message: Any) -> str | None:
+    kind = message.get("kind") if isinstance(message, Mapping) else None
+    return kind if kind in ("request", "response") and isinstance(message.get("parts"), list) else None
+
+
+def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[SaidTurn]:
+    """Return the turns of a history.
+
+    Parameters
+    ----------
+    name
+        Of the file, for errors.
+
+    Raises
+    ------
+    InvalidEventError
+        A message is not one, or a response comes before any request: names its place.
+    """
+    turns: list[SaidTurn] = []
+    for place, message in enumerate(messages, 1):
+        if _kind(message) is None:
+            raise InvalidEventError(f"{name}, message {place}: a message has a kind (request, response) and parts")
+        if message["kind"] == "request":
+            if not turns or _prompts(message):
+                turns.append(SaidTurn(agent, _prompt_text(message), [], has_ended=False))
+            continue
+        if not turns:
+            raise InvalidEventError(f"{name}, message {place}: a response comes before any request")
+        returned = messages[place] if place < len(messages) and _kind(messages[place]) == "request" else None
+        _answer(turns[-1], messages[: place - 1], message, returned)
+    for turn in turns:
+        _end(turn)
+    return turns
+
+
+def _answer(
+    turn: SaidTurn,
+    sent: Sequence[Mapping[str, Any]],
+    response: Mapping[str, Any],
+    returned: Mapping[str, Any] | None,
+) -> None:
+    instructions = next((found for message in reversed(sent) if (found := message.get("instructions"))), None)
+    request = SaidRequest(
+        list(sent),
+        response,
+        model=response.get("model_name"),
+        instructions=instructions if isinstance(instructions, str) else None,
+        calls=[call_of(part, returned, moment(response.get("timestamp"))) for part in _parts(response, CALLED)],
+        began=_sent_at(sent),
+        ended=moment(response.get("timestamp")),
+    )
+    turn.requests = [*turn.requests, request]
+
+
+def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> SaidCall:
+    """Return a call of a tool from the part that asks for it, and the message with what it returned."""
+    identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
+    call = SaidCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
+    for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
+        if answer.get("tool_call_id") != part.get("tool_call_id"):
+            continue
+        call.has_ended, call.ended = True, moment(answer.get("timestamp"))
+        call.is_retry = answer["part_kind"] == RETRIED or answer.get("outcome") == "retried"
+        if call.is_retry or answer.get("outcome") in ("failed", "denied"):
+            call.error = _text(answer.get("content")) or "it failed; the history does not say why"
+        else:
+            call.result = answer.get("content")
+    return call
+
+
+def arguments_of(args: Any) -> Any:
+    """Return the arguments of a call as data, where they are a text of JSON too."""
+    if isinstance(args, str):
+        try:
+            return json.loads(args)
+        except ValueError:
+            return args
+    return {} if args is None else args
+
+
+def _end(turn: SaidTurn) -> None:
+    """Say what a turn came to: the text of the last response, or what it handed over as its output."""
+    last = turn.requests[-1].response if turn.requests else None
+    if last is None:
+        return
+    texts = [part.get("content") for part in _parts(last, "text")]
+    open_calls = [call for call in turn.requests[-1].calls if not call.has_ended]
+    if texts and not turn.requests[-1].calls:
+        turn.output, turn.has_ended = "\n\n".join(map(str, texts)), True
+    elif turn.requests[-1].calls and not open_calls:  # the last call is the output, or the history was cut off there
+        outputs = [call for call in turn.requests[-1].calls if call.tool.startswith("final_result")]
+        if outputs:
+            turn.output, turn.has_ended = outputs[-1].arguments, True
+
+
+def _prompts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return _parts(message, PROMPT)
+
+
+def _prompt_text(message: Mapping[str, Any]) -> str:
+    return "\n\n".join(_text(part.get("content")) for part in _prompts(message)) or "(no prompt)"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n\n".join(item for item in content if isinstance(item, str))
+    return "" if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _parts(message: Mapping[str, Any], *kinds: str) -> list[Mapping[str, Any]]:
+    return [part for part in message["parts"] if isinstance(part, Mapping) and part.get("part_kind") in kinds]
+
+
+def _sent_at(sent: Iterable[Mapping[str, Any]]) -> int:
+    """Return when the last part of what was sent came to be."""
+    parts = (part for message in sent for part in message["parts"] if isinstance(part, Mapping))
+    return max((moment(part.get("timestamp")) for part in parts), default=0)
+
+
+def moment(text: Any) -> int:
+    """Return a time as microseconds since 1970; 0 for what is none."""
+    if not isinstance(text, str):
+        return 0
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return 0
+    aware = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1_000_000)

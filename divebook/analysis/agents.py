@@ -1,0 +1,283 @@
+"""What agents asked their models, said, called and cost, as DataFrames in fixed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
+
+import pandas as pd
+
+from divebook.analysis.columns import ANYTHING, CONSUMED, COUNT, NUMBER, TEXT, TIMES, Column, Columns, documented, frame
+from divebook.analysis.log import FAILED
+from divebook.events import Event
+from divebook.projections.requests import (
+    CallMessage,
+    RequestView,
+    ToolCallView,
+    requests_in,
+    requests_of,
+    tool_calls_in,
+)
+from divebook.projections.spans import Span, spans_of
+
+By: TypeAlias = Literal["agent", "model", "tool", "step"]
+FREE: Mapping[str, int] = {"cost": 0}
+"""What an answer from an agent's cache has consumed: nothing, and that is known."""
+
+_WHERE: Columns = {
+    "path": Column(TEXT, "the path it is on", "span.path"),
+    "step": Column(TEXT, "the step it belongs to", "span.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "span.iteration"),
+}
+
+
+def _of_span(columns: Columns) -> Columns:
+    """Return columns of spans as columns of what has one."""
+
+    def value(name: str, column: Column) -> Callable[[Any], Any]:
+        if callable(column.value):
+            made = column.value
+            return lambda row: made(row.span)
+        return lambda row: getattr(row.span, str(column.value) or name)
+
+    return {name: column._replace(value=value(name, column)) for name, column in columns.items()}
+
+
+class _Said(NamedTuple):
+    """A message of a request."""
+
+    view: RequestView
+    message: CallMessage
+
+    @property
+    def span(self) -> Span:
+        return self.view.span
+
+    @property
+    def tool(self) -> str | None:
+        return _first(self.message, "tool_result", "tool")
+
+
+def _first(message: CallMessage, kind: str, name: str) -> str | None:
+    return next((block[name] for block in message.content if block.get("type") == kind), None)
+
+
+MESSAGE_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "the request", "span.operation_id"),
+    "agent": Column(TEXT, "who asked the model", "view.agent"),
+    "model": Column(TEXT, "the model that was asked", "view.model"),
+    **_WHERE,
+    "request": Column(COUNT, "number of the request in its turn, from 1", "view.n"),
+    "role": Column(TEXT, "``system``, ``user``, ``assistant`` or ``tool``", "message.role"),
+    "tool": Column(TEXT, "of a tool: its name"),
+    "text": Column(TEXT, "what it says; of a tool what it returned", "message.text"),
+    "content": Column(
+        ANYTHING, "its blocks: text, thinking, tool_call, tool_result, images, documents", "message.content"
+    ),
+}
+
+
+@documented(MESSAGE_COLUMNS)
+def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per message that a model saw or answered, request by request: what was sent again is there again.
+
+    `divebook.Execution.conversation` has each of them once.
+    """
+    return frame(MESSAGE_COLUMNS, [_Said(view, message) for view in requests_of(events) for message in view.said])
+
+
+def _answered(name: str) -> Callable[[RequestView], Any]:
+    return lambda view: (view.response or {}).get(name)
+
+
+def _text(view: RequestView) -> str | None:
+    said = [message.text for message in view.said if message.role == "assistant"]
+    return said[-1] if said and view.response is not None else None
+
+
+class _Spent(NamedTuple):
+    usage: Mapping[str, int]
+
+
+def _of_request(column: Column) -> Column:
+    """Return a column of what was consumed as that of a request, which consumes nothing where it was cached."""
+    made = cast("Callable[[Any], Any]", column.value)
+    return column._replace(value=lambda view: made(_Spent(FREE if view.cached and not view.usage else view.usage)))
+
+
+MODEL_CALL_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "its id: equal for the same place in every execution", "span.operation_id"),
+    "agent": Column(TEXT, "who asked"),
+    "model": Column(TEXT, "the model that was asked"),
+    "answered_by": Column(TEXT, "the model that answered, in its provider's words", _answered("model_name")),
+    **_WHERE,
+    "request": Column(COUNT, "its number in its turn, from 1", "n"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
+    "cached": Column("bool", "whether the answer came from the agent's cache, and no model was asked"),
+    "finish_reason": Column(TEXT, "why the model stopped", _answered("finish_reason")),
+    "attempts": Column(COUNT, "which attempt it was", "span.attempts"),
+    **_of_span(TIMES),
+    **{name: _of_request(column) for name, column in CONSUMED.items()},
+    **_of_span({name: column for name, column in FAILED.items() if name != "traceback"}),
+    "messages": Column(COUNT, "how many messages were sent", lambda view: len(view.messages)),
+    "tools": Column(ANYTHING, "names of the tools it could call", lambda view: [tool["name"] for tool in view.tools]),
+    "text": Column(TEXT, "what the model said", _text),
+}
+
+
+@documented(MODEL_CALL_COLUMNS)
+def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per request to a model, in the order in which they began.
+
+    `divebook.Execution.requests` has them whole, with exactly what was sent.
+    """
+    return frame(MODEL_CALL_COLUMNS, requests_of(events))
+
+
+def _of_call(columns: Columns) -> Columns:
+    """Return columns of spans as columns of calls, missing for those that have not begun."""
+
+    def value(column: Column) -> Callable[[Any], Any]:
+        made = cast("Callable[[Any], Any]", column.value)
+        return lambda call: None if call.under_way is None else made(_Row(call.under_way))
+
+    return {name: column._replace(value=value(column)) for name, column in _of_span(columns).items()}
+
+
+class _Row(NamedTuple):
+    span: Span
+
+
+def _spent(name: str, column: Column) -> Column:
+    meaning = column.meaning.replace("model calls", "agents that it gave work")
+    return column._replace(meaning=meaning if name != "cost" else f"{column.meaning}, of agents that it gave work")
+
+
+TOOL_CALL_COLUMNS: Columns = {
+    "operation_id": Column(
+        TEXT,
+        "its id; missing where it has not begun, or was denied",
+        lambda call: None if call.under_way is None else call.under_way.operation_id,
+    ),
+    "tool": Column(TEXT, "what was called"),
+    "arguments": Column(ANYTHING, "what it was called with, after a person's changes"),
+    "outcome": Column(
+        TEXT,
+        "``returned``; ``failed``: the model was told an error; ``denied``; ``retry``: it was told to try again "
+        "(no such tool, arguments that do not fit); ``unknown``: it may have taken effect, and a person is asked",
+        lambda call: call.outcome or None,
+    ),
+    "result": Column(ANYTHING, "what it returned, or what the model was told instead"),
+    "status": Column(TEXT, "``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``"),
+    "agent": Column(TEXT, "who called it"),
+    "server": Column(TEXT, "the MCP server that has it; missing for functions"),
+    "path": Column(TEXT, "the path it is on", "view.span.path"),
+    "step": Column(TEXT, "the step it belongs to", "view.span.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "view.span.iteration"),
+    "request": Column(COUNT, "number of the request whose answer asked for it"),
+    **_of_call({"attempts": Column(NUMBER, "which attempt it was"), **TIMES}),
+    **{name: _spent(name, column) for name, column in CONSUMED.items()},
+    **_of_call(FAILED),
+}
+
+
+@documented(TOOL_CALL_COLUMNS)
+def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per call of a tool that a model asked for, in the order in which they were asked for.
+
+    A tool has no cost of its own: what stands there was consumed by agents that the call gave work.
+    """
+    return frame(TOOL_CALL_COLUMNS, tool_calls_in(spans_of(events)))
+
+
+# --- costs ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What one agent, model, tool or step consumed."""
+
+    name: str
+    requests: int = 0
+    cached: int = 0
+    calls: int = 0
+    spent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """What is known to be consumed: nothing where all answers came from a cache."""
+        return self.spent or (FREE if self.cached and not self.requests else {})
+
+    def add(self, usage: Mapping[str, int]) -> None:
+        self.spent = {name: self.spent.get(name, 0) + usage.get(name, 0) for name in {**self.spent, **usage}}
+
+
+COST_COLUMNS: Columns = {
+    "name": Column(TEXT, "the agent, model, tool or step"),
+    "requests": Column(COUNT, "requests to models; of a tool none"),
+    "cached": Column(COUNT, "answers from a cache, which cost nothing"),
+    "calls": Column(COUNT, "calls of tools; of a model none"),
+    **CONSUMED,
+}
+
+
+@documented(COST_COLUMNS)
+def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
+    """Return one row per agent, model, tool or step, the dearest first; of what began after sequence number `after`.
+
+    What a tool cost was consumed by agents that its calls gave work: it is in their rows as well.
+    """
+    spans = spans_of(events)
+    sums: dict[str, _Sum] = {}
+
+    def of(name: str | None) -> _Sum:
+        return sums.setdefault(name or "", _Sum(name or ""))
+
+    for view in _began_after(after, requests_in(spans)) if by != "tool" else ():
+        _count(of({"agent": view.agent, "step": view.span.step}.get(by, view.model)), view)
+    calls = [call for call in tool_calls_in(spans) if call.view.span.sequences[0] > after] if by != "model" else ()
+    for call in calls:
+        name = {"agent": call.agent, "step": call.view.span.step}.get(by, call.tool)
+        _count_call(of(name), call, is_tool=by == "tool")
+    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
+
+
+@dataclass(slots=True)
+class ModelSum(_Sum):
+    """What one agent consumed of one model."""
+
+    model: str = ""
+
+    @property
+    def agent(self) -> str:
+        """Who asked; empty where that is not known."""
+        return self.name
+
+
+def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
+    """Return what the agents of a log consumed of each model, in the order in which they first asked it.
+
+    What began up to sequence number `after` does not count.
+    """
+    sums: dict[tuple[str, str], ModelSum] = {}
+    for view in _began_after(after, requests_of(events)):
+        agent, model = view.agent or "", view.model or ""
+        _count(sums.setdefault((agent, model), ModelSum(agent, model=model)), view)
+    return list(sums.values())
+
+
+def _began_after(sequence: int, views: Iterable[RequestView]) -> Iterable[RequestView]:
+    return [view for view in views if view.span.sequences[0] > sequence]
+
+
+def _count(total: _Sum, view: RequestView) -> None:
+    total.requests += not view.cached
+    total.cached += view.cached
+    total.add(view.usage)
+
+
+def _count_call(total: _Sum, call: ToolCallView, *, is_tool: bool) -> None:
+    total.calls += 1
+    if is_tool:
+        total.add(call.usage)

@@ -1,0 +1,595 @@
+"""Frames of what a store holds: executions and questions; `divebook.analysis.store` has those of many logs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, NamedTuple, Protocol, get_args
+
+import pandas as pd
+
+from divebook.analysis import agents, log
+from divebook.analysis.columns import (
+    ANYTHING,
+    CONSUMED,
+    COUNT,
+    MOMENT,
+    MONEY,
+    NUMBER,
+    SPAN,
+    TEXT,
+    TIMES,
+    Column,
+    Columns,
+    documented,
+    frame,
+    moment,
+)
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.state import ExecutionState
+from divebook.environment.environment import Environment
+from divebook.errors import NotFoundError, SetupError, StoreError
+from divebook.events import Event, catalog
+from divebook.events.catalog import ENQUEUED, FAILED
+from divebook.events.recorded import opened
+from divebook.projections.compare import Pair, Placed, Row, told
+from divebook.projections.failures import Failure, failure_in
+from divebook.questions import Question
+from divebook.replay.inspect import Inspected
+from divebook.replay.origins import ValueOrigin
+from divebook.replay.provenance import Teller, Traced
+from divebook.replay.trial import StepTrial
+from divebook.runtime.driver import folded
+from divebook.runtime.queueing import attempts_made
+from divebook.store import EventStore, ExecutionRecord
+from divebook.store.leases import QueuedExecution, WorkerRecord
+
+# What waits in the queues of a store, and who can run it.
+
+
+NOBODY = "nobody there can run it"
+INTERRUPTED = "it was interrupted too often, each time before it made progress"
+
+
+class QueueLine:
+    """An execution in a queue, with what its row and the workers say of it."""
+
+    def __init__(
+        self, environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord], *, withheld: bool
+    ) -> None:
+        record = environment.store.record(queued.execution_id)
+        self.queue, self.priority, self.execution_id = queued.queue, queued.priority, queued.execution_id
+        self.workflow, self.status, self.key = queued.workflow, record.status, record.key
+        self.due = record.wake_at if record.status == ENQUEUED else None
+        self.attempts = attempts_made(environment.store, queued.execution_id)
+        reasons = {worker.id: worker.why_not(queued) for worker in workers}
+        self.workers = [name for name, reason in reasons.items() if reason is None]
+        self.reasons = {name: reason for name, reason in reasons.items() if reason is not None}
+        self.withheld = withheld
+        self._paused = environment.execution(queued.execution_id).state.paused if withheld else None
+        self._queued = queued
+
+    @property
+    def why(self) -> str | None:
+        """Why it stands still: workers leave it alone, or none of them can run it; None if one can."""
+        if self.withheld:
+            return self._paused or INTERRUPTED
+        if self.workers:
+            return None
+        return "; ".join([NOBODY, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        told: dict[str, Any] = {
+            "status": self.status,
+            "due": None if self.due is None else self.due.isoformat(),
+            "key": self.key,
+        }
+        told |= {"attempts": self.attempts, "workers": self.workers, "reasons": self.reasons}
+        return {**asdict(self._queued), **told, **({"why": self.why} if self.withheld else {})}
+
+
+def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterator[QueueLine]:
+    """Give what waits, in the order in which it is taken, and then what workers leave alone."""
+    for withheld in (False, True):
+        for queued in environment.queued(withheld=withheld):
+            yield QueueLine(environment, queued, workers, withheld=withheld)
+
+
+QUEUE_COLUMNS: Columns = {
+    "queue": Column(TEXT, "the queue that it waits in"),
+    "priority": Column(COUNT, "higher ones are begun first"),
+    "execution_id": Column(TEXT, "``exec_...``"),
+    "workflow": Column(TEXT, "the workflow that it runs"),
+    "status": Column(TEXT, "``enqueued``, or as it stands between two workers"),
+    "due": Column(MOMENT, "when it may begin, UTC"),
+    "key": Column(TEXT, "its start key"),
+    "attempts": Column(COUNT, "how often a worker died with it since it made progress"),
+    "workers": Column(ANYTHING, "the workers that can run it"),
+    "why": Column(TEXT, "why it stands still: paused, interrupted too often, or why nobody can run it"),
+}
+
+
+@documented(QUEUE_COLUMNS)
+def queue_frame(environment: Environment) -> pd.DataFrame:
+    """Return one row per execution in a queue that has not ended, in the order in which workers take them."""
+    return frame(QUEUE_COLUMNS, list(queue_lines(environment, environment.workers())))
+
+
+# What became of many executions with which one thing was done, as a DataFrame.
+
+
+HANDLED_COLUMNS: Columns = {
+    "execution_id": Column(TEXT, "``exec_...``, as it was named where the store has none of that id"),
+    "before": Column(TEXT, "its status before; missing where the store has none", lambda row: row.before or None),
+    "status": Column(TEXT, "the status of what came of it", lambda row: row.status or None),
+    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.made or None),
+    "error_type": Column(
+        TEXT, "class of the error", lambda row: None if row.error is None else type(row.error).__name__
+    ),
+    "error": Column(TEXT, "why nothing was done", lambda row: None if row.error is None else str(row.error)),
+}
+
+
+@documented(HANDLED_COLUMNS)
+def handled_frame(rows: Iterable[Any]) -> pd.DataFrame:
+    """Return one row per execution, in the order in which they were named; see `handle_each`."""
+    return frame(HANDLED_COLUMNS, rows)
+
+
+# What a run waited for and spent, as DataFrames.
+
+
+PART_COLUMNS: Columns = {
+    "spent": Column(
+        TEXT,
+        "``model``, ``tools``, ``actions``, ``scripts``, ``workflows``, ``other calls``, ``people``, ``asleep``, "
+        "``paused``, ``stopped``, ``overhead``",
+    ),
+    "called": Column(TEXT, "what was called: the action, the agent ...", lambda part: part.called or None),
+    "path": Column(TEXT, "the path it is on"),
+    "step": Column(TEXT, "the step it belongs to", lambda part: part.step or None),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
+    "operation_id": Column(TEXT, "the operation"),
+    "started": Column(MOMENT, "when the end began to wait for it", lambda part: moment(part.started_us)),
+    "ended": Column(MOMENT, "until when", lambda part: moment(part.ended_us)),
+    "duration": Column(SPAN, "time between them", lambda part: timedelta(microseconds=part.took_us)),
+}
+
+
+@documented(PART_COLUMNS)
+def parts_frame(found: Inspected) -> pd.DataFrame:
+    """Return one row per part of the critical path, oldest first; the durations add up to that of the run."""
+    return frame(PART_COLUMNS, found.parts)
+
+
+TIME_COLUMNS: Columns = {
+    "spent": Column(TEXT, "what the time went into, as in the parts", lambda row: row[0]),
+    "duration": Column(SPAN, "how long", lambda row: timedelta(microseconds=row[1])),
+    "share": Column("float64", "of the run's duration, from 0 to 1", lambda row: row[2]),
+}
+
+
+@documented(TIME_COLUMNS)
+def times_frame(found: Inspected) -> pd.DataFrame:
+    """Return one row per kind of time along the critical path, the most first."""
+    whole = max(1, found.duration_us)
+    return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in found.spent.items()])
+
+
+RETRY_COLUMNS: Columns = {
+    "event": Column(COUNT, "the event that says so", "sequence"),
+    "path": Column(TEXT, "the path it is on"),
+    "step": Column(TEXT, "the step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`", "item"),
+    "call": Column(TEXT, "the call that was made again, where a step makes several"),
+    "attempt": Column(COUNT, "the attempt that failed, from 1"),
+    "error": Column(TEXT, "why"),
+    "delay": Column(SPAN, "pause before the next one", lambda tried: timedelta(seconds=tried.delay)),
+}
+
+
+@documented(RETRY_COLUMNS)
+def retries_frame(found: Inspected) -> pd.DataFrame:
+    """Return one row per attempt that failed and was followed by another."""
+    return frame(RETRY_COLUMNS, found.retried)
+
+
+# Where a value came from, as a DataFrame.
+
+
+class _Row(NamedTuple):
+    teller: Teller
+    origin: ValueOrigin
+
+    @property
+    def told(self) -> str:
+        return self.teller.head(self.origin)
+
+
+def _depth(row: _Row) -> int:
+    return row.teller.why.depths[row.origin.number]
+
+
+def _calls(row: _Row) -> list[int]:
+    return [call.sequence for call in row.origin.calls]
+
+
+WHY_COLUMNS: Columns = {
+    "number": Column(COUNT, "what `reads` and `because` call it", "origin.number"),
+    "depth": Column(COUNT, "how many steps back it is; 0 is what was asked", _depth),
+    "kind": Column(
+        TEXT,
+        "``input``, ``set``, ``deleted``, ``kept``: not changed; ``choice``, ``caught``: a step failed, or did not; "
+        "``output``, ``state``",
+        "origin.kind",
+    ),
+    "name": Column(TEXT, "the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
+    "value": Column(ANYTHING, "its value", lambda row: opened(row.teller.why.value(row.origin), lenient=True)),
+    "event": Column(COUNT, "the event that says so", "origin.sequence"),
+    "path": Column(TEXT, "the path of its step", lambda row: row.origin.path or None),
+    "step": Column(TEXT, "the step that set it, or after which was chosen", lambda row: row.origin.step or None),
+    "visit": Column(NUMBER, "how often the path had entered the step", lambda row: row.origin.visit or None),
+    "iteration": Column(NUMBER, "index of the item of `Each` that set it", "origin.item"),
+    "calls": Column(ANYTHING, "the events with which calls of its step began", _calls),
+    "reads": Column(ANYTHING, "numbers of the values that went into it", lambda row: list(row.origin.reads)),
+    "because": Column(ANYTHING, "numbers of the choices that it depends on", lambda row: list(row.origin.because)),
+    "told": Column(TEXT, "the same in words"),
+}
+
+
+@documented(WHY_COLUMNS)
+def why_frame(why: Traced) -> pd.DataFrame:
+    """Return one row for each value and choice that a value came from, itself first."""
+    teller = Teller(why)
+    return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])
+
+
+# What the rows of a frame gave, as one frame: of steps with `Each` and `Rows`.
+
+
+def rows_frame(asked: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
+    """Return what rows gave by their position, with the column ``error``; of a step that was visited again the latest.
+
+    Parameters
+    ----------
+    asked
+        A log, and a step of it; None for the only one that has rows.
+
+    Raises
+    ------
+    NotFoundError
+        The step has no rows that have ended.
+    SetupError
+        Several steps have, and none was named.
+    """
+    from divebook.events.arrow.rows import outcome_of
+
+    events, named = asked
+    facts = [(event.step, event.data) for event in events if isinstance(event.data, catalog.RowsCompleted)]
+    steps = dict.fromkeys(step for step, _ in facts)
+    if named is None and len(steps) > 1:
+        raise SetupError(
+            f"rows of which step? Those of {', '.join(steps)} are there; write rows({next(iter(steps))!r})"
+        )
+    wanted = next(iter(steps), "") if named is None else named
+    parts = [data for step, data in facts if step == wanted]
+    if not parts:
+        raise NotFoundError("step with rows that have ended", wanted, steps)
+    total = max(part.total for part in parts)
+    found = outcome_of(total, [(total, [part.result for part in parts])])
+    found.index.name = "position"
+    return found
+
+
+# A trial as a DataFrame.
+
+
+TRIAL_COLUMNS: Columns = {
+    "number": Column(COUNT, "0 of what is recorded, 1 of the first try"),
+    "execution_id": Column(TEXT, "the execution that it was done in, ``exec_...``", "execution"),
+    "status": Column(TEXT, "``completed``, ``failed``, ``waiting`` for an answer ..."),
+    "asked": Column(TEXT, "what a model was asked, as rendered; of other steps the arguments of what they call"),
+    "value": Column(ANYTHING, "what the step stores, or gives out; None where it has failed"),
+    "error": Column(TEXT, "why it failed, or what it waits for"),
+    "model": Column(TEXT, "who was asked"),
+    "tokens": Column(NUMBER, "read and written; missing where no model was asked"),
+    "cost": Column("float64", "US dollars; missing where no price is known"),
+    "seconds": Column("float64", "how long it took"),
+}
+
+
+@documented(TRIAL_COLUMNS)
+def trial_frame(trial: StepTrial) -> pd.DataFrame:
+    """Return one row for what is recorded, and one for each try."""
+    return frame(TRIAL_COLUMNS, [trial.recorded, *trial.tries])
+
+
+class _Kept(NamedTuple):
+    """What a store knows of an execution."""
+
+    record: ExecutionRecord
+    state: ExecutionState | None
+    """None where its log is damaged, of which `check` and `show` tell more."""
+
+    failure: Failure | None
+    """Of one that has failed: why."""
+    damage: str | None
+    """Why its log cannot be read."""
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self.record.started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.record.ended_at
+
+    @property
+    def usage(self) -> dict[str, int] | None:
+        return None if self.state is None else self.state.own_usage.to_dict()
+
+
+def _values(part: str) -> Callable[[_Kept], Any]:
+    return lambda kept: None if kept.state is None else opened(dict(getattr(kept.state, part)), lenient=True)
+
+
+def _why(part: str) -> Callable[[_Kept], str | None]:
+    return lambda kept: None if kept.failure is None else getattr(kept.failure, part) or None
+
+
+RUN_COLUMNS: Columns = {
+    "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
+    "workflow": Column(TEXT, "its name", lambda kept: kept.record.workflow_name or None),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ...", "record.status"),
+    **TIMES,
+    "inputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("inputs")),
+    "outputs": Column(ANYTHING, "a dict; None where the log cannot be read", _values("outputs")),
+    **CONSUMED,
+    "events": Column(COUNT, "length of its log", "record.last_sequence"),
+    "bytes": Column(COUNT, "size of its payloads, large values included", "record.size"),
+    "error_type": Column(TEXT, "class of the error", _why("error_type")),
+    "error": Column(TEXT, "why it failed or was cancelled", "record.error"),
+    "traceback": Column(TEXT, "where in a person's code that was", _why("traceback")),
+    "durability": Column(
+        TEXT, "``full``, or ``relaxed``: a power failure may take the latest events", "record.durability"
+    ),
+    "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
+    "tags": Column(ANYTHING, "a list of texts", lambda kept: list(kept.record.tags)),
+    "note": Column(TEXT, "what a person wants to remember of it", "record.note"),
+    "labels": Column(ANYTHING, "a dict; None where the log cannot be read", _values("labels")),
+    "damage": Column(TEXT, "why its log cannot be read"),
+}
+SHOWN_FIRST = ("execution_id", "workflow", "status", "started", "duration")
+TELLING = ("cost", "error", "tags", "note")
+"""What notebooks show of executions: these columns always, and those where one says something."""
+
+
+@documented(RUN_COLUMNS)
+def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
+    """Return one row per execution of a store."""
+    return frame(RUN_COLUMNS, [_kept(record, store) for record in records])
+
+
+def _kept(record: ExecutionRecord, store: EventStore) -> _Kept:
+    try:
+        state, damage = folded(store, record.execution_id), None
+    except StoreError as error:
+        state, damage = None, str(error)
+    return _Kept(record, state, _failure(record, store), damage)
+
+
+def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
+    """Return why an execution has failed, for which its log is read; None of all others, and where that is damaged."""
+    if record.status != FAILED:
+        return None
+    try:
+        return failure_in([*store.history(record.execution_id)], record.error or "")
+    except StoreError:
+        return None
+
+
+class _Asking(NamedTuple):
+    """A question, who asks it, and until when its waiting is counted."""
+
+    execution_id: str
+    question: Question
+    now_us: int
+
+    @property
+    def settled(self) -> datetime | None:
+        return moment(self.question.settled_us)
+
+    @property
+    def waited(self) -> timedelta | None:
+        until = self.settled or moment(self.now_us)
+        return None if until is None else until - self.question.raised_at
+
+
+QUESTION_COLUMNS: Columns = {
+    "interrupt_id": Column(TEXT, "``ask_...``, what answering needs", "question.id"),
+    "execution_id": Column(TEXT, "``exec_...``"),
+    "path": Column(TEXT, "the path that asks", "question.path"),
+    "step": Column(TEXT, "the step that asks", "question.step"),
+    "kind": Column(TEXT, "``clarification``, ``confirmation`` ...", "question.kind"),
+    "question": Column(TEXT, "its text", "question.question"),
+    "status": Column(TEXT, "``pending``, ``resolved`` or ``expired``", "question.status"),
+    "asked": Column(MOMENT, "when", "question.raised_at"),
+    "expires": Column(MOMENT, "when it expires; missing if never", "question.expires_at"),
+    "settled": Column(MOMENT, "when it was answered, or expired"),
+    "waited": Column(SPAN, "how long the execution waited for that; until now if it still does"),
+    "answer": Column(ANYTHING, "what was answered", lambda asking: opened(asking.question.response, lenient=True)),
+    "answered_by": Column(TEXT, "who", "question.answered_by"),
+}
+
+
+@documented(QUESTION_COLUMNS)
+def questions_frame(asked: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
+    """Return one row per question, given with the id of its execution."""
+    now = time.time_ns() // 1000 if now_us is None else now_us
+    return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in asked])
+
+
+_OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
+    "why": why_frame,
+    "trial": trial_frame,
+    "critical path": parts_frame,
+    "times": times_frame,
+    "retries": retries_frame,
+    "rows": rows_frame,
+}
+"""Frames of what was found out about a log, made of that and not of its events."""
+_OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
+    "events": log.events_frame,
+    "operations": log.operations_frame,
+    "model_calls": agents.model_calls_frame,
+    "messages": agents.messages_frame,
+    "tool_calls": agents.tool_calls_frame,
+    "steps": log.steps_frame,
+    "items": log.items_frame,
+    "questions": questions_frame,
+    **{f"costs by {by}": partial(agents.costs_frame, by=by) for by in get_args(agents.By)},
+}
+
+
+def frame_of(kind: str, parts: Any) -> pd.DataFrame:
+    """Return a frame of one execution: of its events, of its questions, each with the execution's id, or a finding."""
+    return (_OF_ONE.get(kind) or _OF_FINDINGS[kind])(parts)
+
+
+class Display(Protocol):
+    """A way to show a frame other than as a table."""
+
+    def in_cell(self) -> bool:
+        """Show it in the present cell of IPython; return False where that is not possible."""
+
+    def widget(self) -> Any:
+        """Return what marimo shows."""
+
+
+class RunsTable(pd.DataFrame):
+    """A frame of executions: notebooks show what tells them apart, the frame has all of `RUN_COLUMNS`."""
+
+    def _repr_html_(self) -> str | None:
+        """Return a table that fits into a page: the first columns, and of `TELLING` those that say something."""
+        table = pd.DataFrame(self)
+        if not {*SHOWN_FIRST} <= {*table}:
+            return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
+        told = [name for name in TELLING if name in table and any(map(_says_something, table[name]))]
+        brief = table[[*SHOWN_FIRST, *told]].copy()
+        brief["started"] = brief["started"].dt.floor("s")
+        return brief._repr_html_()  # type: ignore[operator,no-any-return]
+
+
+def _says_something(value: Any) -> bool:
+    return bool(value) if isinstance(value, list | dict | str) else bool(pd.notna(value))
+
+
+class ShownFrame(pd.DataFrame):
+    """A frame that notebooks show in a way of its own; whatever is made of it is an ordinary frame."""
+
+    _display: Display | None = None
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
+        """Return a frame that is shown so; None for a table."""
+        shown = cls(frame)
+        shown._display = display
+        return shown
+
+    def _ipython_display_(self) -> None:
+        if self._display is None or not self._display.in_cell():
+            raise NotImplementedError  # IPython shows the table then
+
+    def _display_(self) -> Any:
+        """Return what marimo shows of it."""
+        return pd.DataFrame(self) if self._display is None else self._display.widget()
+
+
+# Runs laid side by side as a DataFrame: one row per place and other run, in fixed columns.
+
+
+class _Compared(NamedTuple):
+    """A place in two runs, and which."""
+
+    pair: Pair
+    row: Row
+
+    @property
+    def of_operation(self) -> str | None:
+        span = self.row.present.span
+        return span.type if span is not None and span.kind == "operation" else None
+
+    @property
+    def iteration(self) -> int | None:
+        span = self.row.present.span
+        return None if span is None else span.iteration
+
+    @property
+    def text(self) -> str | None:
+        return None if self.row.difference == "same" else told(self.row)
+
+
+def _of(side: str, value: Callable[[Placed], Any]) -> Callable[[_Compared], Any]:
+    def of_side(compared: _Compared) -> Any:
+        found = getattr(compared.row, side)
+        return None if found is None else value(found)
+
+    return of_side
+
+
+def _event(side: str) -> Callable[[_Compared], int | None]:
+    return lambda compared: compared.row.event_of(getattr(compared.row, side))
+
+
+def _cost(placed: Placed) -> float | None:
+    return None if placed.cost is None else placed.cost / NANODOLLARS
+
+
+def _duration(placed: Placed) -> timedelta | None:
+    return None if placed.duration_us is None else timedelta(microseconds=placed.duration_us)
+
+
+def _opened(name: str) -> Callable[[Placed], Any]:
+    return lambda placed: opened(getattr(placed, name), lenient=True)
+
+
+def _of_both(name: str, dtype: str, meaning: str, value: Callable[[Placed], Any]) -> Columns:
+    return {f"{name}_{side}": Column(dtype, f"{meaning}, in {side.upper()}", _of(side, value)) for side in ("a", "b")}
+
+
+COMPARED_COLUMNS: Columns = {
+    "difference": Column(TEXT, "``same``, ``changed``, ``added``, ``removed``", "row.difference"),
+    "facet": Column(TEXT, "what differs first: ``asked``, ``answered`` or ``status``", "row.facet"),
+    "kind": Column(TEXT, "``step``, ``item``, ``operation``, ``question``, ``variable`` ...", "row.present.kind"),
+    "place": Column(TEXT, "where it stands, in words", "row.place"),
+    "path": Column(TEXT, "its path; in A, where A has it, as the next three", "row.present.path"),
+    "step": Column(TEXT, "its step", "row.present.step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`"),
+    "type": Column(TEXT, "type of an operation: ``agent_response``, ``tool_call`` ...", "of_operation"),
+    "name": Column(TEXT, "what an operation calls; the name of a variable, an input ...", "row.present.name"),
+    "text": Column(TEXT, "the difference with both sides in one text: ``[-before-]{+after+}``; without secrets"),
+    "event_a": Column(NUMBER, "the event of A where it differs, or stands", _event("a")),
+    "event_b": Column(NUMBER, "the event of B, likewise", _event("b")),
+    **_of_both("status", TEXT, "how it ended", lambda placed: placed.status),
+    **_of_both("asked", ANYTHING, "what was asked: parameters, item, question", _opened("asked")),
+    **_of_both("answered", ANYTHING, "what came of it: result, output, answer, value", _opened("answered")),
+    **_of_both("tokens", NUMBER, "tokens read and written", lambda placed: placed.tokens),
+    **_of_both("cost", MONEY, "US dollars, as far as prices are known", _cost),
+    **_of_both("duration", SPAN, "time it took", _duration),
+    **_of_both("child", TEXT, "the execution of another workflow that it began", lambda placed: placed.child or None),
+    "run_a": Column(TEXT, "id of A, the first run", "pair.a.id"),
+    "run_b": Column(TEXT, "id of B, the other one", "pair.b.id"),
+}
+
+
+@documented(COMPARED_COLUMNS)
+def compared_frame(pairs: Iterable[Pair]) -> pd.DataFrame:
+    """Return one row per place, in the order of the first run, for each of the runs that it is compared with.
+
+    Steps and items repeat what the calls in them consumed: sum over ``kind == "operation"``.
+    """
+    return frame(COMPARED_COLUMNS, [_Compared(pair, row) for pair in pairs for row in pair.rows])

@@ -1,0 +1,986 @@
+"""A log as DataFrames: one row per event, operation, item or visit to a step, in fixed columns.
+
+`divebook.analysis.agents` has what agents said and called.
+
+An empty frame has the same columns and dtypes as a full one; `divebook.analysis.columns` says what is missing how.
+"""
+
+from __future__ import annotations
+
+import json as json_json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import MISSING, dataclass, fields
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray, ExtensionDtype
+from pandas.api.indexers import check_array_indexer
+from pandas.io.formats.printing import pprint_thing  # type: ignore[import-not-found]  # not in the stubs
+from pyarrow import json
+
+from divebook.analysis.columns import (
+    ANYTHING,
+    CONSUMED,
+    COUNT,
+    MOMENT,
+    MONEY,
+    NONE,
+    NUMBER,
+    ROW,
+    SPAN,
+    TEXT,
+    TIMES,
+    Column,
+    Columns,
+    chunked,
+    coded,
+    coded_are,
+    counted,
+    documented,
+    flags,
+    frame,
+    frame_of_table,
+    joined,
+    known_numbers,
+    latest,
+    none,
+    or_missing,
+    since,
+    taken,
+    utc,
+    whole,
+    whole_column,
+)
+from divebook.engine.bounds import NANODOLLARS
+from divebook.engine.state import PathState
+from divebook.errors import UnstorableValueError
+from divebook.events import Event
+from divebook.events.catalog import PAYLOADS
+from divebook.events.codec import TAGGED, decode_payload, encode_shown
+from divebook.events.upcast import FORM
+from divebook.events.values import normalize
+from divebook.projections.spans import spans_of
+from divebook.store.history import History
+from divebook.store.pages import EventPage, Numbers, content_of, places_of
+
+# What columns of frames take from payloads: a few fields, read by Arrow, without a dict for each payload.
+
+
+TEXTS = ("operation_id", "error", "trace")
+"""Texts that differ from event to event."""
+NAMES = ("operation_type", "name")
+"""Texts that come again and again."""
+NUMBERS = ("iteration_index", "duration", "visit")
+LISTED, SPENT, GIVEN = "error_names", "usage", "parameters"
+GIVEN_NAMES = ("agent", "model")
+ERROR_TYPE = "error_type"
+KINDS = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys((*NAMES, ERROR_TYPE, *GIVEN_NAMES), pa.dictionary(pa.int32(), pa.string())),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    SPENT: pa.bool_(),
+}
+"""The fields that payloads are asked for, and what a column of each is made of."""
+_READ = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys(NAMES, pa.string()),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    LISTED: pa.list_(pa.string()),
+    SPENT: pa.struct([]),
+    GIVEN: pa.struct([(name, pa.string()) for name in GIVEN_NAMES]),
+}
+"""As Arrow reads them."""
+
+
+def fields_of(page: EventPage) -> dict[str, Any]:
+    """Return what the payloads of a page say, an array for each field that they may have, null where one says none.
+
+    Beside `TEXTS`, `NAMES` and `NUMBERS`: ``error_type``, the first of the error's names; ``usage``, whether it has
+    one; and `GIVEN_NAMES` of the parameters.
+
+    Raises
+    ------
+    CorruptStoreError, NewerStoreError
+        A payload cannot be read.
+    """
+    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    asked = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
+    if not asked:
+        return {}
+    said = _read(page, asked)
+    return {name: _as_kept(values, KINDS[name]) for name, values in (_decoded(page) if said is None else said).items()}
+
+
+def _as_kept(values: Any, kind: Any) -> Any:
+    return values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
+
+
+def _read(page: EventPage, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the fields `asked` for as Arrow reads them; None if one holds something else than most do."""
+    lines = page.lines()
+    parse = json.ParseOptions(
+        explicit_schema=pa.schema([*asked.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
+    )
+    try:
+        options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
+        table = json.read_json(pa.BufferReader(lines), options, parse)
+    except pa.ArrowInvalid:
+        return None
+    if len(table) != len(page.types) or table[FORM].null_count < len(table):
+        return None
+    said = {name: _declared(page, name, table[name].combine_chunks()) for name in asked}
+    if LISTED in said:
+        said[ERROR_TYPE] = _first(said.pop(LISTED))
+    if GIVEN in said:
+        given = said.pop(GIVEN)
+        said |= {name: pc.struct_field(given, name) for name in GIVEN_NAMES}
+    if SPENT in said:
+        said[SPENT] = said[SPENT].is_valid()
+    return said
+
+
+def _declared(page: EventPage, name: str, values: Any) -> Any:
+    """Return a field of those events whose type has it, with the default of their class where nothing is said."""
+    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
+    if values.null_count < len(values) and not has.all():
+        foreign = values.is_valid().to_numpy(zero_copy_only=False) & ~has
+        if foreign.any():
+            values = pc.if_else(pa.array(~foreign), values, pa.scalar(None, values.type))
+    for number, kind in enumerate(kinds):
+        default = next((entry.default for entry in fields(kind) if entry.name == name), None)
+        if default is not None and default is not MISSING:
+            unsaid = (page.types.indices.to_numpy() == number) & values.is_null().to_numpy(zero_copy_only=False)
+            if unsaid.any():
+                values = pc.if_else(pa.array(unsaid), pa.scalar(default, values.type), values)
+    return values
+
+
+def _first(lists: Any) -> Any:
+    """Return the first of each list; null where there is none."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    if not lengths.any():
+        return pa.nulls(len(lists), pa.string())
+    begins = np.cumsum(lengths) - lengths
+    return lists.flatten().take(pa.array(begins, mask=lengths == 0))
+
+
+def _decoded(page: EventPage) -> dict[str, Any]:
+    """Return them from the payloads themselves."""
+    payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
+    said: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
+    given = [each.get(GIVEN) or {} for each in said]
+    return {
+        **{name: pa.array([each.get(name) for each in said], _READ[name]) for name in (*TEXTS, *NAMES, *NUMBERS)},
+        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in said], pa.string()),
+        SPENT: pa.array([SPENT in each for each in said]),
+        # Of actions these may be anything: texts, as a column of texts makes of it.
+        **{
+            name: pa.array(pd.Series([each.get(name) for each in given], dtype="str"), pa.string())
+            for name in GIVEN_NAMES
+        },
+    }
+
+
+# A column of payloads that are decoded when they are looked at; until then, those of a long log take little room.
+#
+# To pandas it is an extension array of dicts; ``frame["data"].astype(object)`` makes one of numpy's of it.
+
+
+_CODEC = "lz4"
+_MISSING = -1
+_MARKS = (TAGGED, f'"{FORM}":'.encode())
+"""What stands in payloads that are read as something else than is written."""
+
+
+class PayloadDtype(ExtensionDtype):
+    """That of a column of payloads."""
+
+    name = "payload"
+    type: ClassVar[Any] = object
+    na_value = None
+
+    @classmethod
+    def construct_array_type(cls) -> Any:
+        """Return the class of its arrays."""
+        return Payloads
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPayloads:
+    """The payloads of one page, compressed."""
+
+    types: Any
+    begins: Numbers
+    content: bytes
+
+    @classmethod
+    def of(cls, page: EventPage) -> PackedPayloads:
+        """Take those of a page."""
+        begins = places_of(page.payloads)
+        return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.types)
+
+    def texts(self) -> Any:
+        """Return them as JSON, an array of texts: as they were written, or as they are read where that is another."""
+        places, content = pa.py_buffer(self.begins.astype(np.int64)), self._content()
+        written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        if any(mark in content for mark in _MARKS):
+            odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
+            decoded = self.opened()
+            read = [encode_shown(decoded(place)) for place in np.flatnonzero(odd).tolist()]
+            written = pc.replace_with_mask(written, odd, pa.array(read, pa.large_binary()))
+        return written.cast(pa.large_string())
+
+    def _content(self) -> bytes:
+        content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
+        return content
+
+    def opened(self) -> Callable[[int], Any]:
+        """Return what decodes one of them."""
+        content = self._content()
+        types = self.types.to_pylist()
+
+        def decoded(place: int) -> dict[str, Any]:
+            raw = content[self.begins[place] : self.begins[place + 1]]
+            return decode_payload(types[place], raw).to_data()
+
+        return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values that somebody put into a column."""
+
+    values: Sequence[Any]
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def opened(self) -> Callable[[int], Any]:
+        return self.values.__getitem__
+
+
+class PayloadSource:
+    """What columns are made of; those that were cut out of each other share it."""
+
+    def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
+        self.parts = tuple(parts)
+        self._ends = np.cumsum([part.count for part in parts], dtype=np.int64)
+        self._open: tuple[int, Callable[[int], Any]] | None = None
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, place: int) -> Any:
+        number = int(np.searchsorted(self._ends, place, side="right"))
+        known = self._open
+        if known is None or known[0] != number:
+            self._open = known = number, self.parts[number].opened()
+        return known[1](place - int(self._ends[number]) + self.parts[number].count)
+
+    def __reduce__(self) -> Any:
+        return PayloadSource, (self.parts,)
+
+
+class Payloads(ExtensionArray):
+    """Dicts, made when they are looked at, anew each time.
+
+    Parameters
+    ----------
+    source
+        Gives what is at a place.
+    places
+        Where each of them is there; -1 for one that is missing.
+    """
+
+    def __init__(self, source: PayloadSource, places: Numbers) -> None:
+        self.source, self.places = source, places
+
+    @classmethod
+    def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
+        """Return those of the pages of a log."""
+        source = PayloadSource(parts)
+        return cls(source, np.arange(len(source)))
+
+    # --- what pandas asks of an array ------------------------------------------------------------------------------
+
+    dtype = PayloadDtype()
+
+    @classmethod
+    def _from_sequence(cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False) -> Payloads:  # noqa: ARG003 - pandas' own
+        values = list(scalars)
+        return cls(PayloadSource([_Values(values)]), np.arange(len(values)))
+
+    @classmethod
+    def _concat_same_type(cls, to_concat: Sequence[Payloads]) -> Payloads:
+        parts: list[PackedPayloads | _Values] = []
+        places, length = [], 0
+        for each in to_concat:
+            places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
+            parts += each.source.parts
+            length += len(each.source)
+        return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
+
+    def texts(self) -> Any:
+        """Return them as JSON, an array of texts of Arrow, without a dict for each."""
+        whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
+            return pa.chunked_array([part.texts() for part in whole], pa.large_string())
+        return pa.array([None if each is None else encode_shown(each).decode() for each in self], pa.large_string())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes, undecoded."""
+        packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, int | np.integer):
+            return self._at(int(self.places[item]))
+        return Payloads(self.source, self.places[check_array_indexer(self, item)])
+
+    def _at(self, place: int) -> Any:
+        return None if place == _MISSING else self.source[place]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        places = self.places[check_array_indexer(self, key)]
+        alone = isinstance(value, dict) or value is None or np.ndim(places) == 0
+        values = [value] if alone else list(value)
+        begins = len(self.source)
+        self.source = PayloadSource([*self.source.parts, _Values(values)])
+        self.places[check_array_indexer(self, key)] = begins if alone else begins + np.arange(len(values))
+
+    def __iter__(self) -> Any:
+        return map(self._at, self.places.tolist())
+
+    __hash__ = None  # type: ignore[assignment]  # as of every array
+
+    def __eq__(self, other: object) -> Any:
+        others = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
+        return np.array([mine == its for mine, its in zip(self, others, strict=True)], dtype=bool)
+
+    def isna(self) -> Any:
+        """Tell which are missing, without looking at the others."""
+        return self.places == _MISSING
+
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
+        """Return those at some places; with `allow_fill`, -1 stands for one that is missing."""
+        wanted = np.asarray(indices, dtype=np.int64)
+        if not allow_fill:
+            return Payloads(self.source, self.places.take(wanted))
+        if (wanted < _MISSING).any():
+            raise ValueError(f"places must not be below -1, got {wanted.min()}")
+        if not pd.isna(fill_value):
+            raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
+        known = self.places.take(np.maximum(wanted, 0)) if len(self) else np.full(len(wanted), _MISSING)
+        return Payloads(self.source, np.where(wanted == _MISSING, _MISSING, known))
+
+    def copy(self) -> Payloads:
+        """Return a copy; what is undecoded is shared."""
+        return Payloads(self.source, self.places.copy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - numpy's own
+        values = np.empty(len(self), dtype=object)
+        values[:] = list(self)
+        return values
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        return pa.array(list(self), type)
+
+    def _formatter(self, boxed: bool = False) -> Callable[[Any], str]:  # noqa: FBT001, FBT002 - pandas' own
+        return pprint_thing if boxed else repr
+
+
+# A log as a table: what the rows of a frame of events are, worked out for all of them at once.
+#
+# It says for columns what `divebook.projections.spans.Spans.subject` says event by event;
+# tests/analysis/test_event_table.py holds the two against each other.
+
+
+PACKED_EVENTS = 10_000
+"""Events above which the payloads of a log are decoded when they are looked at: their dicts would take several times as
+long as all other columns, and those of a million events gigabytes."""
+_ENDS = ("completed", "failed", "cancelled")
+_CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
+_STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
+_RUNS, _STOPPED, _DONE = "running", "stopped", "completed"
+
+
+@dataclass
+class _Step:
+    """The step that a path is in."""
+
+    row: int
+    status: str = _RUNS
+    has_output: bool = False
+
+    def take(self, kind: str) -> None:
+        """Let an event have its effect."""
+        if kind == "step_completed":
+            self.status, self.has_output = _DONE, True
+        elif kind == "step_failed" or self.status == _RUNS:
+            self.status = _STOPPED
+
+    def goes_on(self) -> bool:
+        """Let a resumption have its effect; return whether it is begun again."""
+        again = self.status == _STOPPED and not self.has_output
+        if self.status == _STOPPED:
+            self.status = _RUNS if again else _DONE
+        return again
+
+
+class EventTable:
+    """Events of one log, with what each is about."""
+
+    def __init__(self, pages: Iterable[EventPage]) -> None:
+        heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
+        said: dict[str, list[Any]] = {name: [] for name in KINDS}
+        packed = []
+        for page, found in _with_fields(pages):
+            for name, column in heads.items():
+                column.append(getattr(page, name))
+            for name, parts in said.items():
+                parts.append(found.get(name, len(page.sequences)))
+            packed.append(PackedPayloads.of(page))
+        self.payloads = Payloads.of(packed)
+        # Taken out of the lists, so that the parts of a column go as soon as it is whole.
+        self.sequences, self.recorded_at = (joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
+        self._types, self._paths, self._steps = (coded(heads.pop(name)) for name in ("types", "paths", "steps"))
+        columns = {name: chunked(said.pop(name), KINDS[name], len(self)) for name in [*said]}
+        self._texts = {name: columns[name] for name in TEXTS}
+        self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
+        self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
+        self._spent = flags(columns.pop(SPENT))
+        pa.default_memory_pool().release_unused()
+        self._rows = np.arange(len(self), dtype=ROW)
+        self._kinds: list[str] = self._types.dictionary.to_pylist()
+        self._kind = self._types.indices.to_numpy()
+        self._path = self._paths.indices.to_numpy()
+        self._has_items = "iteration_started" in self._kinds
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def data(self) -> Any:
+        """Return the payloads: an array of dicts, as long as it takes little room."""
+        return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
+
+    def _shown(self, texts: Any) -> Any:
+        """Return texts as a column of pandas."""
+        if texts.null_count == len(texts):
+            texts = self._nothing
+        elif isinstance(texts, pa.DictionaryArray):
+            texts = texts.dictionary.cast(pa.large_string()).take(texts.indices)
+        dtype: Any = pd.StringDtype(na_value=np.nan)
+        return dtype.__from_arrow__(texts)
+
+    @cached_property
+    def _nothing(self) -> Any:
+        """Return as many missing texts, of which there is one array for all columns."""
+        return pa.nulls(len(self), pa.large_string())
+
+    def _are(self, *kinds: str) -> Numbers:
+        """Return which events are of one of these types."""
+        found: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
+        return found
+
+    # --- what events are about: the row in which it began, or NONE ---------------------------------------------------
+
+    @cached_property
+    def _operation(self) -> Numbers:
+        """Return their operations as numbers, equal for equal ids; NONE without one."""
+        if self._texts["operation_id"].null_count == len(self):
+            return none(len(self))
+        coded = self._texts["operation_id"].dictionary_encode()
+        numbers: Numbers = (
+            pa.chunked_array([part.indices for part in coded.chunks], pa.int32()).fill_null(NONE).to_numpy()
+        )
+        return numbers
+
+    @cached_property
+    def _call(self) -> Numbers:
+        """Return where the operation of each event began, if it had begun by then."""
+        begun = np.flatnonzero(self._are("operation_started"))[::-1]
+        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
+        first[self._operation[begun]] = begun
+        first[NONE] = len(self)
+        found = first[self._operation]
+        return np.where(found <= self._rows, found, NONE)
+
+    @cached_property
+    def _step(self) -> Numbers:
+        """Return where the step began that the path of each event is in, or was in last."""
+        found = latest(self._path, self._are("step_started", "step_caught"))
+        return np.where((found >= 0) & self._are("step_started")[found], found, NONE)
+
+    @cached_property
+    def _item_key(self) -> Numbers:
+        """Return a number for path and index of each event; NONE without an index."""
+        index, given = self._numbers["iteration_index"]
+        if not given.any():
+            return none(len(self))
+        keys = np.full(len(self), NONE, dtype=ROW)
+        places = np.stack([self._path[given], index[given]])
+        keys[given] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        return keys
+
+    @cached_property
+    def _begun_item(self) -> Numbers:
+        """Return where the item with the path and index of each event was begun last."""
+        found = latest(self._item_key, self._are("iteration_started"))
+        return np.where(self._item_key == NONE, NONE, found) if self._has_items else found
+
+    @cached_property
+    def _item_times(self) -> tuple[Numbers, Numbers]:
+        """Return, of the beginnings of items, where each began first, and which time it is."""
+        if not self._has_items:
+            return none(len(self)), none(len(self))
+        begun = np.flatnonzero(self._are("iteration_started"))
+        begun = begun[np.argsort(self._item_key[begun], kind="stable")]
+        visits, said = self._numbers["visit"]
+        visit = np.where((self._step >= 0) & said[self._step], visits[self._step], 1)
+        same = np.ones(len(begun) - 1, dtype=bool)
+        for column in (self._item_key, self._steps.indices.to_numpy(), visit):
+            same &= column[begun[1:]] == column[begun[:-1]]
+        place = np.arange(len(begun))
+        head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
+        first, time = np.full(len(self), NONE), np.zeros(len(self), dtype=np.int64)
+        first[begun], time[begun] = begun[head], place - head + 1
+        return first, time
+
+    def _item_of(self, rows: Numbers) -> Numbers:
+        """Return where the items first began that are under way, or were last, at some rows; NONE for NONE."""
+        if not self._has_items:
+            return none(len(rows))
+        begun = np.where(rows == NONE, NONE, self._begun_item[rows])
+        return np.where(begun == NONE, NONE, self._item_times[0][begun])
+
+    @cached_property
+    def _is_of_item(self) -> Numbers:
+        given = self._numbers["iteration_index"][1]
+        found: Numbers = given & ~self._are("step_failed") & (self._call == NONE)
+        return found
+
+    @cached_property
+    def _item(self) -> Numbers:
+        """Return where the item began that each event is about."""
+        return self._item_of(np.where(self._is_of_item, self._rows, NONE))
+
+    @cached_property
+    def _visit(self) -> Numbers:
+        """Return where the step began that each event is about."""
+        has_step = coded_are(self._steps, lambda name: name != "")
+        return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def types(self) -> Any:
+        """Return names of types."""
+        return self._shown(self._types)
+
+    def paths(self) -> Any:
+        """Return paths; missing where there is none."""
+        return self._shown(or_missing(self._paths))
+
+    def steps(self) -> Any:
+        """Return steps, likewise."""
+        return self._shown(or_missing(self._steps))
+
+    def said(self, name: str) -> Any:
+        """Return texts that the payloads hold under a name."""
+        return self._shown(self._texts[name] if name in self._texts else self._names[name])
+
+    def given(self, name: str) -> Any:
+        """Return texts among the parameters with which the operation of each event began."""
+        return self._shown(taken(self._names[name], self._call))
+
+    def names(self) -> Any:
+        """Return what operations call, and how a person's own events are named."""
+        own = self._names["name"]
+        given = coded_are(own, bool)
+        return self._shown(taken(own, np.where(given, self._rows, self._call)))
+
+    def iterations(self) -> Any:
+        """Return the indexes of items."""
+        index, given = self._numbers["iteration_index"]
+        of_call = self._call != NONE
+        place = np.where(of_call, self._call, self._rows)
+        return whole(index[place], given[place] & (of_call | (self._visit == NONE)))
+
+    def items(self) -> Any:
+        """Return the items, each decoded once."""
+        of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
+        begun = np.where(self._item == NONE, of_call, self._item)
+        values = np.full(len(self), None, dtype=object)
+        rows, place = np.unique(begun[begun >= 0], return_inverse=True)
+        found = np.empty(len(rows), dtype=object)
+        for number, row in enumerate(rows.tolist()):
+            found[number] = self.payloads[row].get("item")
+        values[begun >= 0] = found[place]
+        return values
+
+    def attempts(self) -> Any:
+        """Return how often what each event is about had been begun."""
+        begun = self._are("operation_started")
+        retried, index = self._are("step_retried"), self._numbers["iteration_index"][1]
+        of_calls = counted(self._operation, begun) + self._retries_before_calls(begun, retried)[self._call]
+        of_items = self._item_times[1][self._begun_item] + since(self._item_key, retried & index, self._item)
+        of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
+        known = [self._call != NONE, self._item != NONE, self._visit != NONE]
+        return whole(np.select(known, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(known))
+
+    def _retries_before_calls(self, begun: Numbers, retried: Numbers) -> Numbers:
+        """Return, of beginnings of operations, which attempts at them had failed by then."""
+        failed = np.zeros(len(self), dtype=np.int64)
+        concerned = np.isin(self._path, self._path[retried])
+        wanted = concerned & (begun | retried | self._are("step_started"))
+        open_: dict[int, dict[Any, int]] = {}
+        for row in np.flatnonzero(wanted).tolist():
+            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            if kind == "step_started":
+                open_[path] = {}
+            elif kind == "step_retried":
+                data = self.payloads[row]
+                slot = data.get("key")
+                open_.setdefault(path, {})[data.get("iteration_index") if slot is None else slot] = data["attempt"]
+            elif open_.get(path) and self._call[row] == row:
+                data = self.payloads[row]
+                key, index = data.get("key"), data.get("iteration_index")
+                tried = open_[path]
+                failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
+        return failed
+
+    def _resumptions(self) -> Numbers:
+        """Return how often the step that each path is in was begun again by a resumption of the execution."""
+        times = np.zeros(len(self), dtype=np.int64)
+        if "execution_resumed" not in self._kinds:
+            return times
+        current: dict[int, _Step] = {}
+        for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
+            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            if kind == "step_started":
+                current[path] = _Step(row)
+            elif kind == "step_caught":
+                current.pop(path, None)
+            elif kind == "execution_resumed":
+                for step in current.values():
+                    if step.goes_on():
+                        times[row:][self._step[row:] == step.row] += 1
+            else:
+                for step in current.values() if kind in _STOPPING else [step for step in [current.get(path)] if step]:
+                    step.take(kind)
+        return times
+
+    def durations(self) -> Any:
+        """Return the times since the start of what events end; missing where they end nothing."""
+        took = np.full(len(self), np.timedelta64("NaT", "us"))
+        ends = self._are("operation_completed", "operation_failed")
+        took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        spans = [kind.rpartition("_") for kind in self._kinds]
+        outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
+        ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
+        begun = np.where(self._item == NONE, self._visit, self._item)
+        inner = ended & ~outer & ~ends & (begun != NONE)
+        took[inner] = (self.recorded_at[inner] - self.recorded_at[begun[inner]]).astype("m8[us]")
+        counted = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
+        first = np.full(len(self._paths.dictionary) + 1, NONE)
+        rows = np.flatnonzero(counted)[::-1]
+        first[self._path[rows]] = rows
+        whole = outer & ended
+        took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return took
+
+    @cached_property
+    def _usages(self) -> Mapping[int, Mapping[str, Any]]:
+        """Return what operations consumed, by the rows that say so."""
+        completed = latest(self._operation, self._are("operation_completed"))
+        found: dict[int, Mapping[str, Any]] = {}
+        ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
+        for row in np.flatnonzero(ends).tolist():
+            usage = self.payloads[row]["usage"]
+            result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
+            known = result.get("cost_nanodollars") if isinstance(result, dict) else None
+            if usage:
+                found[row] = usage if known is None else {"cost": known, **usage}
+        return found
+
+    @cached_property
+    def _consumed(self) -> tuple[Numbers, Numbers]:
+        """Return which events are ends of operations that consumed something, and the rows that say what."""
+        says = np.zeros(len(self), dtype=bool)
+        says[list(self._usages)] = True
+        ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
+        rows = latest(self._operation, says) if self._usages else np.full(len(self), NONE)
+        return ends & (rows != NONE), rows
+
+    def tokens(self, name: str) -> Any:
+        """Return how many of some tokens ends of operations say."""
+        which, rows = self._consumed
+        counts = np.zeros(len(self), dtype=np.int64)
+        counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
+        return whole(counts, which)
+
+    def costs(self) -> Numbers:
+        """Return dollars, where they are known."""
+        which, rows = self._consumed
+        costs = np.full(len(self), np.nan)
+        found = (self._usages[row].get("cost") for row in rows[which].tolist())
+        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in found]
+        return costs
+
+
+def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
+    """Give each page with what its payloads say, which is read while the store reads the next one."""
+    pages = iter(pages)
+    first = [*islice(pages, 2)]
+    if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
+        yield from ((page, fields_of(page)) for page in first)
+        return
+    latest: tuple[EventPage, Future[dict[str, Any]]] | None = None
+    with ThreadPoolExecutor(1, "divebook-fields") as reader:
+        for page in chain(first, pages):
+            if latest is not None:
+                yield latest[0], latest[1].result()
+            latest = page, reader.submit(fields_of, page)
+    if latest is not None:
+        yield latest[0], latest[1].result()
+
+
+FAILED: Columns = {
+    "error_type": Column(TEXT, "class of the error"),
+    "error": Column(TEXT, "why it failed"),
+    "traceback": Column(TEXT, "where in a person's code that was", "trace"),
+}
+
+
+def _said(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.said(name)
+
+
+def _consumed(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.costs() if name == "cost" else table.tokens(name)
+
+
+EVENT_COLUMNS: Columns = {
+    "sequence": Column(COUNT, "1, 2, 3 ... without gaps", lambda table: table.sequences),
+    "timestamp": Column(MOMENT, "when it was recorded", lambda table: utc(table.recorded_at)),
+    "type": Column(TEXT, "``step_started``, ``operation_completed`` ...", EventTable.types),
+    "name": Column(TEXT, "what an operation calls; how a person's own event is named", EventTable.names),
+    "path": Column(TEXT, "its path, such as ``main-1-2``", EventTable.paths),
+    "step": Column(TEXT, "step of the workflow", EventTable.steps),
+    "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
+    "item": Column(ANYTHING, "the item", EventTable.items),
+    "operation_id": Column(TEXT, "operation it belongs to", _said("operation_id")),
+    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _said("operation_type")),
+    "agent": Column(TEXT, "the agent of a model call", lambda table: table.given("agent")),
+    "model": Column(TEXT, "the model that was called", lambda table: table.given("model")),
+    "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
+    "duration": Column(
+        SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
+    ),
+    **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
+    "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
+    "error": Column(TEXT, "why it failed", _said("error")),
+    "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
+    "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
+}
+
+
+@documented(EVENT_COLUMNS)
+def events_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return a log with one row per event, oldest first; tokens stand on the ends of model calls, to be summed.
+
+    It is made of columns, and not event by event: of a history (`Execution.history`) no event is made. Above 10,000
+    events the column `data` has the dtype `payload`: its dicts are made when they are looked at, and
+    ``frame["data"].astype(object)`` makes them all.
+    """
+    return frame_of_table(
+        EVENT_COLUMNS, EventTable(events.pages() if isinstance(events, History) else [EventPage.of([*events])])
+    )
+
+
+OPERATION_COLUMNS: Columns = {
+    "operation_id": Column(TEXT, "its id: equal for the same place in every execution of the workflow"),
+    "type": Column(TEXT, "``agent_response``, ``action_execution``, ``script_execution`` ..."),
+    "name": Column(TEXT, "what is called: the action, the agent, the signal ...", "called"),
+    "agent": Column(TEXT, "the agent of a model call"),
+    "model": Column(TEXT, "the model that was called"),
+    "path": Column(TEXT, "the path it is on"),
+    "step": Column(TEXT, "the step it belongs to"),
+    "visit": Column(COUNT, "how often this path had entered the step"),
+    "iteration": Column(NUMBER, "index of the item of `Each`"),
+    "item": Column(ANYTHING, "the item"),
+    "status": Column(
+        TEXT, "``running``, ``completed``, ``failed``, ``cancelled``; ``waiting``: a person is asked what became of it"
+    ),
+    "attempts": Column(COUNT, "which attempt it was; every attempt that was recorded has its row"),
+    **TIMES,
+    **CONSUMED,
+    **FAILED,
+    "parameters": Column(
+        ANYTHING, "what it was asked, a dict", lambda span: None if span.parameters is None else dict(span.parameters)
+    ),
+    "result": Column(ANYTHING, "what it returned"),
+}
+
+
+@documented(OPERATION_COLUMNS)
+def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per operation (model call, action, script ...) of a log, in the order in which they began.
+
+    The pauses before further attempts at one are left out: `attempts` counts these, and the events have the pauses.
+    """
+    return frame(
+        OPERATION_COLUMNS, [span for span in spans_of(events) if span.kind == "operation" and not span.is_pause]
+    )
+
+
+ITEM_COLUMNS: Columns = {
+    "step": Column(TEXT, "the step it belongs to"),
+    "path": Column(TEXT, "the path it is on"),
+    "visit": Column(COUNT, "how often this path had entered the step"),
+    "iteration": Column(COUNT, "index of the item"),
+    "key": Column(TEXT, "its key, if the items of `Each` are a mapping", "item_key"),
+    "item": Column(ANYTHING, "the item"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
+    "attempts": Column(COUNT, "how often it was begun"),
+    **TIMES,
+    **CONSUMED,
+    **FAILED,
+    "result": Column(ANYTHING, "its result"),
+}
+
+
+@documented(ITEM_COLUMNS)
+def items_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per item of `Each`, in the order in which they began."""
+    return frame(ITEM_COLUMNS, [span for span in spans_of(events) if span.kind == "item"])
+
+
+STEP_COLUMNS: Columns = {
+    "step": Column(TEXT, "its name"),
+    "type": Column(TEXT, "``prompt``, ``action``, ``script``, ``wait`` ..."),
+    "agent": Column(TEXT, "the agent of its first model call"),
+    "model": Column(TEXT, "the model of that call"),
+    "path": Column(TEXT, "the path that entered it"),
+    "visit": Column(COUNT, "how often this path had entered it"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled``"),
+    "attempts": Column(COUNT, "how often it was begun"),
+    "items": Column(COUNT, "items of `Each` that are done"),
+    **TIMES,
+    **CONSUMED,
+    "output": Column(TEXT, "its text", "result"),
+    **FAILED,
+    "error": Column(TEXT, "why it failed or was cancelled"),
+}
+
+
+@documented(STEP_COLUMNS)
+def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
+    """Return one row per visit to a step, in the order in which they began."""
+    return frame(STEP_COLUMNS, [span for span in spans_of(events) if span.kind == "step"])
+
+
+PATH_COLUMNS: Columns = {
+    "path": Column(TEXT, "its id", "id"),
+    "parent": Column(TEXT, "the id of the path it branched off"),
+    "status": Column(TEXT, "``running``, ``completed``, ``failed``, ``cancelled`` ..."),
+    "step": Column(TEXT, "where it is, or ended", "current_step"),
+    **TIMES,
+    "error": Column(TEXT, "why it failed or was cancelled"),
+}
+
+
+@documented(PATH_COLUMNS)
+def paths_frame(paths: Iterable[PathState]) -> pd.DataFrame:
+    """Return one row per path."""
+    return frame(PATH_COLUMNS, paths)
+
+
+# Frames as Arrow tables, for DuckDB, polars and whatever else takes Arrow: a fixed type for each dtype.
+#
+# What is a value of any kind in a frame (`ANYTHING`) is a text of JSON in a table: dates and bytes are texts there, and
+# of frames and the like it has a few words. Of events the JSON is that of the log, without a dict for each event.
+
+
+TYPES: Mapping[str, Any] = {
+    TEXT: pa.large_string(),
+    COUNT: pa.int64(),
+    NUMBER: pa.int64(),
+    ANYTHING: pa.large_string(),
+    MOMENT: pa.timestamp("us", "UTC"),
+    SPAN: pa.duration("us"),
+    MONEY: pa.float64(),
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    "Int64": pa.int64(),
+    "Float64": pa.float64(),
+}
+"""By dtype of a column."""
+ID = pa.field("execution_id", TYPES[TEXT])
+
+
+def schema_of(columns: Columns) -> Any:
+    """Return the fields of the table of a frame."""
+    return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
+
+
+def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
+    """Return a frame as a table; without a schema it is that of the frame's dtypes."""
+    wanted = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
+    return pa.table([_column(frame[field.name], field.type) for field in wanted], schema=wanted)
+
+
+def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
+    """Return events as a table."""
+    # Without pandas, of which a short log's frame is half the time.
+    arrays = [
+        table.payloads.texts()
+        if name == "data"
+        else _column(whole_column(column, name, table), schema.field(name).type)
+        for name, column in columns.items()
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def named(execution_id: str, table: Any) -> Any:
+    """Return a table with the execution that it is of in front."""
+    ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
+    return table.add_column(0, ID, ids.cast(ID.type))
+
+
+def _column(values: Any, kind: Any) -> Any:
+    """Return an array, or a Series, as one of Arrow."""
+    if values.dtype == "object":
+        return _json(values)
+    if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
+        return values.array.texts()
+    made = pa.array(values, from_pandas=True)
+    return made if made.type == kind else made.cast(kind)
+
+
+def _json(values: Iterable[Any]) -> Any:
+    return pa.array([None if value is None else _text_of(value) for value in values], TYPES[ANYTHING])
+
+
+def _text_of(value: Any) -> str:
+    """Return a value as JSON; what cannot be recorded, being of a person's own class, as its text."""
+    try:
+        return encode_shown(normalize(value)).decode()
+    except UnstorableValueError:
+        return json_json.dumps(str(value))

@@ -1,0 +1,552 @@
+"""The frames of many executions, or of a whole store: as DataFrames, and as Arrow tables for DuckDB and polars.
+
+A log that cannot be read does not hold up the others: `Frames.damaged` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, get_args
+
+import pandas as pd
+
+from divebook.analysis import agents, lists, log
+from divebook.analysis.agents import ModelSum, sums_by_model
+from divebook.analysis.columns import (
+    CONSUMED,
+    COUNT,
+    MOMENT,
+    TEXT,
+    Column,
+    Columns,
+    OwnColumn,
+    documented,
+    frame,
+    settled,
+)
+from divebook.analysis.log import EventTable
+from divebook.engine.evolve import fold
+from divebook.engine.lifecycle import STATUSES
+from divebook.engine.state import ExecutionState
+from divebook.errors import NotFoundError, SetupError, StoreError
+from divebook.events import Event
+from divebook.events.catalog import ORIGINS, UNCOUNTED, ExecutionForked
+from divebook.events.recorded import opened
+from divebook.projections.frames_mixin import Framed
+from divebook.runtime.driver import folded
+from divebook.store import EventStore, ExecutionRecord
+from divebook.store.follow import chain_of
+from divebook.text.format import plural
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Which executions of a store frames are of: what ``where=`` may say, and which lines of the store fit.
+
+
+_KNOWN = {"status": STATUSES, "origin": ORIGINS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What executions have in common; each part may be one value or a list of those that fit, None fits all.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1")])])
+    >>> _ = [environment.start("w", tags=[tag]).wait() for tag in ("baseline", "other")]
+    >>> chosen = Selection.of({"status": ["completed", "failed"], "tag": "baseline"})
+    >>> [record.tags for record in chosen.records(environment.store)]
+    [('baseline',)]
+    """
+
+    ids: Collection[str] | str | None = None
+    """Ids, or the beginnings of some."""
+    chain: str | None = None
+    """The id, or its beginning, of an execution of a chain: those of which one went on as the next."""
+    status: Collection[str] | str | None = None
+    workflow: Collection[str] | str | None = None
+    tag: Collection[str] | str | None = None
+    """Those that have one of the tags."""
+    origin: Collection[str] | str | None = None
+    """``run``, ``fork``, ``what-if``, ``trial``, ``child`` ..."""
+    parent: Collection[str] | str | None = None
+    notebook: Collection[str] | str | None = None
+    cell: Collection[str] | str | None = None
+    text: str | None = None
+    """What stands in the id, the workflow's name, a tag, the note or the error, in any case."""
+    since: datetime | date | str | None = None
+    """Those that began then or later: a time, a day, or one in ISO form; without a zone on this machine's clock."""
+    until: datetime | date | str | None = None
+    """Those that began before then."""
+
+    @classmethod
+    def of(cls, where: Mapping[str, Any] | None) -> Self:
+        """Return what a mapping says.
+
+        Raises
+        ------
+        NotFoundError
+            A part, a status or an origin that there is not.
+        SetupError
+            A time that cannot be read, or texts that are none.
+        """
+        given = dict(where or {})
+        names = [entry.name for entry in fields(cls)]
+        for name in given.keys() - {*names}:
+            raise NotFoundError("filter", str(name), names)
+        for name in ("since", "until"):
+            given[name] = _moment(name, given.get(name))
+        selection = cls(**given)
+        for name, known in _KNOWN.items():
+            for value in _values(name, getattr(selection, name)) or ():
+                if value not in known:
+                    raise NotFoundError(name, value, known)
+        for name in ("text", "chain"):
+            if not isinstance(getattr(selection, name), str | None):
+                raise SetupError(f"where: {name} must be a text, not {getattr(selection, name)!r}")
+        return selection
+
+    def records(self, store: EventStore, limit: int = 0) -> list[ExecutionRecord]:
+        """Return the lines of the executions that fit, newest first; `limit` 0 returns all.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            One of the `ids` is of no execution.
+        """
+        ids = _values("ids", self.ids)
+        parts = ("status", "workflow", "tag", "origin", "parent", "notebook", "cell")
+        asked = {name: values for name in parts if (values := _values(name, getattr(self, name))) is not None}
+        single: dict[str, Any] = {name: values[0] for name, values in asked.items() if len(values) == 1}
+        if self.chain is not None:
+            chain = chain_of(store, store.resolve(self.chain))
+            ids = tuple(chain) if ids is None else tuple(name for name in map(store.resolve, ids) if name in chain)
+        if ids is not None:
+            found = [store.record(name) for name in dict.fromkeys(map(store.resolve, ids))]
+        else:  # one value is asked of the store, which has indexes for it
+            found = store.records(**single)
+        fitting = [record for record in found if self._fits(record, asked)]
+        return fitting[:limit] if limit else fitting
+
+    def _fits(self, record: ExecutionRecord, asked: Mapping[str, tuple[str, ...]]) -> bool:
+        plain = asked.keys() - {"tag", "workflow"}
+        own: dict[str, tuple[str, ...]] = {name: (getattr(record, name),) for name in plain}
+        own |= {"tag": record.tags, "workflow": (record.workflow_name,)}
+        if any(set(values).isdisjoint(own[name]) for name, values in asked.items()):
+            return False
+        began = record.started_at or record.created_at
+        if isinstance(self.since, datetime) and began < self.since:
+            return False
+        if isinstance(self.until, datetime) and began >= self.until:
+            return False
+        said = (record.execution_id, record.workflow_name, *record.tags, record.note or "", record.error or "")
+        return self.text is None or self.text.casefold() in "\n".join(said).casefold()
+
+
+def _values(name: str, given: Any) -> tuple[str, ...] | None:
+    """Return what fits, each as a text; None for everything."""
+    if given is None or isinstance(given, str):
+        return None if given is None else (given,)
+    values = tuple(given) if isinstance(given, Collection) else (given,)
+    for value in values:
+        if not isinstance(value, str):
+            raise SetupError(f"where: {name} must be a text or a list of texts, not {given!r}")
+    return values
+
+
+def _moment(name: str, given: Any) -> datetime | None:
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given)
+        except ValueError:
+            raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {given!r}") from None
+    if isinstance(given, date) and not isinstance(given, datetime):
+        given = datetime(given.year, given.month, given.day)  # noqa: DTZ001 - on this machine's clock
+    if given is not None and not isinstance(given, datetime):
+        raise SetupError(f"where: {name} must be a time such as '2026-01-31T12:00', not {given!r}")
+    return None if given is None else given.astimezone(UTC)
+
+
+# Frames of how executions stood: their variables as they changed, and what each agent consumed of each model.
+
+
+VARIABLE_COLUMNS: Columns = {
+    "execution_id": Column(TEXT, "``exec_...``"),
+    "sequence": Column(COUNT, "number of the event that changed a variable", "event.sequence"),
+    "timestamp": Column(MOMENT, "when it was recorded", "event.timestamp"),
+    "path": Column(TEXT, "the path that changed it", lambda row: row.event.path or None),
+    "step": Column(TEXT, "the step that changed it", lambda row: row.event.step or None),
+}
+"""Those before the columns of the variables."""
+
+
+class VariablesThen(NamedTuple):
+    """How the variables of an execution stood after an event that changed one."""
+
+    execution_id: str
+    event: Event
+    variables: Mapping[str, Any]
+
+
+def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
+    """Give how the variables stood after each event that changed one, oldest first."""
+    state = ExecutionState(execution_id)
+    for event in events:
+        before, state = state.variables, fold(execution_id, (event,), state)
+        if state.variables is not before:
+            yield VariablesThen(execution_id, event, state.variables)
+
+
+@documented(VARIABLE_COLUMNS)
+def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
+    """Return one row per event that changed variables, with a column for each variable, as it stood then.
+
+    The columns of variables are sorted and have the dtype ``object``; a variable that is called as one of the columns
+    before them has ``variables.`` before its name. What a variable was not yet, or no more, is None.
+    """
+    stood = list(rows)
+    names = sorted({name for row in stood for name in row.variables})
+    made = frame(VARIABLE_COLUMNS, stood)
+    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in stood}
+    values = {
+        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in stood], dtype="object")
+        for name in names
+    }
+    return pd.concat([made, pd.DataFrame(values, index=made.index)], axis=1)
+
+
+def column_of(variable: str) -> str:
+    """Return the name of the column of a variable."""
+    return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
+
+
+def forked_at(events: Iterable[Event]) -> int:
+    """Return the number of the event with which a log goes on apart from that of its source; 0 if it has none."""
+    return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
+
+
+class _Consumption(NamedTuple):
+    """What an agent of an execution consumed of a model."""
+
+    record: ExecutionRecord
+    total: ModelSum
+
+    @property
+    def usage(self) -> Mapping[str, int]:
+        return self.total.usage
+
+
+USAGE_COLUMNS: Columns = {
+    "execution_id": Column(TEXT, "``exec_...``", "record.execution_id"),
+    "workflow": Column(TEXT, "its name", lambda row: row.record.workflow_name or None),
+    "origin": Column(TEXT, "where it comes from: ``run``, ``fork``, ``child``, ``import`` ...", "record.origin"),
+    "agent": Column(TEXT, "who asked", lambda row: row.total.agent or None),
+    "model": Column(TEXT, "the model that was asked", lambda row: row.total.model or None),
+    "requests": Column(COUNT, "requests to it", "total.requests"),
+    "cached": Column(COUNT, "answers from a cache, which cost nothing", "total.cached"),
+    **CONSUMED,
+}
+
+
+@documented(USAGE_COLUMNS)
+def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
+    """Return one row per execution, agent and model, with what was consumed; of a fork what it did itself."""
+    rows = [
+        _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
+    ]
+    return frame(USAGE_COLUMNS, rows)
+
+
+EXECUTIONS, EVENTS, VARIABLES, USAGE = "executions", "events", "variables", "usage"
+OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
+"""What own columns of executions are taken from."""
+BATCH = 65_536
+"""Rows of a batch."""
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One execution of a store, of whose log frames are made."""
+
+    store: EventStore
+    record: ExecutionRecord
+
+    @property
+    def events(self) -> Any:
+        """Its events, read when they are looked at."""
+        return self.store.history(self.record.execution_id)
+
+
+Make: TypeAlias = Callable[[Logged], pd.DataFrame]
+
+
+class TableKind(NamedTuple):
+    """A kind of frame: its columns without the execution's id, and how it is made of one execution."""
+
+    columns: Columns
+    make: Make
+
+
+def _of_events(columns: Columns, make: Callable[[Any], pd.DataFrame]) -> TableKind:
+    return TableKind(columns, lambda logged: make(logged.events))
+
+
+def _costs(events: Any, by: agents.By) -> pd.DataFrame:
+    return agents.costs_frame(events, by, forked_at(events))
+
+
+def _paths(logged: Logged) -> pd.DataFrame:
+    state = folded(logged.store, logged.record.execution_id)
+    return log.paths_frame(sorted(state.paths.values(), key=lambda path: path.number))
+
+
+def _questions(logged: Logged) -> pd.DataFrame:
+    name = logged.record.execution_id
+    asked = folded(logged.store, name).interrupts.values()
+    return lists.questions_frame([(name, question) for question in asked]).drop(columns="execution_id")
+
+
+_QUESTIONS = {name: column for name, column in lists.QUESTION_COLUMNS.items() if name != "execution_id"}
+_USAGE = {name: column for name, column in USAGE_COLUMNS.items() if name != "execution_id"}
+KINDS: Mapping[str, TableKind] = {
+    EVENTS: _of_events(log.EVENT_COLUMNS, log.events_frame),
+    "operations": _of_events(log.OPERATION_COLUMNS, log.operations_frame),
+    "model_calls": _of_events(agents.MODEL_CALL_COLUMNS, agents.model_calls_frame),
+    "messages": _of_events(agents.MESSAGE_COLUMNS, agents.messages_frame),
+    "tool_calls": _of_events(agents.TOOL_CALL_COLUMNS, agents.tool_calls_frame),
+    "steps": _of_events(log.STEP_COLUMNS, log.steps_frame),
+    "items": _of_events(log.ITEM_COLUMNS, log.items_frame),
+    "paths": TableKind(log.PATH_COLUMNS, _paths),
+    "questions": TableKind(_QUESTIONS, _questions),
+    USAGE: TableKind(
+        _USAGE,
+        lambda one: usage_frame([(one.record, one.events)]).drop(columns="execution_id"),
+    ),
+}
+"""The kinds whose columns are fixed, and that are made execution by execution."""
+ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
+ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
+
+
+@dataclass(frozen=True)
+class Frames(Framed):
+    """The frames of many executions, each made when it is first asked for: those of one, with `execution_id` in front.
+
+    Parameters
+    ----------
+    store
+        Where their logs are.
+    records
+        Which executions.
+    columns
+        Columns of a person's own, by path: ``{"label": "outputs.label"}`` of `executions` (``inputs``, ``outputs``,
+        ``variables``, with ``*`` for every entry of a list or mapping, as in ``variables.rows.*.score``), or of
+        another kind, whose name comes first then: ``{"query": "operations.parameters.query"}``.
+    with_trials
+        Whether `usage` and `costs` count what-ifs and trials.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
+    >>> _ = [environment.start("w").wait() for _ in range(2)]
+    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
+    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
+    ({'s': 2}, [2, 2])
+    >>> made.arrow("steps").column_names[:3]
+    ['execution_id', 'step', 'type']
+    """
+
+    store: EventStore
+    records: Sequence[ExecutionRecord]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    with_trials: bool = False
+    damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    """By id: why the log of an execution could not be read, as far as frames were made; `executions` has them all."""
+    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._own(EXECUTIONS)  # so that a wrong path is told at once
+
+    @property
+    def executions(self) -> pd.DataFrame:
+        """One row per execution: `divebook.analysis.lists.runs_frame`, and own columns."""
+        return self._frame(EXECUTIONS)
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """The same as `executions`."""
+        return self.executions
+
+    @property
+    def paths(self) -> pd.DataFrame:
+        """One row per path: `divebook.analysis.log.paths_frame`."""
+        return self._frame("paths")
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per question: `divebook.analysis.lists.questions_frame`."""
+        return self._frame("questions")
+
+    @property
+    def variables(self) -> pd.DataFrame:
+        """One row per event that changed variables, wide: `divebook.analysis.store.variables_frame`."""
+        return self._frame(VARIABLES)
+
+    @property
+    def usage(self) -> pd.DataFrame:
+        """One row per execution, agent and model, with what was consumed: `divebook.analysis.store.usage_frame`.
+
+        A fork's are what it did itself. What-ifs and trials are left out, unless they were asked for by
+        ``where={"origin": ...}``.
+        """
+        return self._frame(USAGE)
+
+    def __repr__(self) -> str:
+        count = plural(len(self.records), "execution")
+        return f"<Frames of {count} in {self.store.location}: {', '.join(ALL_KINDS)}, costs()>"
+
+    # --- for other libraries -----------------------------------------------------------------------------------------
+
+    def arrow(self, kind: str) -> pa.Table:
+        """Return one of the frames as an Arrow table, which DuckDB and polars take as it is.
+
+        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``, ``polars.from_arrow`` copies
+        nothing. The types are those of `divebook.analysis.log.TYPES`.
+        """
+        return self.reader(kind).read_all()
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """Return all frames as Arrow tables, by kind."""
+        return {kind: self.arrow(kind) for kind in ALL_KINDS}
+
+    def reader(self, kind: str) -> pa.RecordBatchReader:
+        """Return one of the frames in batches: no more than one log is in memory at a time.
+
+        `executions`, `variables` and frames with own columns are made as a whole.
+        """
+        import pyarrow as pa
+
+        from divebook.analysis.log import ID as ID_FIELD
+        from divebook.analysis.log import schema_of, table_of
+
+        if kind not in ALL_KINDS:
+            raise NotFoundError("frame", kind, ALL_KINDS)
+        if kind not in KINDS or self._own(kind):
+            known = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
+            columns = {**ID, **KINDS[kind].columns} if known is None else known
+            whole = self._frame(kind)
+            types = table_of(whole.drop(columns=[*columns])).schema
+            return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
+        schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
+
+    def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
+        from divebook.analysis.log import events_table, named, table_of
+
+        inner = schema.remove(0)
+        for logged in self._logs(kind):
+            table = self._read(
+                logged,
+                lambda one: (
+                    events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
+                    if kind == EVENTS
+                    else table_of(KINDS[kind].make(one), inner)
+                ),
+            )
+            if table is not None and len(table):
+                yield from named(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
+
+    # --- how they are made -------------------------------------------------------------------------------------------
+
+    def _frame(self, kind: str) -> pd.DataFrame:
+        if kind not in self._made:
+            self._made[kind] = self._whole(kind)
+        return self._made[kind]
+
+    def _whole(self, kind: str) -> pd.DataFrame:
+        if kind == EXECUTIONS:
+            made = lists.runs_frame(self.records, self.store)
+            for execution_id, damage in zip(made["execution_id"], made["damage"], strict=True):
+                if not pd.isna(damage):
+                    self.damaged[execution_id] = damage
+            return self._with_own(kind, made)
+        if kind == VARIABLES:
+            return variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
+        if kind in KINDS:
+            return self._with_own(kind, self._together(kind, KINDS[kind].make))
+        by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
+        return self._together(kind, lambda one: _costs(one.events, by))
+
+    def _stood(self, logged: Logged) -> list[VariablesThen]:
+        name = logged.record.execution_id
+        return self._read(logged, lambda one: [*standings(name, one.events)]) or []
+
+    def _logs(self, kind: str) -> Iterator[Logged]:
+        leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
+        for record in self.records:
+            if not (leaves_out and record.origin in UNCOUNTED):
+                yield Logged(self.store, record)
+
+    def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
+        """Return what is made of a log; None where it cannot be read, which is noted."""
+        try:
+            return make(logged)
+        except StoreError as error:
+            self.damaged[logged.record.execution_id] = str(error)
+            return None
+
+    def _together(self, kind: str, make: Make) -> pd.DataFrame:
+        made = []
+        for logged in self._logs(kind):
+            one = self._read(logged, make)
+            if one is not None and len(one):
+                one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
+                made.append(one)
+        if not made:
+            empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
+            return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
+        together: pd.DataFrame = pd.concat(made, ignore_index=True)
+        return together
+
+    def _own(self, kind: str) -> list[OwnColumn]:
+        """Return the columns that a person added to a kind, each with the column that it is taken from."""
+        found = []
+        for name, path in self.columns.items():
+            own = OwnColumn.of(name, path)
+            of, known = EXECUTIONS, tuple(OF_STATE)
+            if own.root not in OF_STATE:
+                of, known = own.root, tuple(KINDS[own.root].columns) if own.root in KINDS else ()
+                if not known or not own.parts:
+                    raise SetupError(
+                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
+                        f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
+                    )
+                first, *rest = own.parts
+                own = OwnColumn(name, getattr(first, "name", "*"), tuple(rest))
+            if own.root not in known:
+                raise NotFoundError(f"column of {of}", own.root, known)
+            if of == kind:
+                found.append(own)
+        return found
+
+    def _with_own(self, kind: str, made: pd.DataFrame) -> pd.DataFrame:
+        for own in self._own(kind):
+            if own.name in made:
+                raise SetupError(f"columns: {kind} has a column {own.name!r} already; choose another name")
+            values = self._values(own) if kind == EXECUTIONS else [own.found(value) for value in made[own.root]]
+            made[own.name] = settled(values)
+        return made
+
+    def _values(self, own: OwnColumn) -> list[Any]:
+        """Return what is found in the state of each execution."""
+
+        def found(logged: Logged) -> Any:
+            return own.found(dict(getattr(folded(self.store, logged.record.execution_id), own.root)))
+
+        return [self._read(Logged(self.store, record), found) for record in self.records]

@@ -1,0 +1,472 @@
+"""``divebook export`` and ``divebook import``: executions as files of JSON lines."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from divebook.cli.options import Actions, Code, ExecutionId, Json, Store, within
+from divebook.cli.output import (
+    DAMAGED,
+    as_json,
+    columns,
+    ending_damaged,
+    json_escaped,
+    note,
+    note_damage,
+    one_line,
+    say,
+    status_text,
+    write,
+)
+from divebook.cli.run import INTERRUPTED, Interrupts
+from divebook.engine.lifecycle import TERMINAL
+from divebook.errors import DivebookError, SetupError
+from divebook.text.format import local_time, parse_duration, plural, size, visible
+from divebook.text.ranges import COUNT, COUNT_OR_ZERO
+
+if TYPE_CHECKING:
+    from divebook.agents.models import Examined
+    from divebook.environment.environment import Environment
+    from divebook.store import ExecutionRecord
+
+
+STREAM = "-"
+
+
+def export(
+    execution_id: ExecutionId,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; - for stdout.")] = STREAM,
+    store: Store = None,
+    *,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
+    ] = False,
+) -> None:
+    """Write a run as a page, a notebook or JSON lines.
+
+    The end of FILE says which: .html is a page, which shows it in any browser, .ipynb a notebook that tells of it, all
+    else its log as JSON lines. Page and notebook have no secrets in them, and are imported as a log is. An
+    execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
+    damaged log the sound beginning is written, with exit code 1.
+    """
+    from divebook.store.embedded import is_carrier
+
+    if is_carrier(file):
+        _export_shown(execution_id, file, store, overwrite=force, move=move)
+        return
+    if move:
+        _export_moving(execution_id, file, store, overwrite=force)
+        return
+    from divebook.cli.project import existing_store
+    from divebook.store import transfer as jsonl
+
+    events = existing_store(store)
+    whole_id = events.resolve(execution_id)
+    with ending_damaged():
+        if file != STREAM:
+            count, damage = jsonl.export_sound(events, whole_id, file, overwrite=force)
+            note(f"wrote {count} events of {whole_id} to {file}")
+            _note_unended(events.record(whole_id).status)
+        else:
+            buffer = io.BytesIO()
+            count, damage = jsonl.export_sound(events, whole_id, buffer)
+            sys.stdout.write(json_escaped(buffer.getvalue().decode()))
+        if damage is not None:
+            note_damage(count, events.record(whole_id).last_sequence, damage)
+            raise typer.Exit(DAMAGED)
+
+
+def _export_shown(execution_id: str, file: str, store: str | None, *, overwrite: bool, move: bool) -> None:
+    from divebook.cli.project import existing_environment
+    from divebook.store.embedded import NOTEBOOK
+
+    if move:
+        raise SetupError("--move needs a file of JSON lines (NAME.jsonl): a page or a notebook is to be looked at")
+    execution = existing_environment(store).execution(execution_id)
+    if file.lower().endswith(NOTEBOOK):
+        execution.to_notebook(file, overwrite=overwrite)
+    else:
+        execution.to_html(file, overwrite=overwrite)
+    note(f"wrote {execution.state.last_sequence} events of {execution.id} to {file}")
+    _note_unended(execution.status)
+
+
+def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite: bool) -> None:
+    from divebook.cli.project import existing_environment
+
+    if file == STREAM:
+        raise SetupError("--move needs a FILE: the log must be on disk before the execution ends here")
+    environment = existing_environment(store)
+    moved = environment.store.resolve(execution_id)
+    count = environment.export_log(moved, file, overwrite=overwrite, move=True)
+    note(f"moved {moved} to {file} ({count} events): it goes on where that is imported; import it once only")
+
+
+def _note_unended(status: str) -> None:
+
+    if status not in TERMINAL:
+        note(f"it has not ended ({status}), so its import is a picture that cannot go on; to move it: --move", "yellow")
+
+
+def import_(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file that export wrote (- for JSON lines on stdin), messages or a trace."
+        ),
+    ],
+    store: Store = None,
+    *,
+    rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
+    as_fork: Annotated[bool, typer.Option("--as-fork", help="Go on with it as an execution of its own.")] = False,
+) -> None:
+    """Import an exported log and print its id.
+
+    Either the whole log arrives or nothing. What has not ended arrives as a picture, which cannot go on. A history of
+    messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution of turns.
+    """
+    from divebook.agents import imports as imported
+    from divebook.store import open_store
+    from divebook.store import transfer as jsonl
+
+    log = imported.read(sys.stdin.buffer if file == STREAM else file)
+    write(jsonl.import_(log, lambda: open_store(store), rename=rename, as_fork=as_fork))
+    for caveat in jsonl.caveats(log, as_fork=as_fork):
+        note(caveat, "yellow")
+
+
+# ``divebook check``, ``backup`` and ``gc``: is a store sound, and how is it copied and emptied.
+
+
+def check(store: Store = None, *, json: Json = False) -> None:
+    """Verify every event, sum and reference.
+
+    Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
+    """
+    from divebook.cli.project import existing_store
+    from divebook.engine.evolve import fold
+    from divebook.store.maintenance import check as check_store
+
+    report = check_store(existing_store(store), fold=lambda events: fold(events[0].execution_id, events))
+    damages = report.all_damages()
+    if json:
+        found = [{"execution": d.execution_id, "sequence": d.sequence, "text": d.text} for d in damages]
+        write(as_json({"ok": report.ok, "executions": len(report.executions), "damages": found}, indent=2))
+    else:
+        events = sum(entry.events for entry in report.executions)
+        say(
+            f"{plural(len(report.executions), 'execution')}, {plural(events, 'event')}, "
+            f"{plural(report.orphan_blobs, 'unused large value')}"
+        )
+        for damage in damages:
+            place = " ".join(str(part) for part in (damage.execution_id, damage.sequence) if part is not None)
+            note(visible(f"{place or 'store'}: {damage.text}"), "bold red")
+        for entry in report.executions:
+            if entry.damages:
+                note(f"{entry.execution_id}: the first {entry.readable} of {entry.events} events can be read", "yellow")
+        say("sound" if report.ok else "damaged")
+    if not report.ok:
+        raise typer.Exit(DAMAGED)
+
+
+def backup(
+    destination: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="A new file, or a folder to put it in.")],
+    store: Store = None,
+) -> None:
+    """Copy the store into a new file while others write to it.
+
+    The copy has every event acknowledged before it began. To copy the file itself is safe only while no process writes.
+    """
+    from divebook.cli.project import existing_path
+    from divebook.store.sqlite import back_up
+
+    written = back_up(existing_path(store), destination.expanduser())
+    say(f"{written}: {size(written.stat().st_size)}")
+    note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
+
+
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A store: a path, or postgresql://user@host/database.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Another one; what it lacks is made.")],
+) -> None:
+    """Copy a store into another one, compared by hashes.
+
+    All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
+    broke off is taken up by the same command. What has not ended could go on in both stores: use one of them only.
+    """
+    from divebook.cli.project import existing_store
+    from divebook.store import open_store
+    from divebook.store.transfer import copy as copy_store
+
+    found, there = existing_store(source), open_store(target)
+    report = copy_store(found, there)
+    known = f", {plural(report.already, 'execution')} there already" if report.already else ""
+    say(
+        f"{there.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
+        f"{plural(report.messages, 'message')}{known}; all compared"
+    )
+    if report.unended:
+        note(f"{plural(report.unended, 'execution')} not ended: go on in one of the two stores only", "yellow")
+
+
+def gc(
+    store: Store = None,
+    *,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Delete what ended longer ago: 30d, 12h.")
+    ] = None,
+    keep_last: Annotated[
+        int | None,
+        typer.Option(
+            "--keep-last", metavar="N", callback=within(COUNT_OR_ZERO), help="Keep the newest N of each workflow."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+) -> None:
+    """Delete old executions and unused large values.
+
+    Without --older-than and --keep-last no execution is deleted.
+    """
+    from divebook.agents.cache import cache_of
+    from divebook.cli.project import existing_store
+    from divebook.environment.settings import drop_folders
+    from divebook.store.maintenance import gc as collect
+
+    age, opened = None if older_than is None else _age(older_than), existing_store(store)
+    report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    folders = drop_folders(opened, dry_run=dry_run)
+    cached = 0 if dry_run else cache_of(opened).prune()
+    verb = "would delete" if dry_run else "deleted"
+    say(
+        f"{verb} {plural(len(report.executions), 'execution')} with {plural(report.events, 'event')}, "
+        f"{plural(report.blobs, 'large value')} ({size(report.blob_bytes)}) and "
+        f"{plural(report.checkpoints, 'checkpoint')}"
+        f"{f', and the files of {folders} that are gone' if folders else ''}"
+        f"{f', and {cached} responses of models that are not used again' if cached else ''}"
+    )
+
+
+def _age(text: str) -> timedelta:
+    try:
+        return timedelta(seconds=parse_duration(text))
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(f"{text!r} is not a duration; write 30d, 12h or 90m") from error
+
+
+# ``divebook recover``: executions that were interrupted, listed or resumed.
+
+
+FAILED, WAITING = 1, 3
+PAGE = 50
+
+
+def recover(
+    execution_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Resume this one; the beginning of its id is enough.")
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Resume all of them, one after the other.")] = False,
+    page: Annotated[int, typer.Option("--page", callback=within(COUNT), help="Which page of a long list.")] = 1,
+    definitions: Annotated[
+        Path | None,
+        typer.Option("--definitions", "-d", metavar="FILE|FOLDER", help="The agents that the workflows need."),
+    ] = None,
+    code: Code = False,
+    actions: Actions = None,
+    store: Store = None,
+    json: Json = False,
+) -> None:
+    """List executions whose process has died, or resume them.
+
+    Exit code 1 if one failed or cannot go on, 3 if one waits.
+    """
+    from divebook.cli.project import existing_store, open_environment, take_in
+    from divebook.config.answers import interrupted
+
+    existing_store(store)
+    environment = open_environment(store, actions or (), note)
+    if definitions is not None:
+        take_in(environment, definitions, code=code)
+    records = interrupted(environment, execution_id)
+    if every or execution_id is not None:
+        raise typer.Exit(_worst([_take_up(environment, record) for record in records]))
+    _list(records, page, json=json)
+
+
+def _worst(codes: Sequence[int]) -> int:
+    if set(codes) <= {0, WAITING}:
+        return max(codes, default=0)
+    return FAILED
+
+
+def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
+
+    if json:
+        write(as_json([{"id": found.execution_id, "workflow": found.workflow_name} for found in records], indent=2))
+    elif records:
+        rows = [
+            (
+                found.execution_id,
+                one_line(found.workflow_name, 40),
+                status_text(found.status),
+                local_time(found.started_at),
+            )
+            for found in records[(page - 1) * PAGE : page * PAGE]
+        ]
+        columns(("id", "workflow", "status", "started"), rows, whole=("id",))
+        if len(records) > PAGE:
+            note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
+        note("to go on: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
+    else:
+        note("nothing to recover")
+
+
+def _take_up(environment: Environment, record: ExecutionRecord) -> int:
+    """Resume one execution and wait for its end; return the exit code that it means."""
+    from divebook.cli.result import EXIT_CODES
+
+    try:
+        with Interrupts(note) as interrupts:
+            execution = environment.resume(record.execution_id)
+            interrupts.guard(execution)
+            execution.wait()
+    except DivebookError as error:
+        note(f"{record.execution_id} was not resumed: {one_line(str(error))}", "bold red")
+        return FAILED
+    say(status_text(execution.status), one_line(execution.workflow.name), execution.id)
+    if interrupts.count:
+        raise typer.Exit(INTERRUPTED)
+    return EXIT_CODES.get(execution.status, FAILED)
+
+
+# ``divebook doctor``: what the agents of a definition, and their models, need before they can be asked.
+
+
+UNUSABLE = 1
+"""Exit code where a model cannot be asked, or an agent names what is not there."""
+
+
+def doctor(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE|FOLDER]", help="Definitions; without them, every provider's default."),
+    ] = None,
+    *,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="Make one small request to each model; it may cost a little.")
+    ] = False,
+    code: Code = False,
+    json: Json = False,
+    store: Store = None,
+) -> None:
+    """Say what each model still needs: a library, a key, a price.
+
+    And what agents name that is not there; the store says which runs can be played again. Keys are named, never shown.
+    Exit code 1 if a model cannot be asked, or an agent cannot work.
+    """
+    from divebook.agents.models import examine
+
+    environment = _environment(file, code=code)
+    problems = _problems(environment, store)
+    rows = [
+        _row(model, agents, examine(model), [problems[name] for name in agents if name in problems], ping=ping)
+        for model, agents in _models(environment, is_given=file is not None).items()
+    ]
+    if json:
+        write(as_json(rows, indent=2))
+    elif not rows:
+        say("no agents are defined, so no model is needed")
+    else:
+        titles = ["model", "agents", "library", "key", "price", *(["answer"] if ping else [])]
+        columns(titles, ([one_line(str(row[title])) for title in titles] for row in rows), whole=("library", "key"))
+    for row in rows:
+        if row["hint"]:
+            note(f"{row['model']}: {row['hint']}", "yellow")
+        for problem in row["problems"]:
+            note(problem, "red")
+    if not all(row["usable"] for row in rows):
+        raise typer.Exit(UNUSABLE)
+
+
+def _environment(file: Path | None, *, code: bool) -> Environment:
+    from divebook.cli.project import take_in
+    from divebook.environment.environment import Environment
+
+    environment = Environment(store="memory:")
+    if file is not None:
+        take_in(environment, file, code=code)
+    return environment
+
+
+def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]:
+    """Return the models to look at, each with the agents that use it."""
+    from divebook.agents.models import DEFAULT_MODELS
+
+    if not is_given:
+        return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
+    found: dict[str, list[str]] = {}
+    for agent in environment.agents.values():
+        found.setdefault(agent.model_name, []).append(agent.name)
+    return found
+
+
+def _problems(environment: Environment, store: str | None) -> dict[str, str]:
+    """Return what each agent names in error, by its name; those without fault are not there."""
+    from divebook.agents.models import RECORDED
+    from divebook.cli.project import existing_store
+    from divebook.errors import DivebookError
+    from divebook.steps.prompt import check_model
+
+    found: dict[str, str] = {}
+    for agent in environment.agents.values():
+        try:
+            environment.check_agent(agent)
+            runs = existing_store(store) if agent.model_name.startswith(RECORDED) else environment.store
+            check_model(agent.model, f"agent {agent.name}", runs)
+        except DivebookError as error:
+            found[agent.name] = str(error)
+    return found
+
+
+def _row(model: str, agents: list[str], found: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
+    key = found.key or (f"{found.found_key} is set" if found.found_key else "not needed" if not found.library else "")
+    row = {
+        "model": model,
+        "agents": ", ".join(agents),
+        "library": found.library or "installed",
+        "key": key,
+        "price": "known" if found.has_price else "unknown: max_cost cannot be enforced",
+        "hint": found.hint,
+        "problems": problems,
+        "usable": found.is_usable and not problems,
+    }
+    if ping:
+        row["answer"], can_answer = _answer(found)
+        row["usable"] = can_answer and not problems
+    return row
+
+
+def _answer(found: Examined) -> tuple[str, bool]:
+    """Return what a model answered, or why it did not, and whether it did."""
+    import anyio
+
+    from divebook.agents.models import ping
+    from divebook.agents.scripted import SCRIPTED
+
+    if found.model == SCRIPTED:
+        return "answers offline", True
+    if not found.is_usable:
+        return "not asked", False
+    try:
+        return anyio.run(ping, found.model) or "an empty answer", True
+    except Exception as error:  # noqa: BLE001 - whatever a provider's client raises is what the person wants to read
+        return f"{type(error).__name__}: {error}", False

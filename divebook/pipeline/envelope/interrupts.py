@@ -1,0 +1,279 @@
+"""Questions to a person, and their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from divebook.errors import InterruptError, did_you_mean
+from divebook.events.event import to_datetime
+from divebook.pipeline.envelope.plain import SPARSE, EnvelopePart, copied, copied_map, deep_copy, plain_part
+from divebook.questions import Question
+from divebook.questions.question import (
+    CLARIFICATION,
+    DEFINABLE,
+    EXPIRED,
+    KINDS,
+    RESOURCE_EXHAUSTED,
+    InterruptKind,
+    InterruptStatus,
+    Word,
+)
+
+# The words of the envelope: texts with a closed meaning, which compare equal to their plain form.
+#
+# `read` keeps a text that no member has, so that a state written by another version stays readable.
+
+
+class ReasonClass(Word):
+    """What a terminal reason amounts to."""
+
+    COMPLETED = "completed"
+    WAITING = "waiting"
+    BOUNDS_EXCEEDED = "bounds_exceeded"
+    FAILED = "failed"
+
+
+class TerminalReason(Word):
+    """Why an envelope ended, or may not go on."""
+
+    COMPLETED_SUCCESSFULLY = "completed_successfully"
+    COMPLETED = "completed"
+    CLARIFICATION_REQUIRED = "clarification_required"
+    CONFIRMATION_REQUIRED = "confirmation_required"
+    DENIED_BY_POLICY = "denied_by_policy"
+    POLICY_VIOLATION = "policy_violation"
+    TOOL_FAILED_RECOVERABLY = "tool_failed_recoverably"
+    TOOL_FAILED_FATALLY = "tool_failed_fatally"
+    LLM_FAILED_FATALLY = "llm_failed_fatally"
+    MAX_ITERATIONS_EXCEEDED = "max_iterations_exceeded"
+    MAX_LLM_CALLS_EXCEEDED = "max_llm_calls_exceeded"
+    MAX_AGENT_HOPS_EXCEEDED = "max_agent_hops_exceeded"
+    MAX_LOOP_EXCEEDED = "max_loop_exceeded"
+    MAX_TOKENS_EXCEEDED = "max_tokens_exceeded"
+    MAX_COST_EXCEEDED = "max_cost_exceeded"
+    MAX_SECONDS_EXCEEDED = "max_seconds_exceeded"
+    MAX_REPEATS_EXCEEDED = "max_repeats_exceeded"
+    MAX_DEPTH_EXCEEDED = "max_depth_exceeded"
+    MAX_DESCENDANTS_EXCEEDED = "max_descendants_exceeded"
+    MAX_STAGE_VISITS_EXCEEDED = "max_stage_visits_exceeded"
+    BREAK_REQUESTED = "break_requested"
+    USER_CANCELLED = "user_cancelled"
+
+    @property
+    def classification(self) -> ReasonClass:
+        """Whether the work was done, waits for a person, ran into a bound, or failed."""
+        if self.value.startswith("max_"):
+            return ReasonClass.BOUNDS_EXCEEDED
+        if self.value.endswith("_required"):
+            return ReasonClass.WAITING
+        done = (TerminalReason.COMPLETED_SUCCESSFULLY, TerminalReason.COMPLETED, TerminalReason.BREAK_REQUESTED)
+        return ReasonClass.COMPLETED if self in done else ReasonClass.FAILED
+
+
+class RiskApproval(Word):
+    """What became of a risky call."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    REQUIRES_CONFIRMATION = "requires_confirmation"
+    PENDING = "pending"
+
+
+class RiskLevel(Word):
+    """How much harm a call can do."""
+
+    READ_ONLY = "read_only"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+    @property
+    def requires_confirmation(self) -> bool:
+        """Whether a person is asked before."""
+        return self in (RiskLevel.DESTRUCTIVE, RiskLevel.HIGH, RiskLevel.CRITICAL)
+
+
+class LoopVerdict(Word):
+    """What a reviewing stage says of the work; routing rules give it its effect."""
+
+    PROCEED = "proceed"
+    LOOP_BACK = "loop_back"
+    ADVANCE = "advance"
+    ESCALATE = "escalate"
+
+
+class ProcessingStatus(Word):
+    """Where an agent's step stands; other texts are kept as they are."""
+
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+class GoalStatus(Word):
+    """Where a goal stands."""
+
+    PENDING = "pending"
+    SATISFIED = "satisfied"
+
+
+@dataclass(slots=True)
+class InterruptResponse(EnvelopePart):
+    """An answer; None means not given, which neither an empty text nor a refusal is."""
+
+    text: str | None = field(default=None, metadata=SPARSE)
+    """To a clarification."""
+    approved: bool | None = field(default=None, metadata=SPARSE)
+    """To a confirmation; only True releases anything."""
+    decision: str | None = field(default=None, metadata=SPARSE)
+    """To a review: ``approve``, ``reject``, ``modify``, or whatever the asking stage understands."""
+    data: dict[str, Any] | None = field(default=None, metadata=SPARSE)
+    received_at: datetime | None = None
+    """Set by the code that receives the answer."""
+
+    @classmethod
+    def read(cls, interrupt_id: str, given: InterruptResponse | Mapping[str, Any], now: datetime) -> InterruptResponse:
+        """Return a copy of an answer, received now.
+
+        Raises
+        ------
+        InterruptError
+            An unknown part, or one of the wrong type.
+        """
+        if isinstance(given, InterruptResponse):
+            given = {part: getattr(given, part) for part in _PART_TYPES}
+        if not isinstance(given, Mapping):
+            raise InterruptError(interrupt_id, f"answer with a mapping such as {{'text': ...}}, not {given!r}")
+        parts = {key: value for key, value in given.items() if key != "received_at"}
+        for key, value in parts.items():
+            _check_part(interrupt_id, key, value)
+        return cls(**deep_copy(parts, "response"), received_at=now)
+
+    @classmethod
+    def of(cls, asked: Question) -> InterruptResponse | None:
+        """Return the answer that settled a question of an execution, or None where there is none."""
+        if asked.is_open or (asked.status == EXPIRED and asked.response is None):
+            return None
+        settled = to_datetime(asked.settled_us or 0)
+        return cls(**copied_map(parts_of(asked.response), "response"), received_at=settled)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing; a refusal says something."""
+        return self.approved is None and not ((self.text or "").strip() or (self.decision or "").strip() or self.data)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the given parts as plain data, and when it was received."""
+        return plain_part(self, InterruptResponse, "response")
+
+
+@dataclass(slots=True)
+class FlowInterrupt(EnvelopePart):
+    """A question that stops the flow until it is answered or taken back."""
+
+    kind: InterruptKind | str
+    id: str
+    created_at: datetime
+    question: str = ""
+    """Of a clarification."""
+    message: str = ""
+    """Of a confirmation, and of all other kinds."""
+    data: dict[str, Any] | None = None
+    response: InterruptResponse | None = field(default=None, metadata=SPARSE)
+    expires_at: datetime | None = field(default=None, metadata=SPARSE)
+
+    @classmethod
+    def of(cls, asked: Question) -> FlowInterrupt:
+        """Return a question of an execution as one of its envelope."""
+        return cls(
+            kind=InterruptKind.read(asked.kind),
+            id=asked.id,
+            created_at=asked.raised_at,
+            question=asked.question,
+            message=asked.message or "",
+            data=None if asked.data is None else copied_map(asked.data, "interrupt.data"),
+            response=InterruptResponse.of(asked),
+            expires_at=asked.expires_at,
+        )
+
+    def clone(self) -> FlowInterrupt:
+        """Return an independent copy with the same id, data and response.
+
+        Raises
+        ------
+        UncopyableValueError
+            A value in its data cannot be copied.
+        """
+        twin: FlowInterrupt = copied(self, "interrupt")
+        return twin
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether its time has passed."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question as plain data; without ``expires_at`` and ``response`` where there are none."""
+        return plain_part(self, FlowInterrupt, "interrupt")
+
+
+def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime | None:
+    """Return the moment that is so far from now; of None, no moment."""
+    if seconds is None:
+        return None
+    return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
+
+
+def as_question(interrupt: FlowInterrupt) -> Question:
+    """Return an envelope's question as executions ask it, so that answers to both are checked alike."""
+    kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
+    asked = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
+    is_bound = "limit" in (interrupt.data or {})
+    return Question(
+        interrupt.id,
+        kind,
+        asked,
+        message=interrupt.message if interrupt.message != asked else None,
+        data=interrupt.data,
+        optional=KINDS[kind].optional or (kind == RESOURCE_EXHAUSTED and not is_bound),
+    )
+
+
+def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what an execution keeps as an answer in the parts that an envelope knows."""
+    parts = {part: answer[part] for part in _PART_TYPES if part in answer} if answer else {}
+    if answer and not parts:  # the answer about an unknown outcome has other parts
+        parts = {"decision": str(answer.get("choice")), "data": dict(answer)}
+    if "data" in parts and not isinstance(parts["data"], dict):
+        parts["data"] = {"value": parts["data"]}
+    return parts
+
+
+_PART_TYPES = {"text": str, "approved": bool, "decision": str, "data": dict}
+
+
+def _check_part(interrupt_id: str, key: str, value: Any) -> None:
+    if key not in _PART_TYPES:
+        advice = did_you_mean(str(key), _PART_TYPES) or f"known are {', '.join(_PART_TYPES)}"
+        raise InterruptError(interrupt_id, f"an answer has no part {key!r}; {advice}")
+    if value is not None and not isinstance(value, _PART_TYPES[key]):
+        raise InterruptError(interrupt_id, f"{key} must be a {_PART_TYPES[key].__name__}, not {value!r}")
+
+
+__all__ = [
+    "GoalStatus",
+    "InterruptKind",
+    "InterruptStatus",
+    "LoopVerdict",
+    "ProcessingStatus",
+    "ReasonClass",
+    "RiskApproval",
+    "RiskLevel",
+    "TerminalReason",
+]

@@ -1,0 +1,391 @@
+"""Runs compared: where they part, every place as a frame, and both beside each other as text and as a page."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from divebook import extensions
+from divebook.engine.lifecycle import TERMINAL
+from divebook.errors import SetupError, UnrelatedError
+from divebook.events import Event
+from divebook.events.catalog import BADGED
+from divebook.events.event import to_datetime
+from divebook.events.recorded import collector_resting
+from divebook.projections.compare import (
+    BLOCKED,
+    LIVE,
+    MINUS,
+    SERVED,
+    SIGNS,
+    Difference,
+    Divergence,
+    Pair,
+    Placed,
+    Row,
+    Side,
+    as_text,
+    money,
+    told,
+    took,
+)
+from divebook.text.format import (
+    ADDED,
+    AS_TEXT,
+    LIGHT,
+    NOTHING,
+    REMOVED,
+    SAME,
+    Sign,
+    local_time,
+    pieces,
+    plural,
+    seconds,
+    visible,
+)
+from divebook.text.redaction import cut, one_line, shared
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Words that two texts do not share, marked in HTML that is saved with a notebook: no style sheet, both themes.
+
+
+RULE = f"1px solid {LIGHT['rule']}"
+CELL = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere;white-space:normal"
+TEXT = "white-space:pre-wrap;overflow-wrap:anywhere"
+BADGE = f"display:inline-block;border:{RULE};border-radius:3px;padding:0 5px;margin-right:6px;font-weight:bold"
+FAINT = "opacity:.75"
+_MARKS = {
+    REMOVED: ("del", f"background:{LIGHT['removed-mark']};color:inherit;text-decoration:line-through"),
+    ADDED: ("ins", f"background:{LIGHT['added-mark']};color:inherit;text-decoration:underline"),
+}
+
+
+def piece_of(sign: Sign, text: str) -> str:
+    """Return words of a text, marked where only one of two texts has them; needs neither colours nor a style sheet."""
+    if sign == SAME:
+        return safe(text)
+    element, style = _MARKS[sign]
+    return f'<{element} style="{style}">{safe(text)}</{element}>'
+
+
+def styled(style: str, text: str) -> str:
+    """Return HTML in a style of its own."""
+    return f'<span style="{style}">{text}</span>'
+
+
+def safe(text: str) -> str:
+    """Return a text as HTML."""
+    return html.escape(visible(text))
+
+
+# Two runs beside each other as HTML that is saved with a notebook: no script, no style sheet, both themes.
+#
+# The first difference stands open, places that are the same are folded into a line; what differs in a text is marked by
+# colour and by a line through or below it, so that neither is needed.
+
+
+MOST = 60
+"""Differences that are shown."""
+MOST_PARTS, LONGEST, KEPT = 4, 4_000, 60
+"""Parts of a difference, characters of a text, and those of what stayed that are shown on each side of a difference."""
+
+
+def page_of(pair: Pair) -> str:
+    """Return two runs beside each other."""
+    head = f"{_run('A', pair.a)}{_run('B', pair.b)}{_figures(pair)}"
+    none = f"<p>= No difference: {_count(len(pair.rows))} the same.</p>"
+    body = none if pair.first is None else f"{_first(pair)}{_table(pair)}"
+    return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{body}</div>'
+
+
+def _run(letter: str, side: Side) -> str:
+    began = local_time(to_datetime(side.began_us))
+    status = side.status if side.status in TERMINAL else f"{side.status} when they were compared"
+    name = safe(one_line(side.workflow, 60)) + (f" ({side.origin})" if side.origin in BADGED else "")
+    told = f"{name} · {began} · {status} · {side.id}"
+    return f'<div style="margin:2px 0;overflow-wrap:anywhere">{styled(BADGE, letter)}{told}</div>'
+
+
+def _figures(pair: Pair) -> str:
+    """Return how many places differ, and what both runs cost."""
+    counts, (one, other) = pair.counts, pair.totals
+    told = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
+    if one.tokens or other.tokens:
+        told.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
+    if one.cost or other.cost:
+        told.append(f"Cost {money(one.cost)} → {money(other.cost)}{_percent(one.cost, other.cost)}")
+    if one.seconds is not None or other.seconds is not None:
+        told.append(f"Time {took(one)} → {took(other)}")
+    parts = "".join(styled("margin-right:18px;display:inline-block", part) for part in told)
+    return f'<div style="margin:6px 0">{parts}</div>'
+
+
+def _percent(before: float | None, after: float | None) -> str:
+    if not before or after is None or before == after:
+        return ""
+    return f" ({(after - before) / before:+.0%})".replace("-", MINUS)
+
+
+def _first(pair: Pair) -> str:
+    """Return the first difference, open."""
+    first = pair.first
+    assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
+    row, events = first.row, [f"event {first.event:,} of A"] if first.event else []
+    events += [f"event {first.other_event:,} of B"] if first.other_event else []
+    title = f"First difference: {safe(one_line(row.place, 200))}"
+    lanes = (
+        f"<tr>{''.join(_lane(letter, text) for letter, text in zip('AB', _texts(row, whole=True), strict=True))}</tr>"
+    )
+    return (
+        f'<div style="border:{RULE};border-left:4px solid {LIGHT["edge"]};padding:6px 10px;margin:8px 0">'
+        f"<div><strong>{title}</strong> {styled(FAINT, ', '.join(events))}</div>"
+        f'<table style="width:100%;table-layout:fixed;margin:4px 0 0 0"><tbody>{lanes}</tbody></table></div>'
+    )
+
+
+def _lane(letter: str, text: str) -> str:
+    return f'<td style="{CELL};width:50%"><div style="{TEXT}">{styled(BADGE, letter)}{text}</div></td>'
+
+
+def _table(pair: Pair) -> str:
+    titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
+    head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
+    telling = {id(row) for row in pair.telling}
+    shown, left, alone = [], len(telling), 0
+    for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
+        if row is None:
+            line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
+            shown.append(f'<tr class="divebook-same">{line}</tr>')
+        elif len(shown) < 2 * MOST:
+            shown.append(_line(row))
+            left, alone = left - count, alone + 1
+    within = len(pair.differences) - left - alone
+    told = [f"… and {plural(left, 'more difference')}"] if left else []
+    told += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
+    more = f"<p>{'; '.join(told)}; .frame() has all.</p>" if told else ""
+    body = "".join(shown[: 2 * MOST])
+    return (
+        '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    )
+
+
+def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
+    """Yield each difference with how many rows it stands for, and for the same between two their number alone.
+
+    What lies inside of what one run lacks as a whole is not said again.
+    """
+    same, alone, pending = 0, "", None
+    count = 0
+    for row in rows:
+        if pending is not None and row.difference in ("added", "removed") and row.place.startswith(alone):
+            count += 1
+            continue
+        if pending is not None:
+            yield pending.difference, count, pending
+            pending = None
+        if row.difference == "same":
+            same += 1
+            continue
+        if same:
+            yield "same", same, None
+            same = 0
+        pending, count = row, 1
+        alone = f"{row.place} / " if row.difference != "changed" else "\0"
+    if pending is not None:
+        yield pending.difference, count, pending
+    if same:
+        yield "same", same, None
+
+
+def _line(row: Row) -> str:
+    sign = f"<strong>{SIGNS[row.difference]} {row.difference}</strong>"
+    place = f'<div style="overflow-wrap:anywhere">{safe(one_line(row.place, 160))}</div>'
+    a, b = _texts(row, whole=False)
+    lanes = "".join(f'<td style="{CELL}"><div style="{TEXT}">{text}</div></td>' for text in (a, b))
+    return (
+        f'<tr class="divebook-difference divebook-{row.difference}" style="border-top:{RULE}">'
+        f'<td style="{CELL}">{sign}{place}</td>{lanes}<td style="{CELL}">{_beside(row)}</td></tr>'
+    )
+
+
+def _beside(row: Row) -> str:
+    """Return how much more the second one took."""
+    if row.a is None or row.b is None or row.a.kind != "operation":
+        return ""
+    told = []
+    if row.a.tokens is not None and row.b.tokens is not None and row.a.tokens != row.b.tokens:
+        told.append(_signed(row.b.tokens - row.a.tokens, f"{abs(row.b.tokens - row.a.tokens):,} tokens"))
+    if row.a.cost is not None and row.b.cost is not None and row.a.cost != row.b.cost:
+        told.append(_signed(row.b.cost - row.a.cost, money(abs(row.b.cost - row.a.cost))))
+    is_made = not {SERVED, BLOCKED}.intersection((row.a.way, row.b.way))  # else its time tells nothing
+    if is_made and row.a.duration_us is not None and row.b.duration_us is not None:
+        more = row.b.duration_us - row.a.duration_us
+        told.append(_signed(more, seconds(abs(more) / 1e6)))
+    return "<br>".join(told)
+
+
+def _signed(number: int, text: str) -> str:
+    return text if number == 0 else f"{'+' if number > 0 else MINUS}{text}"
+
+
+# --- texts beside each other -----------------------------------------------------------------------------------------
+
+
+def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
+    """Return what stands in each lane; without `whole` what stayed is shortened between differences."""
+    a, b = (_way(side) for side in (row.a, row.b))
+    if row.a is None or row.b is None:
+        lacking = styled(FAINT, "not in this run")
+        alone = _alone(row.present)
+        return (lacking, b + alone) if row.a is None else (a + alone, lacking)
+    found = row.parts
+    if not found:
+        return a + safe(row.a.status), b + safe(row.b.status)
+    lanes: tuple[list[str], list[str]] = ([], [])
+    for part in found[:MOST_PARTS]:
+        name = styled(FAINT, f"{safe(one_line(part.place, 60))}: ") if part.place else ""
+        for lane, text in zip(lanes, _marked(part.before, part.after, whole=whole), strict=True):
+            lane.append(name + text)
+    if found[MOST_PARTS:]:
+        lanes[0].append(f"… {plural(len(found) - MOST_PARTS, 'more part')} differ")
+    return a + "\n".join(lanes[0]), b + "\n".join(lanes[1])
+
+
+def _way(side: Placed | None) -> str:
+    """Return how a call of a what-if was answered."""
+    return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
+
+
+def _alone(side: Placed) -> str:
+    told = side.asked if side.answered is None else side.answered
+    return safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
+
+
+def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
+    clean = shared().text
+    old, new = ("" if value is NOTHING else clean(cut(as_text(value), LONGEST)) for value in (before, after))
+    told = pieces(old, new)
+    lanes = []
+    for mine, lacks, value in ((REMOVED, ADDED, before), (ADDED, REMOVED, after)):
+        if value is NOTHING:
+            lanes.append(styled(FAINT, "nothing"))
+            continue
+        shown = [piece for piece in told if piece.sign != lacks]
+        lanes.append(
+            "".join(
+                piece_of(
+                    piece.sign, piece.text if whole or piece.sign == mine else _short(piece.text, place, len(shown))
+                )
+                for place, piece in enumerate(shown)
+            )
+        )
+    return lanes[0], lanes[1]
+
+
+def _short(text: str, place: int, count: int) -> str:
+    """Return what stayed without its middle, or its far end where it stands first or last."""
+    head, tail = text[:KEPT] if place else "", text[-KEPT:] if place < count - 1 else ""
+    return text if len(text) <= len(head) + len(tail) + KEPT else f"{head} … {tail}"
+
+
+def _count(places: int) -> str:
+    return plural(places, "place")
+
+
+MIME = "application/vnd.divebook.compared+json"
+SHOWN = 12
+"""Differences that the text names."""
+
+
+class Comparison:
+    """Two or more runs side by side: each of the others beside the first.
+
+    `Run.compare`, `divebook.compare` and ``%dive compare`` make them. As the last value of a cell it shows both runs
+    beside each other, the first difference opened.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
+    >>> one, other = (environment.start(flow, {"n": n}).wait() for n in (1, 2))
+    >>> found = environment.compare(one, other)
+    >>> found.first.text
+    'input n: [-1-]{+2+}'
+    >>> [row.place for row in found.pairs[0].differences]
+    ['input n', 'add', 'add / script', 'variable sum']
+    """
+
+    def __init__(self, logs: Sequence[Iterable[Event]]) -> None:
+        with collector_resting():
+            first, *others = map(Side.of, logs)
+            if not others:
+                raise SetupError("compare takes two runs or more; %dive runs lists them")
+            for other in others:
+                if not first.is_related_to(other):
+                    raise UnrelatedError((first.id, first.workflow), (other.id, other.workflow))
+            self.pairs = [Pair(first, other) for other in others]
+
+    @property
+    def first(self) -> Divergence | None:
+        """Where the first two part; None where they are the same, all others included."""
+        return next((pair.first for pair in self.pairs if pair.first is not None), None)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether no place differs."""
+        return self.first is None
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per place and other run; `divebook.analysis.lists` documents the columns."""
+        made: pd.DataFrame = extensions.extension(extensions.COMPARED)(self.pairs)
+        return made
+
+    @property
+    def summary(self) -> str:
+        """What differs, and what both cost, in a line for each pair."""
+        return "\n".join(map(summary_of, self.pairs))
+
+    def __repr__(self) -> str:
+        return "\n\n".join("\n".join(_lines(pair)) for pair in self.pairs)
+
+    def _repr_html_(self) -> str:
+        return "".join(map(page_of, self.pairs))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Return what has JupyterLab's extension lead through the HTML beside it (``widgets/src/lab/compared.ts``)."""
+        return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
+
+
+def summary_of(pair: Pair) -> str:
+    """Return how many places differ, and what both runs cost."""
+    counts = pair.counts
+    said = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
+    one, other = pair.totals
+    told_totals = [
+        f"tokens {one.tokens:,} → {other.tokens:,}" if one.tokens or other.tokens else "",
+        f"cost {money(one.cost)} → {money(other.cost)}" if one.cost or other.cost else "",
+        f"time {took(one)} → {took(other)}" if one.seconds is not None or other.seconds is not None else "",
+    ]
+    return "; ".join([", ".join(said), *filter(None, told_totals)])
+
+
+def _lines(pair: Pair) -> Iterator[str]:
+    yield f"A {pair.a.id} of {pair.a.workflow!r}, {pair.a.status}"
+    yield f"B {pair.b.id} of {pair.b.workflow!r}, {pair.b.status}"
+    yield summary_of(pair)
+    if pair.first is None:
+        yield "no difference"
+        return
+    event = "" if pair.first.event is None else f"event {pair.first.event}, "
+    yield f"first difference: {event}{pair.first.text}"
+    others = [row for row in pair.telling if row is not pair.first.row]
+    for row in others[:SHOWN]:
+        yield f"  {SIGNS[row.difference]} {told(row)}"
+    if others[SHOWN:]:
+        yield f"  and {plural(len(others) - SHOWN, 'more difference')}: .frame() has all"

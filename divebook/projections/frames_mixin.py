@@ -1,0 +1,148 @@
+"""The frames of one log, as executions, runs and saved runs have them, and of many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from divebook import extensions
+from divebook.errors import SetupError
+from divebook.events import Event
+from divebook.projections.requests import CallMessage, RequestView, conversation_in, requests_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Framed(ABC):
+    """Something that shows what was done as DataFrames.
+
+    `divebook.analysis.log` and `divebook.analysis.agents` document their columns.
+    """
+
+    @abstractmethod
+    def _frame(self, kind: str) -> pd.DataFrame:
+        """Return a frame by its name."""
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """One row per event: `divebook.analysis.log.events_frame`."""
+        return self._frame("events")
+
+    @property
+    def operations(self) -> pd.DataFrame:
+        """One row per model call, action, script ...: `divebook.analysis.log.operations_frame`."""
+        return self._frame("operations")
+
+    @property
+    def model_calls(self) -> pd.DataFrame:
+        """One row per request to a model: `divebook.analysis.agents.model_calls_frame`."""
+        return self._frame("model_calls")
+
+    @property
+    def messages(self) -> pd.DataFrame:
+        """One row per message of each request and its answer: `divebook.analysis.agents.messages_frame`."""
+        return self._frame("messages")
+
+    @property
+    def tool_calls(self) -> pd.DataFrame:
+        """One row per call of a tool: `divebook.analysis.agents.tool_calls_frame`."""
+        return self._frame("tool_calls")
+
+    def costs(self, by: Literal["agent", "model", "tool", "step"] = "agent") -> pd.DataFrame:
+        """One row per agent, model, tool or step, with what it consumed.
+
+        `divebook.analysis.agents.costs_frame` has the columns.
+        """
+        if by not in ("agent", "model", "tool", "step"):
+            raise SetupError(f"costs are added up by agent, model, tool or step, not by {by!r}")
+        return self._frame(f"costs by {by}")
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """One row per visit to a step: `divebook.analysis.log.steps_frame`."""
+        return self._frame("steps")
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """One row per item of `Each`: `divebook.analysis.log.items_frame`."""
+        return self._frame("items")
+
+    @property
+    def failed_items(self) -> pd.DataFrame:
+        """The items of `Each` that failed, with their errors."""
+        items = self.items
+        return items[items["status"] == "failed"].reset_index(drop=True)
+
+
+@runtime_checkable
+class ReadAtOnce(Protocol):
+    """A log that rests in a store."""
+
+    def at_once(self) -> list[Event]:
+        """Return all events, without their ids."""
+
+
+class FramedLog(Framed):
+    """Something with a log of its own."""
+
+    @abstractmethod
+    def _log(self) -> Iterable[Event]:
+        """Return the events, oldest first."""
+
+    @property
+    def requests(self) -> list[RequestView]:
+        """Every request that its agents made of their models, oldest first: what was sent, with what, what came back.
+
+        ``requests[0].messages`` is exactly what the model got, in pydantic-ai's JSON form.
+        """
+        return requests_of(self._log())
+
+    @property
+    def conversation(self) -> list[CallMessage]:
+        """What was said to its agents, by them and by their tools, each thing once."""
+        return conversation_in(self.requests)
+
+    def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Any:
+        """Return where the value of a variable came from, a `divebook.replay.provenance.Provenance`.
+
+        Parameters
+        ----------
+        name
+            A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
+        at
+            The number of the event at which it is asked; by default the last.
+        row, column
+            Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
+
+        Raises
+        ------
+        NotFoundError
+            It had no value then, and no choice is known that was the cause of that; or the log does not say which item
+            made the row.
+        """
+        return extensions.extension(extensions.WHY)(self._log(), name, at, row=row, column=column)
+
+    def rows(self, step: str | None = None) -> pd.DataFrame:
+        """Return what the rows of a frame gave, by their position: `divebook.analysis.lists.rows_frame`.
+
+        ``frame.reset_index(drop=True).join(run.rows())`` has them beside the frame that the step went over.
+
+        Parameters
+        ----------
+        step
+            A step with `Each` and `Rows`; not needed if there is only one.
+        """
+        made: pd.DataFrame = extensions.extension(extensions.FRAMES)("rows", (self._log(), step))
+        return made
+
+    def _frame(self, kind: str) -> pd.DataFrame:
+        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self._log())
+        return made
+
+
+def log_of(run: FramedLog) -> Iterable[Event]:
+    """Return the events of something with a log, oldest first; those of a store without their ids."""
+    log = run._log()  # noqa: SLF001 - its own method, in its own file
+    return log.at_once() if isinstance(log, ReadAtOnce) else log

@@ -1,0 +1,607 @@
+"""A log as stretches of time: one span for each visit to a step, each item of `Each`, and each operation.
+
+A person's own event (``ctx.emit``) is a span as well, without length, so that it stands where the others do.
+
+This is the one fold for readers: frames, timelines, usage, the shell's progress, live views and streamed pipelines are
+made of these spans, so that they agree with each other, and `divebook.projections.requests` reads off them what models
+were asked and answered. (How an execution goes on is `divebook.engine.evolve`'s fold.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from divebook.engine.approvals import BY_PERSON, BY_RULE
+from divebook.engine.forks import Change
+from divebook.engine.operations import (
+    AGENT_RESPONSE,
+    CACHED_RESPONSE,
+    ENCLOSING,
+    SIGNAL_WAIT,
+    TIMER,
+    TOOL_CALL,
+    is_pause,
+)
+from divebook.events import Event, catalog
+from divebook.events.event import Timed
+from divebook.questions.question import OUTCOME_UNKNOWN
+from divebook.text.format import seconds
+from divebook.text.redaction import one_line
+from divebook.workflow.definition import Workflow, hidden_steps
+from divebook.workflow.step import Each
+
+# One stretch of a log: a visit to a step, an item of `Each`, an operation, or an event of a person's own.
+
+
+Kind: TypeAlias = Literal["step", "item", "operation", "event"]
+Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
+"""What became of a failure that has not ended its path."""
+
+
+@dataclass(slots=True)
+class Span(Timed):
+    """A stretch of work, from its first event to its last."""
+
+    kind: Kind
+    path: str
+    step: str
+    visit: int
+    type: str
+    """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
+    started_us: int
+    """Microseconds since 1970."""
+    ended_us: int | None = None
+    status: str = catalog.RUNNING
+    error: str | None = None
+    error_type: str | None = None
+    """Class of the error."""
+    reason: str | None = None
+    """The error of the call that made it fail, without what the steps around that have said of it."""
+    trace: str | None = None
+    """Where it was raised: lines of a person's code, none of divebook's."""
+    place: Mapping[str, Any] | None = None
+    """The line that raised it, with those around it, as `divebook.runtime.errors.place_of` gives it."""
+    cause: int = -1
+    """Index of the span of the call whose failure made it fail; -1 if its own code raised."""
+    failed_item: int | None = None
+    """Of a step: the item of `Each` that made it fail."""
+    handled: Handled = ""
+    iteration: int | None = None
+    operation_id: str | None = None
+    called: str | None = None
+    """What an operation calls: the action, the agent, the signal ...; or the name of a person's own event."""
+    attempts: int = 1
+    """How often it was begun; more than once after a crash, a retry or a resumption. Every attempt of a step makes
+    operations of its own: of these it is the number of the attempt."""
+    items: int = 0
+    """Items of `Each` that are done."""
+    item: Any = None
+    """The item of `Each`, of an item and of the operations in it."""
+    item_key: str | None = None
+    """The same in the mapping that `Each` goes through, where it is one."""
+    key: str | int | None = None
+    """Of an operation: its place within the step."""
+    within: str | None = None
+    """Id of the operation that holds it: the turn of an agent that made it."""
+    holder: int = -1
+    """Index of the span of that; -1 if there is none."""
+    parameters: Mapping[str, Any] | None = None
+    setting: Mapping[str, Any] | None = None
+    """Of a request of a turn: what it is made with, as far as that is not as in the request before."""
+    result: Any = None
+    agent: str | None = None
+    model: str | None = None
+    """Of a model call: who was asked; of a step: whom its first model call asked."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """What its model calls consumed; without ``cost`` where no price is known, empty where there were none."""
+    is_pause: bool = False
+    """Of an operation: whether it is the timer before another attempt, and no call."""
+    asleep: bool = False
+    """Of a step: whether it lets time pass."""
+    index: int = 0
+    """Place in the order in which the spans began."""
+    sequences: list[int] = field(default_factory=list)
+    """The events it is made of."""
+
+    @property
+    def name(self) -> str:
+        """Short name: the step, with the number of the item if it is one."""
+        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
+
+    @property
+    def shown_status(self) -> str:
+        """Status for people: a step that lets time pass waits."""
+        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
+
+    @property
+    def duration_us(self) -> int | None:
+        """Microseconds it took; None while it runs."""
+        return None if self.ended_us is None else self.ended_us - self.started_us
+
+    @property
+    def headline(self) -> str:
+        """Its error as people read it: class and message of what failed in it; empty if it has none."""
+        return headline(self.error_type or "", self.reason or self.error or "")
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it stands for a failure: an item that has failed, or a step that failed by itself."""
+        failed = self.status == catalog.FAILED
+        return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
+
+    def forget_error(self) -> None:
+        """Let it have no error: it goes on."""
+        self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
+        self.cause, self.handled = -1, ""
+
+
+def headline(error_type: str, message: str) -> str:
+    """Return class and message of an error.
+
+    >>> headline("KeyError", "'b'"), headline("KeyError", "KeyError: 'b'"), headline("", "no such agent")
+    ("KeyError: 'b'", "KeyError: 'b'", 'no such agent')
+    """
+    return message if not error_type or message.startswith(error_type) else f"{error_type}: {message}"
+
+
+COST = "cost_nanodollars"
+"""In the recorded response of a model: its price."""
+
+
+def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
+    """Return the spans of one execution's log, in the order in which they began; `for_people` as of `Spans`."""
+    spans = Spans(for_people=for_people)
+    for event in events:
+        spans.take(event)
+    return list(spans.changed.values())
+
+
+DENIALS = BY_PERSON, BY_RULE
+
+
+def tool_failure(operation_type: str, result: Any) -> str | None:
+    """Return why a call of a tool failed whose model was told the error; None for any other one.
+
+    The log has such a call as completed, since it is not made again; its result says that the tool failed. A call that
+    was denied has not failed.
+    """
+    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
+        return None
+    message = str(result.get("message") or "the tool failed without a message")
+    return None if message.startswith(DENIALS) else message
+
+
+class Spans:
+    """Makes the spans of a log that grows, event by event.
+
+    A reader that follows a log takes what it needs out of `changed` and empties it.
+
+    Parameters
+    ----------
+    for_people
+        Whether to leave out the steps that people do not see, such as the router of a pipeline
+        (`divebook.workflow.definition.hidden_steps`), unless they fail. Their calls are left out as well.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> spans = Spans()
+    >>> spans.take(Event("event_1", "exec_1", 1, 1, catalog.StepStarted("script"), "main", "add"))
+    >>> [(span.name, span.status) for span in spans.changed.values()]
+    [('add', 'running')]
+    """
+
+    def __init__(self, *, for_people: bool = False) -> None:
+        self._for_people, self._hidden = for_people, frozenset[str]()
+        self._entered: dict[str, Event] = {}
+        """By path: the beginning of the hidden step that it is in."""
+        self.changed: dict[int, Span] = {}
+        """Those that began, ended or were begun again since a reader emptied it, by index."""
+        self._count = 0
+        self._steps: dict[str, Span] = {}
+        """By path: the step it is in, or was in last."""
+        self._items: dict[tuple[str, int], Span] = {}
+        self._operations: dict[str, Span] = {}
+        self._holders: dict[int | None, str] = {}  # those that hold others, by the events with which they began
+        self._failed_calls: dict[tuple[str, int | None], Span] = {}
+        """By path and item: the operation that failed last, until another begins."""
+        self._retries: dict[str, dict[int | str | None, int]] = {}
+        """By path: how often the step it is in, an item or a call of it has been tried without success."""
+        self._doubtful: dict[str, Span] = {}
+        """By id of the open question that asks whether it took effect: an operation of unknown outcome."""
+        self._models: dict[str, str | None] = {}
+        """By id of a turn: the model of its latest request, which says it where it is another."""
+        self._open: dict[str, dict[int, Span]] = {}
+        """What runs, by path and index."""
+        self._last_us = 0
+        """When the last event was recorded."""
+
+    def take(self, event: Event) -> None:
+        """Let one event have its effect."""
+        if not self._for_people or not self._is_hidden(event):
+            self._change(event)
+        self._last_us = event.recorded_at
+
+    def _change(self, event: Event) -> None:
+        change = self._CHANGES.get(type(event.data))
+        if change is not None:
+            change(self, event, event.data)
+
+    def _is_hidden(self, event: Event) -> bool:
+        """Return whether an event belongs to a hidden step; one that fails is shown from its beginning on."""
+        if not event.step:
+            self._hidden |= hidden_steps(event.data)
+        if event.step not in self._hidden:
+            return False
+        if isinstance(event.data, catalog.StepStarted):
+            self._entered[event.path] = event
+            return True
+        if event.path in self._entered and isinstance(event.data, catalog.StepFailed):
+            self._change(self._entered.pop(event.path))
+        return event.path in self._entered
+
+    def running_operation(self, operation_id: str) -> Span | None:
+        """Return the span of an operation that has begun and not ended."""
+        span = self._operations.get(operation_id)
+        return span if span is not None and span.ended_us is None else None
+
+    def knows_operation(self, operation_id: str) -> bool:
+        """Tell whether an operation has begun."""
+        return operation_id in self._operations
+
+    def subject(self, event: Event) -> Span | None:
+        """Return what an event, once it is taken, is about: an operation, an item or a step."""
+        operation_id = getattr(event.data, "operation_id", None)
+        if operation_id in self._operations:
+            return self._operations[operation_id]
+        index = getattr(event.data, "iteration_index", None)
+        if index is not None and not isinstance(event.data, catalog.StepFailed):
+            return self._items.get((event.path, index))
+        return self._steps.get(event.path) if event.step else None
+
+    def _begin(self, span: Span, event: Event) -> None:
+        span.index, self._count = self._count, self._count + 1
+        self._mark_open(span)
+        self._touch(span, event)
+
+    def _touch(self, span: Span, event: Event) -> None:
+        span.sequences.append(event.sequence)
+        self.changed[span.index] = span
+
+    def _mark_open(self, span: Span) -> None:
+        self._open.setdefault(span.path, {})[span.index] = span
+
+    def _end(self, span: Span | None, event: Event, status: str, error: str | None = None) -> None:
+        if span is None:
+            return
+        span.status, span.ended_us, span.error = status, event.recorded_at, error
+        self._fall_asleep(span, asleep=False)
+        self._touch(span, event)
+        self._open.get(span.path, {}).pop(span.index, None)
+
+    def _fall_asleep(self, span: Span, *, asleep: bool) -> None:
+        if span.type == TIMER and span.path in self._steps:
+            self._steps[span.path].asleep = asleep
+
+    def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
+        """End what still runs on a path: no event will report its end."""
+        for span in list(self._open.get(path, {}).values()):
+            self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
+
+    def _fail_items(self, event: Event) -> None:
+        """End the items of a failed step whose last operation failed, in logs that do not say that items fail."""
+        for span in list(self._open.get(event.path, {}).values()):
+            failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
+            if failed is not None:
+                self._blame(span, failed)
+                self._end(span, event, catalog.FAILED, failed.error)
+                if event.path in self._steps:
+                    self._steps[event.path].failed_item = span.iteration
+
+    def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
+        span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
+        self._steps[event.path], self._retries[event.path] = span, {}
+        self._begin(span, event)
+
+    def _step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
+        step = self._steps.get(event.path)
+        if step is not None:
+            step.result = data.output
+        self._end(step, event, catalog.COMPLETED)
+
+    def _step_failed(self, event: Event, data: catalog.StepFailed) -> None:
+        step = self._steps.get(event.path)
+        if step is not None:
+            step.failed_item = data.iteration_index
+            item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
+            self._blame(step, item or self._behind(event, data), data)
+        self._end(self._steps.get(event.path), event, catalog.FAILED, data.error)
+        self._fail_items(event)
+        self._stop_open(event, event.path)
+
+    def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
+        """Return the call that made a step fail: of those that hold others the innermost."""
+        known = [self._operations[name] for name in data.operations or () if name in self._operations]
+        return max(known, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
+
+    @staticmethod
+    def _blame(
+        span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
+    ) -> None:
+        """Let a span have the error of the call that made it fail, or its own."""
+        if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
+            failed, span.trace, span.place = None, data.trace, data.place
+        if failed is not None:
+            span.cause, span.trace, span.place = failed.index, failed.trace, failed.place
+            span.reason = failed.reason or failed.error
+        names = data.error_names if data is not None else None
+        span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
+
+    def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
+        """Forget a step that failed for good: its path goes on elsewhere."""
+        step = self._steps.pop(event.path, None)
+        if step is not None:
+            step.handled = "caught"
+            self._touch(step, event)
+
+    def _step_retried(self, event: Event, data: catalog.StepRetried) -> None:
+        index = data.iteration_index
+        self._retries.setdefault(event.path, {})[index if data.key is None else data.key] = data.attempt
+        span = self._steps.get(event.path) if index is None else self._items.get((event.path, index))
+        if span is not None:
+            span.attempts += 1
+            self._touch(span, event)
+
+    def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
+        key = (event.path, data.iteration_index)
+        step = self._steps.get(event.path)
+        known = self._items.get(key)
+        visit = step.visit if step else 1
+        if known is not None and (known.step, known.visit) == (event.step, visit):
+            self._begin_again(known, event)
+            return
+        type_ = step.type if step else ""
+        span = Span("item", event.path, event.step, visit, type_, event.recorded_at, iteration=data.iteration_index)
+        span.item, span.item_key = data.item, data.item_key
+        self._items[key] = span
+        self._begin(span, event)
+
+    def _iteration_completed(self, event: Event, data: catalog.IterationCompleted) -> None:
+        span = self._items.get((event.path, data.iteration_index))
+        if span is not None:
+            span.result = data.result
+        self._end(span, event, catalog.COMPLETED)
+        if event.path in self._steps:
+            self._steps[event.path].items += 1
+
+    def _iteration_failed(self, event: Event, data: catalog.IterationFailed) -> None:
+        span = self._items.get((event.path, data.iteration_index))
+        if span is None:
+            return
+        self._blame(span, self._failed_calls.get((event.path, data.iteration_index)), data)
+        span.result = data.result
+        span.handled = "" if data.result is None else "skipped" if data.result.get("skipped") else "kept"
+        self._end(span, event, catalog.FAILED, data.error)
+
+    def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
+        self._failed_calls.pop((event.path, data.iteration_index), None)
+        if data.operation_type in ENCLOSING:
+            self._holders[event.sequence] = data.operation_id
+        known = self._operations.get(data.operation_id)
+        if known is not None:
+            self._begin_again(known, event)
+            return
+        step = self._steps.get(event.path)
+        visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
+        span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
+        span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
+        span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
+        given = data.parameters or {}
+        span.key, span.within, span.setting = data.key, self._holders.get(data.within), data.setting
+        holder = self._operations.get(span.within or "")
+        span.holder = -1 if holder is None else holder.index
+        span.agent, span.model = given.get("agent"), (data.setting or given).get("model")
+        if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
+            span.model = self._models[span.within] = span.model or self._models.get(span.within)
+        if step is not None and step.model is None and span.type == AGENT_RESPONSE:
+            step.agent, step.model = span.agent, span.model
+        item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
+        if item is not None:
+            span.item, span.item_key = item.item, item.item_key
+        retries = self._retries.get(event.path, {})
+        call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
+        span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
+        self._operations[data.operation_id] = span
+        self._begin(span, event)
+        self._fall_asleep(span, asleep=True)
+
+    def _operation_completed(self, event: Event, data: catalog.OperationCompleted) -> None:
+        span = self._operations.get(data.operation_id)
+        if span is not None:
+            span.result = data.result
+            self._spend(span, data.usage)
+        failure = None if span is None else tool_failure(span.type, data.result)
+        self._end(span, event, catalog.COMPLETED if failure is None else catalog.FAILED, failure)
+
+    def _operation_failed(self, event: Event, data: catalog.OperationFailed) -> None:
+        span = self._operations.get(data.operation_id)
+        if span is not None:
+            before = self._failed_calls.get((event.path, span.iteration))
+            if before is not None and before.within == span.operation_id:  # what it holds has made it fail
+                span.cause, span.reason = before.index, before.reason or before.error
+            self._failed_calls[event.path, span.iteration] = span
+            span.trace, span.error_type = data.trace, next(iter(data.error_names or ()), None)
+            place = (data.raised or {}).get("place")
+            span.place = place if isinstance(place, Mapping) else None
+            self._spend(span, data.usage)
+        self._end(span, event, catalog.FAILED, data.error)
+
+    def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
+        """Count what a call consumed as its own, and as its step's and its item's."""
+        if not usage:
+            return
+        known = call.result.get(COST) if isinstance(call.result, dict) else None
+        call.usage = dict(usage) if known is None else {"cost": known, **usage}  # a price of nothing is known as well
+        item = None if call.iteration is None else self._items.get((call.path, call.iteration))
+        for around in (self._steps.get(call.path), item):
+            if around is not None and (around.step, around.visit) == (call.step, call.visit):
+                names = {**around.usage, **call.usage}
+                around.usage = {name: around.usage.get(name, 0) + call.usage.get(name, 0) for name in names}
+
+    def _event_emitted(self, event: Event, data: catalog.EventEmitted) -> None:
+        visit = step.visit if (step := self._steps.get(event.path)) else 1
+        span = Span("event", event.path, event.step, visit, "event", event.recorded_at, called=data.name)
+        span.parameters = {"data": data.data}
+        self._begin(span, event)
+        self._end(span, event, catalog.COMPLETED)
+
+    def _path_failed(self, event: Event, _data: catalog.Payload) -> None:
+        self._stop_open(event, event.path)
+
+    def _path_cancelled(self, event: Event, data: catalog.PathCancelled) -> None:
+        self._stop_open(event, event.path, data.reason)
+
+    def _execution_ended(self, event: Event, _data: catalog.Payload) -> None:
+        for path in self._open:
+            self._stop_open(event, path)
+
+    def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
+        """Let an operation wait of which it is not known whether it took effect; a person is asked."""
+        span = self._operations.get(data.operation_id or "")
+        if data.kind == OUTCOME_UNKNOWN and span is not None:
+            self._doubtful[data.interrupt_id] = span
+            self._wait(span, event)
+
+    def _interrupt_settled(self, _event: Event, data: catalog.InterruptResolved | catalog.InterruptExpired) -> None:
+        self._doubtful.pop(data.interrupt_id, None)
+
+    def _wait(self, span: Span, event: Event) -> None:
+        span.status, span.ended_us = catalog.WAITING, None
+        self._mark_open(span)
+        self._touch(span, event)
+
+    def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
+        """Operations that ran when the process died are over, or doubtful; steps that did not complete go on."""
+        for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
+            self._end(span, event, catalog.CANCELLED)
+            span.ended_us = max(span.started_us, self._last_us)  # no process ran it from then on
+        for span in self._doubtful.values():
+            self._wait(span, event)
+        for span in self._steps.values():
+            if span.status in (catalog.FAILED, catalog.CANCELLED):
+                self._go_on(span, event)
+
+    def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
+        """Leave to the source the calls that were under way, and the doubts about them; changed ones have ended."""
+        self._doubtful.clear()
+        for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
+            self._end(span, event, catalog.CANCELLED)
+            span.ended_us = max(span.started_us, self._last_us)
+        for operation, result in Change.recorded(data).results.items():
+            if (changed := self._operations.get(operation)) is not None:
+                changed.status, changed.result = catalog.COMPLETED, result
+                changed.forget_error()
+
+    def _go_on(self, step: Span, event: Event) -> None:
+        if step.result is None:
+            self._begin_again(step, event)
+        else:  # only the choice of what follows it had failed
+            step.status = catalog.COMPLETED
+            step.forget_error()
+            self._touch(step, event)
+
+    def _begin_again(self, span: Span, event: Event) -> None:
+        span.status, span.ended_us = catalog.RUNNING, None
+        span.forget_error()
+        span.attempts += 1
+        self._mark_open(span)
+        self._touch(span, event)
+
+    _CHANGES: ClassVar[dict[type, Callable[[Spans, Event, Any], None]]] = {
+        catalog.StepStarted: _step_started,
+        catalog.StepCompleted: _step_completed,
+        catalog.StepFailed: _step_failed,
+        catalog.StepCaught: _step_caught,
+        catalog.StepRetried: _step_retried,
+        catalog.IterationStarted: _iteration_started,
+        catalog.IterationCompleted: _iteration_completed,
+        catalog.IterationFailed: _iteration_failed,
+        catalog.OperationStarted: _operation_started,
+        catalog.OperationCompleted: _operation_completed,
+        catalog.OperationFailed: _operation_failed,
+        catalog.EventEmitted: _event_emitted,
+        catalog.InterruptRaised: _interrupt_raised,
+        catalog.InterruptResolved: _interrupt_settled,
+        catalog.InterruptExpired: _interrupt_settled,
+        catalog.PathFailed: _path_failed,
+        catalog.PathCancelled: _path_cancelled,
+        catalog.ExecutionForked: _execution_forked,
+        catalog.ExecutionResumed: _execution_resumed,
+        catalog.ExecutionCompleted: _execution_ended,
+        catalog.ExecutionFailed: _execution_ended,
+        catalog.ExecutionCancelled: _execution_ended,
+    }
+
+
+# What people call what has no name of its own: items of `Each`, sleeps, pauses between attempts, waits for signals.
+
+
+PlaceOf: TypeAlias = Callable[[Span], str]
+"""Returns the place of the item that something belongs to: ``rows[4321]``."""
+
+WIDTH = 60
+_LOOKED_AT = 500
+"""Characters of a text that are looked at."""
+MOST_NUMBER = 10**15
+_TELLING = ("name", "id", "title", "key", "label", "path", "file", "url", "question", "text")
+"""Fields that tell one item from the others, the most telling first."""
+_UNKNOWN = Each()
+
+
+def places_in(workflow: Workflow) -> PlaceOf:
+    """Return what says the place of an item: in the variable that its step goes through, else in the step itself."""
+    loops = {step.name: step.each for step in workflow.steps if step.each is not None}
+
+    def place_of(span: Span) -> str:
+        each, index = loops.get(span.step, _UNKNOWN), span.iteration
+        return "" if index is None else each.item_name(index, span.item_key, span.step)
+
+    return place_of
+
+
+def item_name(span: Span, place_of: PlaceOf) -> str:
+    """Return what tells the item that something belongs to from the others, else its place; empty outside `Each`."""
+    if span.iteration is None:
+        return ""
+    told = span.item if span.item_key is None else span.item_key
+    if isinstance(told, Mapping):
+        told = next((told[key] for key in _TELLING if isinstance(told.get(key), str | int) and told[key] != ""), None)
+    text = told[:_LOOKED_AT] if isinstance(told, str) else str(told) if _is_short(told) else ""
+    return one_line(text, WIDTH) or one_line(place_of(span), WIDTH)
+
+
+def _is_short(number: object) -> bool:
+    """Whether something is a number of few digits; longer ones are no name, and some cannot be written at all."""
+    return isinstance(number, int | float) and abs(number) < MOST_NUMBER
+
+
+def sleep_name(span: Span) -> str | None:
+    """Return what an operation waits for in which nothing happens; None of all others.
+
+    ``sleep 5 min 00 s``, ``2.0 s before attempt 3``, ``signal 'approved', at most 1 h 00 min``.
+    """
+    given = span.parameters or {}
+    time = seconds(given["seconds"]) if _is_short(given.get("seconds")) else ""
+    if span.type == SIGNAL_WAIT:
+        return f"signal {str(given.get('signal', ''))!r}" + (f", at most {time}" if time else "")
+    if span.type != TIMER:
+        return None
+    if not span.is_pause:
+        return f"sleep {time}".strip()
+    failures = str(span.key).rpartition("-")[2]
+    return f"{time or 'a pause'} before attempt {int(failures) + 1}"
+
+
+__all__ = ["Span", "Spans", "spans_of"]

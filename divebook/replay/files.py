@@ -1,0 +1,388 @@
+"""The files of an execution's workspace as the log has them: at any event, and how they differ between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from divebook.errors import FileOperationError, NotFoundError, SetupError
+from divebook.events import catalog
+from divebook.events.event import Event
+from divebook.projections.comparison import FAINT, RULE, piece_of, safe, styled
+from divebook.store.base import EventStore
+from divebook.store.maintenance import file_content
+from divebook.text.format import ADDED, AS_TEXT, REMOVED, lines_in, plural, visible
+from divebook.text.redaction import shared
+from divebook.workspace.paths import Root
+from divebook.workspace.snapshots.applying import Applied, applied, chosen, restored
+from divebook.workspace.snapshots.take import tree_of, versions_in
+from divebook.workspace.snapshots.tree import (
+    FILE,
+    FOLDER,
+    FileChange,
+    FileDiff,
+    Tree,
+    changes_between,
+    diffs_of,
+    shown_path,
+)
+
+# Files that an execution has changed, as people look at them: a difference in a terminal, unfolded in a notebook.
+
+
+SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
+MOST_LEFT_OUT = 20
+"""Files that are named of those that are not kept."""
+MOST_LINES = 2_000
+"""Of one file's difference, in a notebook."""
+_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
+_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """How files of a workspace differ between two events.
+
+    Printed, it is a difference that git can apply, unless texts hold control characters, which are spelled out: `patch`
+    has them as they are.
+    """
+
+    workspace: str
+    files: Sequence[FileDiff]
+    since: int
+    """The event with which it begins."""
+    until: int
+    """The event up to which it goes."""
+    whole: bool = True
+    """Whether it is shown with what has changed in each file, and not as a list."""
+    left_out: Sequence[tuple[str, str]] = ()
+    """Files of which nothing is kept, each with the reason."""
+    more: int = 0
+    """How many files have changed besides, which are not looked at."""
+
+    @property
+    def added(self) -> int:
+        """Lines that came."""
+        return sum(found.added or 0 for found in self.files)
+
+    @property
+    def removed(self) -> int:
+        """Lines that went."""
+        return sum(found.removed or 0 for found in self.files)
+
+    @property
+    def patch(self) -> str:
+        """The difference as git writes it, secrets left out."""
+        return str(shared().text("".join(found.text for found in self.files)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        told = {"workspace": self.workspace, "since": self.since, "until": self.until}
+        return {**told, "files": [shared().value(found.to_dict()) for found in self.files]}
+
+    def __len__(self) -> int:
+        return len(self.files) + self.more
+
+    def __iter__(self) -> Iterator[FileDiff]:
+        return iter(self.files)
+
+    @property
+    def head(self) -> str:
+        """How much has changed, in a line."""
+        if not self.files:
+            return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
+        lines = f"+{self.added} -{self.removed}"
+        where = f"from event {self.since} to event {self.until}"
+        shown = f", the first {len(self.files)} of them" if self.more else ""
+        return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
+
+    def __str__(self) -> str:
+        if self.whole:
+            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
+        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
+
+    def _not_kept(self) -> list[str]:
+        told = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
+        more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
+        return [visible(f"  not kept: {told}{more}")] if told else []
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        parts = "".join(_part(found, is_open=self.whole and len(self.files) <= 3) for found in self.files)
+        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
+        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
+        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
+
+    def within(self, characters: int) -> ChangedFiles:
+        """Return it with differences of so many characters in all at most: longer ones are only named."""
+        left, kept = characters, []
+        for found in self.files:
+            is_long = len(found.text) > left
+            left -= 0 if is_long else len(found.text)
+            kept.append(replace(found, text="Too long to be shown here: %dive diff shows it.") if is_long else found)
+        return replace(self, files=kept)
+
+
+def _lines(found: FileDiff) -> str:
+    return "binary" if found.added is None else f"+{found.added} -{found.removed}"
+
+
+def _line(found: FileDiff) -> str:
+    lines = _lines(found)
+    was = f" (was {found.was})" if found.was is not None else ""
+    return visible(f"  {SIGNS[found.kind]} {found.path}{was}  {lines}").replace("\n", "\\n")
+
+
+def _part(found: FileDiff, *, is_open: bool) -> str:
+    """Return a file, to be unfolded."""
+    lines = _lines(found)
+    was = f" ← {found.was}" if found.was is not None else ""
+    head = f"<b>{SIGNS[found.kind]}</b> <code>{safe(found.path + was)}</code> {styled(FAINT, safe(lines))}"
+    text = lines_in(str(shared().text(found.text)))
+    shown = [_html_line(line) for line in text[:MOST_LINES]]
+    if len(text) > MOST_LINES:
+        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
+    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
+    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
+    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
+
+
+def _html_line(line: str) -> str:
+    if line.startswith("+") and not line.startswith("+++"):
+        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
+    if line.startswith("-") and not line.startswith("---"):
+        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
+    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
+
+
+class _Point(NamedTuple):
+    """An event that says which files there are from then on."""
+
+    sequence: int
+    digest: str
+    files: Sequence[object]
+    left_out: Sequence[Mapping[str, str]]
+    """Files that it does not have: ``path`` and ``reason``."""
+
+
+class KeptFiles:
+    """The files of one workspace, at every event of an execution.
+
+    Parameters
+    ----------
+    events
+        The log, from event 1 on.
+    workspace
+        Which one, where the execution has used several.
+
+    Raises
+    ------
+    NotFoundError
+        It has used no such workspace, or none whose files are kept.
+    """
+
+    def __init__(self, store: EventStore, events: Iterable[Event], workspace: str | None = None) -> None:
+        self._store = store
+        opened: dict[str, catalog.WorkspaceOpened] = {}
+        points: dict[str, list[_Point]] = {}
+        self.last = 0
+        """The number of the last event."""
+        for event in events:
+            self.last = event.sequence
+            match event.data:
+                case catalog.WorkspaceOpened() as data:
+                    opened[data.workspace] = data
+                    if data.files is not None and data.tree is not None:
+                        points[data.workspace] = [_Point(event.sequence, data.tree, data.files, data.problems or ())]
+                case catalog.FilesChanged() as data if data.workspace in points:
+                    points[data.workspace].append(
+                        _Point(event.sequence, data.after, data.files or (), data.problems or ())
+                    )
+        found = workspace or next(iter(points), "")
+        if found not in points:
+            what = f"workspace {found!r} of which files are kept" if found else "workspace of which files are kept"
+            raise NotFoundError("workspace", found, points, f"the run has used no {what}")
+        self.workspace = found
+        """Its name."""
+        self.others = tuple(name for name in points if name != found)
+        """The other workspaces of the execution."""
+        self.opened, self._points = opened[found], points[found]
+
+    @property
+    def first(self) -> int:
+        """The event with which the files begin."""
+        return self._points[0].sequence
+
+    @property
+    def changed_at(self) -> list[int]:
+        """The events at which files changed."""
+        return [point.sequence for point in self._points[1:]]
+
+    @property
+    def folder(self) -> Path | None:
+        """Where they are now, if the execution still has them there."""
+        found = self.opened.reference.get("folder")
+        return Path(found) if found is not None and Path(found).is_dir() else None
+
+    @property
+    def source(self) -> Path | None:
+        """The folder that they are a copy of, or that they are in."""
+        found = self.opened.source or self.opened.reference.get("folder")
+        return None if found is None else Path(found)
+
+    def content(self, digest: str) -> bytes:
+        """Return the content of a file by its digest."""
+        return file_content(self._store, digest)
+
+    def at(self, sequence: int | None = None) -> Tree:
+        """Return the files at an event, by default the last one; `SetupError` before they begin."""
+        known = self._known(sequence)
+        return tree_of([point.files for point in known])  # type: ignore[misc]  # they are manifests, as they are written
+
+    def _known(self, sequence: int | None) -> list[_Point]:
+        known = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
+        if not known:
+            raise SetupError(f"workspace {self.workspace} was opened at event {self.first}, after event {sequence}")
+        return known
+
+    def read(self, path: str, sequence: int | None = None) -> bytes:
+        """Return what a file held at an event.
+
+        Raises
+        ------
+        NotFoundError
+            It was not there.
+        FileOperationError
+            It was a folder or a link.
+        """
+        tree = self.at(sequence)
+        entry = tree.entries.get(path)
+        if entry is None:  # as lists show it: of a name that is no UTF-8 its bytes are spelled out
+            shown = {shown_path(known): found for known, found in tree.entries.items()}
+            if (entry := shown.get(path)) is None:
+                raise NotFoundError("file", path, shown)
+        if entry.kind != FILE:
+            what = (
+                "it is a folder: read the files in it" if entry.kind == FOLDER else f"it is a link to {entry.content}"
+            )
+            raise FileOperationError("read", path, what)
+        return self.content(entry.content)
+
+    def changes(self, since: int | None = None, until: int | None = None) -> list[FileChange]:
+        """Return what is otherwise at one event than at another, by default from the first to the last."""
+        before, after = self.at(self.first if since is None else since), self.at(until)
+        return changes_between(before.entries, after.entries)
+
+    def diff(
+        self, since: int | None = None, until: int | None = None, paths: Sequence[str] | None = None
+    ) -> list[FileDiff]:
+        """Return the difference of each file between two events, by default from the first to the last."""
+        return diffs_of(chosen(self.changes(since, until), paths), self.content)
+
+    def changed(
+        self,
+        since: int | None = None,
+        until: int | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        whole: bool = True,
+        most: int | None = None,
+    ) -> ChangedFiles:
+        """Return the same to be shown, of so many files at most; with ``whole=False`` as a list."""
+        changes = chosen(self.changes(since, until), paths)
+        files = diffs_of(changes[:most], self.content)
+        more = len(changes) - len(changes[:most])
+        left_out = [(each["path"], each["reason"]) for each in self._known(until)[-1].left_out]
+        begin, end = since or self.first, until or self.last
+        return ChangedFiles(self.workspace, files, begin, end, whole, left_out, more)
+
+    def __repr__(self) -> str:
+        return str(self.changed(whole=False))
+
+    def _repr_html_(self) -> str:
+        return self.changed(whole=False)._repr_html_()
+
+    def apply(
+        self,
+        folder: str | Path | None = None,
+        paths: Sequence[str] | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+    ) -> Applied:
+        """Take changes over into a folder, by default the one that the files are a copy of: all of them, or none.
+
+        Parameters
+        ----------
+        paths
+            Of which files and folders; by default of all. Hidden names and version-control metadata are taken over
+            only if they are named here, by their own path or that of a hidden folder around them.
+
+        Raises
+        ------
+        SnapshotError
+            The folder has something else than the changes began with; nothing was written.
+        SetupError
+            There is no folder to take them over into.
+        """
+        target = Path(folder) if folder is not None else self.source
+        if target is None:
+            raise SetupError(f"workspace {self.workspace} began with an empty folder: say where its files are to go")
+        if not target.is_dir():
+            raise SetupError(f"{target} is not there, or is no folder: make it, or say another one")
+        root = Root(target)
+        try:
+            meanwhile = versions_in(point.files for point in self._points)  # type: ignore[misc]  # as in `at`
+            changes = chosen(self.changes(since, until), paths)
+            return applied(root, changes, self.content, meanwhile, by_name=paths or ())
+        finally:
+            root.close()
+
+    def restore(
+        self,
+        folder: str | Path,
+        sequence: int | None = None,
+        *,
+        force: bool = False,
+        by_name: Sequence[str] = (),
+    ) -> Tree:
+        """Make a folder hold what the workspace held at an event, and nothing else: all of it, or no change.
+
+        Hidden names and version-control metadata are left as they are in the folder, unless they are named.
+
+        Parameters
+        ----------
+        force
+            Whether the folder may hold something, which is lost.
+        by_name
+            Paths of protected files, or of protected folders with all in them, that are restored as well.
+
+        Returns
+        -------
+        Tree
+            What was restored. Its `problems` name the protected files that were left out.
+
+        Raises
+        ------
+        SetupError
+            It is not a folder; or it holds something, and `force` is not set.
+        SnapshotError
+            A file cannot be written; the folder is as it was.
+        NotFoundError
+            There is no file of a name.
+        """
+        place, tree = Path(folder), self.at(sequence)
+        if not place.is_dir() and (place.exists() or place.is_symlink()):
+            raise SetupError(f"{place} is no folder: name an empty one, or one that is not there yet")
+        place.mkdir(parents=True, exist_ok=True)
+        if not force and any(place.iterdir()):
+            raise SetupError(f"{place} holds something, which would be lost: name an empty folder, or add --force")
+        root = Root(folder)
+        try:
+            return restored(root, tree, self.content, by_name)
+        finally:
+            root.close()

@@ -1,0 +1,262 @@
+"""What a run waited for and spent: its critical path, time by kind, what was tried again, costs."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from divebook import extensions
+from divebook.events import Event, catalog
+from divebook.projections.frames_mixin import FramedLog
+from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
+from divebook.text.format import AS_TEXT, LIGHT, branch_name, plural, price, seconds
+from divebook.text.redaction import Redactor, one_line, shared
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# What a run waited for and spent, read off its log.
+
+
+class Retried(NamedTuple):
+    """An attempt that failed and was followed by another."""
+
+    sequence: int
+    """The event that says so."""
+    path: str
+    step: str
+    item: int | None
+    call: str | None
+    """The call that was made again, where a step makes several."""
+    attempt: int
+    error: str
+    delay: float
+    """Seconds until the next one."""
+
+
+def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
+    return data.attempt, data.error, data.delay
+
+
+class Inspected(FramedLog):
+    """A log with what its run waited for and spent."""
+
+    def __init__(self, log: Sequence[Event]) -> None:
+        self.log = ReadLog.of(log)
+
+    def _log(self) -> ReadLog:
+        return self.log
+
+    @cached_property
+    def parts(self) -> list[PathPart]:
+        """What its end waited for, oldest first; together as long as the run (`divebook.projections.summary`)."""
+        return critical_path(self.log)
+
+    @property
+    def duration_us(self) -> int:
+        """How long it took, in microseconds; of one that goes on up to its last event."""
+        return sum(part.took_us for part in self.parts)
+
+    @cached_property
+    def spent(self) -> dict[Spent, int]:
+        """What the time of the critical path went into, in microseconds, the most first."""
+        counted: Counter[Spent] = Counter()
+        for part in self.parts:
+            counted[part.spent] += part.took_us
+        return dict(counted.most_common())
+
+    @cached_property
+    def retried(self) -> list[Retried]:
+        """The attempts that failed and were followed by others."""
+        return [
+            Retried(
+                event.sequence,
+                event.path,
+                event.step,
+                data.iteration_index,
+                data.key,
+                data.attempt,
+                data.error,
+                data.delay,
+            )
+            for event in self.log
+            if isinstance(data := event.data, catalog.StepRetried)
+        ]
+
+
+# An inspection as a few tables, in text and as HTML with inline styles only.
+
+
+MOST_PARTS, MOST_RETRIES, MOST_COSTS, WIDTH = 20, 10, 10, 60
+_CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
+
+
+class _Table(NamedTuple):
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def as_text(found: Inspected) -> str:
+    """Return an inspection as text for a terminal."""
+    lines = [_headline(found)]
+    for table in _tables(found):
+        lines += ["", f"{table.title}:"]
+        widths = [max(len(row[place]) for row in (table.columns, *table.rows)) for place in range(len(table.columns))]
+        lines += [
+            "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (table.columns, *table.rows)
+        ]
+    return "\n".join(lines)
+
+
+def as_html(found: Inspected) -> str:
+    """Return an inspection as HTML."""
+    parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(found))}</strong></p>', _bar(found)]
+    for table in _tables(found):
+        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
+        rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+        parts.append(
+            '<table style="border-collapse:collapse;margin:8px 0;color:inherit"><caption style="caption-side:top;'
+            f'text-align:left;white-space:nowrap;color:inherit"><strong>{html.escape(table.title)}</strong></caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        )
+    return f'<div class="{AS_TEXT}" style="max-width:1000px;color:inherit">{"".join(parts)}</div>'
+
+
+def _cells(row: tuple[str, ...]) -> str:
+    return "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
+
+
+_BY: tuple[Literal["agent", "model", "step"], ...] = ("agent", "model", "step")
+_COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "script", "people": "running"}
+"""Colours of kinds of time, as in the timeline; the table below says the same."""
+
+
+def _bar(found: Inspected) -> str:
+    """Return the kinds of time as one bar; what the colours say is in the table."""
+    whole = max(1, found.duration_us)
+    pieces = "".join(
+        f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
+        f'background:{LIGHT[_COLOURS.get(kind, "cancelled")]}"></span>'
+        for kind, took in found.spent.items()
+    )
+    return f'<div aria-hidden="true" style="font-size:0;white-space:nowrap;margin:4px 0;max-width:600px">{pieces}</div>'
+
+
+def _headline(found: Inspected) -> str:
+    first = found.log[0].data if found.log else None
+    name = first.workflow_name if isinstance(first, catalog.ExecutionStarted) else "run"
+    told = "took" if found.log and found.log.course.is_over else "has taken"
+    return f"{one_line(name, WIDTH)} {told} {seconds(found.duration_us / 1e6)}"
+
+
+def _tables(found: Inspected) -> Iterator[_Table]:
+    redactor = shared().fresh()
+    if found.log and isinstance(found.log[0].data, catalog.ExecutionStarted):
+        redactor.learn(found.log[0].data.inputs)
+    whole = max(1, found.duration_us)
+    times = [(kind, seconds(took / 1e6), f"{took * 100 / whole:.0f}%") for kind, took in found.spent.items()]
+    yield _Table("time along the critical path", ("what", "took", "share"), times)
+    yield _Table(*_parts(found))
+    if found.retried:
+        yield _Table(*_retries(found, redactor))
+    for by in _BY:
+        rows = _costs(found, by)
+        if rows:
+            yield _Table(f"cost by {by}", (by, "requests", "tokens", "cost"), rows)
+
+
+def _parts(found: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the longest parts, in the order in which they came."""
+    parts = found.parts
+    longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
+    began = parts[0].started_us if parts else 0
+    rows = [_part(parts[place], began) for place in longest]
+    left = f"; the {MOST_PARTS} longest of {plural(len(parts), 'part')}" if len(parts) > MOST_PARTS else ""
+    return f"what the end waited for{left}", ("after", "took", "what", "step"), rows
+
+
+def _part(part: PathPart, began: int) -> tuple[str, ...]:
+    item = "" if part.item is None else f"[{part.item}]"
+    branch = branch_name(part.path)
+    place = ", ".join(filter(None, [one_line(f"{part.step}{item}", WIDTH), branch]))
+    what = f"{part.spent} {one_line(part.called, WIDTH)}".strip()
+    return seconds((part.started_us - began) / 1e6), seconds(part.took_us / 1e6), what, place
+
+
+def _retries(found: Inspected, redactor: Redactor) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{one_line(tried.step, WIDTH)}{'' if tried.item is None else f'[{tried.item}]'}",
+            str(tried.attempt),
+            seconds(tried.delay),
+            one_line(redactor.text(tried.error), WIDTH),
+        )
+        for tried in found.retried[:MOST_RETRIES]
+    ]
+    left = len(found.retried) - len(rows)
+    more = f"; the first {len(rows)} of {len(found.retried):,}" if left else ""
+    return f"tried again{more}", ("step", "attempt", "pause", "error"), rows
+
+
+def _costs(found: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
+    """Return the dearest, as `divebook.analysis.agents.costs_frame` adds them up."""
+    rows = found.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
+    return [
+        (
+            one_line(row["name"], WIDTH) or "-",
+            f"{row['requests']:,}",
+            f"{row['input_tokens'] + row['output_tokens']:,}",
+            price(row["cost"]) if row["cost"] >= 0 else "not known",
+        )
+        for row in rows
+        if row["requests"]
+    ]
+
+
+class Inspection(Inspected):
+    """What a run waited for and spent; printed it says so in words, and its frames are those of the run's log.
+
+    `divebook.Environment.inspect` and ``run.inspect()`` return it.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("sum", [Step("add", script="1 + 1")])])
+    >>> found = environment.inspect(environment.start("sum").wait().id)
+    >>> sorted(found.spent), sum(found.spent.values()) == found.duration_us
+    (['overhead', 'scripts'], True)
+    """
+
+    @property
+    def critical_path(self) -> pd.DataFrame:
+        """One row per part of the critical path: `divebook.analysis.lists.parts_frame`."""
+        return self._found("critical path")
+
+    @property
+    def times(self) -> pd.DataFrame:
+        """One row per kind of time along it: `divebook.analysis.lists.times_frame`."""
+        return self._found("times")
+
+    @property
+    def retries(self) -> pd.DataFrame:
+        """One row per attempt that failed and was followed by another: `...inspection_frames.retries_frame`."""
+        return self._found("retries")
+
+    def _found(self, kind: str) -> pd.DataFrame:
+        made: pd.DataFrame = extensions.extension(extensions.FRAMES)(kind, self)
+        return made
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)

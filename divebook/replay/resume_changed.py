@@ -1,0 +1,252 @@
+"""An execution that goes on with another definition: up to which event that does the same, and what it does then.
+
+The definition is driven against the log, event by event and without a call (`divebook.replay.verify`); all before the
+first difference is kept. From there it is rehearsed in memory: what is asked for again is answered from the log, and
+code rests where something would really be called (`tests/replay/test_going_on.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from divebook.engine.operations import (
+    ACTION_EXECUTION,
+    CHILD_WORKFLOW,
+    RANDOM_GENERATION,
+    STEP_EXECUTION,
+    TIME_ACCESS,
+    TIMER,
+    TOOL_CALL,
+    VERSION_DECISION,
+    operation_kind,
+    operation_name,
+)
+from divebook.engine.state import ExecutionState, undone_in
+from divebook.errors import SetupError
+from divebook.events import catalog
+from divebook.events.catalog import RUNNING
+from divebook.events.event import Event
+from divebook.replay.recorded_answers import COMPUTED
+from divebook.replay.rehearsal import (
+    Planned,
+    Rehearsal,
+    World,
+    items_to_come,
+    likely_cost,
+    likely_items,
+    likely_turns,
+    planned_call,
+    rehearsed,
+)
+from divebook.replay.verify import FirstDifference, verified
+from divebook.runtime.execution import Execution
+from divebook.runtime.forks import made_again, point_before
+from divebook.runtime.manager import Control
+from divebook.text.format import plural, price
+from divebook.workflow.definition import Workflow
+
+_ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptResolved, catalog.InterruptExpired)
+_DONE_AGAIN = COMPUTED | {TIMER, TIME_ACCESS, RANDOM_GENERATION, VERSION_DECISION}
+"""What may have a recorded end that nobody needs."""
+_COMPUTED_KINDS = {operation_kind(kind) for kind in _DONE_AGAIN}
+_OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
+
+
+class Kept(NamedTuple):
+    """How far another definition does what a log says."""
+
+    at: int
+    """The last event that is kept."""
+    first: FirstDifference | None
+    """The first thing that it does otherwise; None if it does the same up to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePlan:
+    """What an execution would keep if it went on with another definition, and what it would do: without a single call.
+
+    `str` has it in a line, `lines` in full.
+    """
+
+    source: str
+    """Id of the execution that would go on."""
+    workflow: str
+    at: int
+    """The last of its events that would be kept."""
+    first: FirstDifference | None
+    """The first thing that the definition does otherwise than the log says."""
+    reused: int
+    """How many recorded results and answers would be used, up to that event and behind it."""
+    kinds: Mapping[str, int]
+    """How many of each kind those are: ``{"action": 10, "model call": 2}``."""
+    live: tuple[Planned, ...]
+    """Calls that would be made for sure."""
+    asked: tuple[str, ...]
+    """Steps in which a person would be asked."""
+    behind: tuple[str, ...]
+    """Steps that come after these; what they do depends on what comes back."""
+    at_hand: int
+    """How many recorded results are left that those may use, where they ask for the same."""
+    cost: float | None
+    """About what the calls cost in dollars, by what was recorded of the same agents; None where nothing was."""
+    unsure: tuple[Planned, ...] = ()
+    """Calls that had begun and have no end: they may have taken effect, and would be made again."""
+    edited: tuple[str, ...] = ()
+    """Functions that are not those that the log was made with."""
+    items: Mapping[str, int] = field(default_factory=dict)
+    """How many items would begin later, by step of `Each`: more than run at once."""
+    children: tuple[str, ...] = ()
+    """Executions of other workflows that failed in it: those begin anew, and use what these have done."""
+    undone: tuple[str, ...] = ()
+    """Steps whose results do not count, since what they have done is undone, or will be."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether anything would be reused that reaches outside, and not only what is computed."""
+        return not self.kinds.keys() <= _COMPUTED_KINDS
+
+    def __str__(self) -> str:
+        told = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
+        if self.cost is None:
+            told += ", at a cost that no record tells"
+        elif self.live and self.cost:
+            told += f", about {price(self.cost)}"
+        if self.asked:
+            told += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
+        then = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
+        return told + (f", then {_listed(then)}" if then else "")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All that is to be said, a line for each thing."""
+        counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
+        told = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
+        told += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
+        told += [f"first difference: {self.first}"] if self.first is not None else []
+        calls = [f"{call}{f', {times:,} times' * (times > 1)}" for call, times in Counter(self.live).items()]
+        told += [f"live: {_listed(calls)}"] if self.live else []
+        if (self.behind or self.items) and self.at_hand:
+            told += [
+                f"behind that: {plural(self.at_hand, 'recorded result')} at hand, used where the same is asked for"
+            ]
+        told += [f"made again, though it may have taken effect: {call}" for call in self.unsure]
+        told += [f"used again: what {child} has done" for child in self.children]
+        told += [f"done again, since it is undone in {self.source}: {_listed(self.undone)}"] if self.undone else []
+        told += [f"results kept of what was edited since: {', '.join(self.edited)}"] if self.edited else []
+        return tuple(told)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
+
+
+def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
+    """Return how far a definition does what the log of an execution says; not one call is made.
+
+    Raises
+    ------
+    SetupError
+        That cannot be known: what it needs is not here, or the log is damaged.
+    """
+    found = verified(execution, control, workflow)
+    if not found.compared and found.divergence is None and found.unchecked:
+        raise SetupError(f"execution {execution.id} cannot go on with another definition: {found.unchecked[0]}")
+    events = execution.history()
+    end = len(events) if found.divergence is None else found.divergence.sequence - 1
+    undone = undone_in(events, is_left=True)
+    end = end if undone is None else min(end, undone.before)
+    at = point_before(events, max(1, min(end, len(events))))
+    _require_unchanged_behind(events, at)
+    return Kept(at, found.divergence)
+
+
+def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
+    """Refuse to leave out what a person has changed with a fork: that is in no definition."""
+    for event in events[at:]:
+        data = event.data
+        if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
+            raise SetupError(
+                f"execution {event.execution_id} is a fork with a change (event {event.sequence}), and the new "
+                f"definition does otherwise before that, after event {at}: what was changed would be lost. "
+                f"Resume {data.source} with the new definition, and fork what comes of it"
+            )
+
+
+def planned_to_go_on(
+    world: World, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
+) -> ResumePlan:
+    """Return what an execution would reuse and do if it went on so, without a call."""
+    events, at = source.history(), kept.at
+    came = rehearsed(world, events, forked)
+    own = came.events
+    left = (end for end in came.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
+    live = Counter(map(planned_call, came.unanswered))
+    kinds = _reused(own, at, made_again(events).union(wanted.operation_id for wanted in came.unanswered))
+    asked = tuple(dict.fromkeys(q.step for q in came.state.interrupts.values() if q.is_open))
+    behind = came.behind(workflow)
+    items = items_to_come(own, came.state)
+    costs = likely_cost(events, came.unanswered), likely_items(events, items), likely_turns(events, workflow, behind)
+    then = None if forked.code is None else dict(forked.code)
+    edited = () if then is None else tuple(sorted(_edited(source.state.code, then)))
+    return ResumePlan(
+        source.id,
+        workflow.name,
+        at,
+        kept.first,
+        kinds.total(),
+        dict(kinds.most_common()),
+        tuple(live.elements()),
+        asked,
+        behind,
+        sum(1 for _ in left),
+        None if None in costs else sum(cost or 0 for cost in costs),
+        tuple(_unsure(source.state, events)),
+        edited,
+        items,
+        tuple(_children(came)),
+        () if (undone := undone_in(events, is_left=True)) is None else undone.steps,
+    )
+
+
+def _children(came: Rehearsal) -> Iterator[str]:
+    """Yield the executions of other workflows whose results are used again in those that would begin."""
+    for wanted in came.unanswered:
+        like = came.answers.child_like(wanted) if wanted.operation_type == CHILD_WORKFLOW else None
+        if like is not None:
+            yield like.source
+
+
+def _reused(own: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
+    """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it.
+
+    What ended the source, or had failed beside that, is made `again`.
+    """
+    found: Counter[str] = Counter()
+    for event in own:
+        data = event.data
+        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in again:
+            continue
+        if event.sequence <= at or (data.served and "sequence" in data.served):
+            found[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
+    return found
+
+
+def _edited(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {label for label in before if label in now and now[label] != before[label]}
+
+
+def _unsure(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
+    """Yield the calls that may have taken effect: they have begun, and have no end."""
+    opened = (path.open for path in source.paths.values() if path.open is not None)
+    for record in (record for step in opened for record in step.operations.values()):
+        if record.status == RUNNING and record.operation_type in _OUTSIDE:
+            begun = events[record.started_sequence - 1]
+            parameters = getattr(begun.data, "parameters", None)
+            yield Planned(record.operation_type, operation_name(record.operation_type, parameters) or "", begun.step)
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

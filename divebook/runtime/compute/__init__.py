@@ -1,0 +1,1 @@
+"""Where a user's code runs: threads, processes, a cluster."""

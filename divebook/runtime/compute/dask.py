@@ -1,0 +1,750 @@
+"""Functions on a Dask cluster.
+
+A client of the cluster has a thread and loop of its own, on which all that is asked of the cluster is asked; it and
+`DaskCluster` (what the engine sees) meet in `_Connection.make`. What a call comes to is made bytes in the worker, and
+the function's own errors come back as values: whatever Dask itself raises tells of the cluster, and leaves the outcome
+of the call unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib.util
+import re
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from concurrent.futures import Future as FuturesFuture
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
+
+import anyio
+
+from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, SetupError, StepError
+from divebook.runtime.compute.around import make_shipped, ship, unship
+from divebook.runtime.compute.processes import Processes
+from divebook.runtime.compute.threads import THREADS, Compute, LimitedSlot, Places, Task, carried_out, in_thread
+from divebook.text.redaction import logger
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+    from distributed.deploy import Cluster
+
+
+# The dashboards of the clusters to which the calls of executions go: what this process knows, and no log.
+
+
+MOST = 1_000
+"""Executions of which it is known: the latest ones that sent calls."""
+
+
+class Dashboards:
+    """Addresses by execution, from any thread.
+
+    Examples
+    --------
+    >>> dashboards = Dashboards()
+    >>> dashboards.note("exec_1", "http://localhost:8787/status")
+    >>> dashboards.of("exec_1"), dashboards.of("exec_2")
+    (['http://localhost:8787/status'], [])
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, execution_id: str, address: str) -> None:
+        """Take note that calls of an execution go to the cluster with this dashboard."""
+        with self._lock:
+            known = self._known.pop(execution_id, ())  # so that the latest are last
+            self._known[execution_id] = known if address in known else (*known, address)
+            if len(self._known) > MOST:
+                del self._known[next(iter(self._known))]
+
+    def forget(self, address: str) -> None:
+        """Forget a dashboard: nothing goes to its cluster any more."""
+        with self._lock:
+            for execution_id, known in [*self._known.items()]:
+                left = tuple(one for one in known if one != address)
+                if left != known:
+                    self._known[execution_id] = left
+
+    def of(self, execution_id: str) -> list[str]:
+        """Return the dashboards of the clusters that calls of an execution have gone to."""
+        with self._lock:
+            return [*self._known.get(execution_id, ())]
+
+
+DASHBOARDS = Dashboards()
+
+
+# What runs in a Dask cluster: shipped calls in its workers, and in its scheduler who may begin one.
+#
+# Dask begins a task again whenever it has lost its worker or its result. A call that may not be made twice therefore
+# asks the scheduler first, which gives each key away once (`tests/execution/test_dask.py`).
+
+
+CLAIM = "divebook_claim"
+MOST_TAKEN = 10_000
+"""Keys that are kept before those are looked for that are gone."""
+
+
+def begin(call: bytes, key: str | None = None) -> bytes | None:
+    """Make a shipped call, in a worker; with a key only if none has begun under it, else None is returned."""
+    return make_shipped(call) if key is None or _is_claimed(key) else None
+
+
+def _is_claimed(key: str) -> bool:
+    """Return whether the scheduler has given a key to the task of this thread."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    async def claim() -> bool:
+        answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
+        return answer
+
+    return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
+
+
+def install(dask_scheduler: Any) -> None:
+    """Have a scheduler give keys away, if it does not yet."""
+    dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
+
+
+class Claims:
+    """Gives each key of a task to the first that asks; one whose task nobody wants any more, to none."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler, self._taken = scheduler, set[str]()
+
+    def claim(self, key: str) -> bool:
+        """Return whether whoever asks may begin."""
+        if key in self._taken or key not in self._scheduler.tasks:
+            return False
+        if len(self._taken) >= MOST_TAKEN:
+            self._taken.intersection_update(self._scheduler.tasks)
+        self._taken.add(key)
+        return True
+
+
+WINDOW, WINDOW_OF_THREAD = 64, 16
+"""Calls that may be made twice and are with the cluster at a time: so many, and so many for each of its threads."""
+CONNECT_SECONDS = 10
+LONG = 0.5
+"""Seconds after which a call is worth two messages to the scheduler, so that it is found again."""
+KEPT_SECONDS = 2.0
+"""How long a result stays with the cluster after it has come back: until it is surely in the log."""
+PUBLISHED = "divebook/"
+MOST_LOOKED = 10_000
+"""Executions that are kept, of which it is known what was left of them."""
+LARGE = 1_000_000
+"""Bytes of a call from which on Dask might advise to send it in another way."""
+MUCH = 2**60
+SOONER = 0.5
+"""How much higher the priority is of calls that are to run when they have begun."""
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
+
+_log = logger(__name__)
+
+
+class DaskCluster:
+    """A Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
+
+    Workers and scheduler need divebook and whatever the functions import. A call that may be made twice goes on where
+    the process that asked for it has died, and who resumes the execution finds its result; any other is begun once.
+
+    Parameters
+    ----------
+    cluster
+        A `distributed.Client`; or the address of a scheduler, or what has started one (``LocalCluster``), to which a
+        connection is made with the first call.
+    resources
+        What a call takes of its worker, as ``dask worker --resources "GPU=2"`` has it.
+    priority
+        Of its calls among those that wait; higher is sooner.
+    keep
+        Whether calls of more than half a second that may be made twice are known to the cluster by name, so that they
+        are found again when this process has died.
+
+    Raises
+    ------
+    SetupError
+        The library is not installed, or the cluster is neither an address nor a client that is not asynchronous.
+    """
+
+    shares_memory = False
+
+    def __init__(
+        self,
+        cluster: Client | Cluster | str,
+        *,
+        resources: Mapping[str, float] | None = None,
+        priority: int = 0,
+        keep: bool = True,
+    ) -> None:
+        if importlib.util.find_spec("distributed") is None:
+            raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
+        if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
+            raise SetupError(
+                f"a Dask cluster is a distributed.Client, a cluster or an address, tcp://HOST:PORT, not {cluster!r}"
+            )
+        if not isinstance(cluster, str) and cluster.asynchronous:
+            kind = type(cluster).__name__
+            raise SetupError(f"this {kind} is asynchronous, and shares its loop: give an ordinary one, or its address")
+        self._given, self._keep = cluster, keep
+        self._options = {"resources": dict(resources or {}), "priority": priority}
+        self._connection: _Connection | None = None
+        self._lock = threading.Lock()
+        self._places, self._places_of_one = Places(WINDOW), Places(1)
+
+    @property
+    def dashboard(self) -> str | None:
+        """The address of the cluster's dashboard, once it is connected to; views of runs have a link to it."""
+        return None if self._connection is None else self._connection.dashboard
+
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
+        """Return what a call must hold: one that is to run when it has begun begins if there is a thread for it."""
+        return (self._places if repeatable and not limited else self._places_of_one).slot()
+
+    async def run(self, task: Task) -> Any:
+        """Return the result; a call that is cut off is taken back if it has not begun, and runs on if it has.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            Its worker, its result or the scheduler was lost. A call that may be made twice is found again, or made once
+            more, first.
+        StepError
+            The cluster cannot be reached, or no worker has what the call takes; nothing was called.
+        UnpicklableError
+            Its code or an argument cannot leave this process; nothing was called.
+        """
+        call = ship(task.label, task.function, task.args, task.kwargs)
+        try:
+            return unship(await self._made(task, call))
+        except _LostError as lost:
+            if not task.repeatable:
+                raise OutcomeUnknownError(str(lost)) from lost
+            told = str(lost)
+        try:
+            return unship(await self._made(task, call))
+        except (_LostError, StepError) as again:
+            raise OutcomeUnknownError(f"{told}. {again}") from again
+
+    async def _made(self, task: Task, call: bytes) -> bytes:
+        connection = await in_thread(lambda: self._connected(task.label))
+        self._fit(connection.threads)
+        if connection.dashboard is not None:
+            DASHBOARDS.note(task.key.partition("/")[0], connection.dashboard)
+        making = asyncio.run_coroutine_threadsafe(connection.make(task, call, self._options), connection.loop)
+        made = asyncio.wrap_future(making)
+        outcome: bytes = await carried_out(task, made, made.cancel)
+        return outcome
+
+    def close(self) -> None:
+        """Have the cluster forget the results that it gave, and end a connection that was made here."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            if connection.dashboard is not None:
+                DASHBOARDS.forget(connection.dashboard)
+            connection.close()
+            if not is_client(self._given):
+                connection.client.close()
+
+    def _connected(self, label: str) -> _Connection:
+        with self._lock:
+            if self._connection is None or self._connection.is_lost:
+                self._connection = _Connection(self._client(label), keep=self._keep)
+                client, dashboard = self._connection.client, self._connection.dashboard
+                _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, dashboard)
+            return self._connection
+
+    def _client(self, label: str) -> Client:
+        from distributed import Client
+
+        if is_client(self._given):
+            if self._given.status in {"closed", "closing"}:
+                raise StepError(
+                    f"{label} was not called: its Client of Dask is closed; make another environment with a new one"
+                )
+            return self._given
+        try:
+            return Client(self._given, timeout=CONNECT_SECONDS, set_as_default=False, name="divebook")
+        except OSError as error:
+            raise StepError(
+                f"{label} was not called: no scheduler of Dask answers at {self._given}: {error}. Start one (dask "
+                "scheduler), or look whether the address is right"
+            ) from None  # a time limit that an error comes from says that its call may have begun, and this has not
+
+    def _fit(self, threads: int) -> None:
+        self._places.resize(WINDOW + WINDOW_OF_THREAD * threads)
+        self._places_of_one.resize(max(1, threads))
+
+
+class _LostError(Exception):
+    """The cluster has lost a call, or what it came to."""
+
+
+class _Connection:
+    """What is asked of a cluster; on the loop of its client, but for what says otherwise."""
+
+    def __init__(self, client: Client, *, keep: bool) -> None:
+        self.client, self._keep = client, keep
+        self.dashboard: str | None = client.dashboard_link
+        self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
+        self.threads: int = sum(client.nthreads().values())
+        self._scheduler: str | None = None
+        """The id of the one that gives keys away."""
+        self._meeting = asyncio.Lock()
+        self._left: set[str] = set()
+        """Under which names a process that is gone has left calls, or what they came to."""
+        self._looked: set[str] = set()
+        """The executions that it is known of; what another process leaves later is of another one, or taken up here."""
+        self._over: list[str] = []
+        """Names of calls that have come back."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is of no use any more; from any thread."""
+        return self.client.status in {"closed", "closing"}
+
+    def close(self) -> None:
+        """Unpublish what has come back; from another thread."""
+        if not self.is_lost:
+            with suppress(OSError, TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._unpublish(), self.loop).result(CONNECT_SECONDS)
+
+    async def make(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes:
+        """Return what a shipped call comes to; see `DaskCluster.run`."""
+        try:
+            await self._meet()
+            if self._keep and task.repeatable:
+                await self._look(task.key.partition("/")[0])
+            if options["resources"]:
+                await self._require(task.label, options["resources"])
+        except (ImportError, OSError) as error:
+            told = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
+            way_on = "its scheduler and workers need divebook as it is here, and to be reached"
+            raise StepError(f"{told}: {type(error).__name__}: {error}; {way_on}") from None  # as above
+        outcome = await self._made(task, call, options)
+        if outcome is None:
+            raise _LostError(
+                f"{task.label} may or may not have taken effect: it was begun by a worker of the cluster that was lost "
+                "since, or its result was"
+            )
+        return outcome
+
+    async def _made(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes | None:
+        name = PUBLISHED + task.key if self._keep and task.repeatable else None
+        future = await self._found(name)
+        is_named = future is not None
+        outcome: bytes | None = None
+        if future is None:
+            future = self._submitted(task, call, options)
+        try:
+            if name is not None and not is_named and not await _ends_soon(future):
+                is_named = True
+                await self.client.publish_dataset(future, name=name, override=True)
+            outcome = await future
+        except asyncio.CancelledError:  # by who asked
+            await future.cancel(force=True)
+            raise
+        except Exception as error:  # of the cluster, whatever it is: those of the function are results
+            told = f"{type(error).__name__}: {error}"
+            raise _LostError(f"{task.label} may or may not have taken effect: {told}") from error
+        finally:
+            if name is not None and (is_named or outcome is not None):  # which another process may have named
+                self._end(name)
+        return outcome
+
+    async def _found(self, name: str | None) -> Future | None:
+        """Return the call that a process left under a name, if it did."""
+        if name not in self._left:
+            return None
+        self._left.discard(name)
+        return await self.client.get_dataset(name, default=None)
+
+    def _submitted(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
+        import dask
+
+        shown = re.sub(r"\W+", "_", task.label)  # by the dashboard: what stands before the hyphen
+        key = f"{shown}-{task.key}"
+        if not task.repeatable:  # a key of its own each time: one that was given away says what has begun
+            key = f"{key}/{uuid.uuid4().hex}"
+        claimed = None if task.repeatable else key
+        sooner = SOONER if task.is_limited or not task.repeatable else 0
+        given = {**options, "priority": options["priority"] + sooner, "key": key, "pure": False, "retries": 0}
+        if len(call) < LARGE:
+            return self.client.submit(begin, call, claimed, **given)
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": MUCH}):  # it must go in any case
+            return self.client.submit(begin, call, claimed, **given)
+
+    # --- before the first call -------------------------------------------------------------------------------------
+
+    async def _meet(self) -> None:
+        """Have the scheduler give keys away; once for each scheduler."""
+        async with self._meeting:
+            while self.client.status == "connecting":  # noqa: ASYNC110 - what is submitted meanwhile is lost silently
+                await asyncio.sleep(0.05)
+            about = self.client.scheduler_info()  # as it was kept last: nothing is asked on this loop
+            self.threads = about["total_threads"]
+            if about["id"] == self._scheduler:
+                return
+            await self.client.run_on_scheduler(install)
+            self._looked.clear()
+            self._scheduler = about["id"]
+
+    async def _look(self, execution_id: str) -> None:
+        """Learn what was left of an execution whose first call this is, here: another process may have had it."""
+        async with self._meeting:
+            if execution_id in self._looked:
+                return
+            if len(self._looked) >= MOST_LOOKED:
+                self._looked.clear()
+            self._looked.add(execution_id)
+            begin = f"{PUBLISHED}{execution_id}/"
+            self._left |= {name for name in await self.client.list_datasets() if str(name).startswith(begin)}
+
+    async def _require(self, label: str, resources: Mapping[str, float]) -> None:
+        """Raise StepError where no worker has what a call takes, since it would wait for ever."""
+        about = await self.client.scheduler.identity(n_workers=-1)
+        there = [worker["resources"] for worker in about["workers"].values()]
+        fits = (all(has.get(name, 0) >= amount for name, amount in resources.items()) for has in there)
+        if there and not any(fits):
+            having = sorted({_listed(has) for has in there})
+            raise StepError(
+                f"{label} was not called: it takes {_listed(resources)}, and of {len(there)} workers of the cluster at "
+                f"{about['address']} none has that (they have {'; '.join(having)}): start one with "
+                f'dask worker --resources "{_listed(resources)}"'
+            )
+
+    # --- after a call ----------------------------------------------------------------------------------------------
+
+    def _end(self, name: str) -> None:
+        """Unpublish a call a little later, together with others: by then its result is in the log."""
+        self._over.append(name)
+        if len(self._over) == 1:
+            self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
+
+    async def _unpublish(self) -> None:
+        over, self._over = self._over, []
+        if over:
+            with suppress(OSError):  # a cluster that is gone keeps nothing
+                await self.client.unpublish_dataset(over)
+
+
+async def _ends_soon(future: Future) -> bool:
+    """Return whether a call is over in a moment."""
+    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # which raises nothing
+    try:
+        await asyncio.wait((ended,), timeout=LONG)
+        return ended.done()
+    finally:
+        ended.cancel()
+
+
+def is_client(asked: object) -> TypeGuard[Client]:
+    """Return whether something is a client of Dask, without importing Dask."""
+    return _is_of_dask(asked, "Client")
+
+
+def is_cluster(asked: object) -> TypeGuard[Cluster]:
+    """Return whether something is what starts workers for Dask, without importing Dask."""
+    return _is_of_dask(asked, "Cluster")
+
+
+def _is_of_dask(asked: object, name: str) -> bool:
+    return any(kind.__name__ == name and kind.__module__.startswith("distributed.") for kind in type(asked).__mro__)
+
+
+def is_address(asked: object) -> bool:
+    """Return whether a text is the address of a scheduler."""
+    return isinstance(asked, str) and asked.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    """Return resources as Dask writes them.
+
+    >>> _listed({"GPU": 1.0, "MEM": 2.5}), _listed({})
+    ('GPU=1,MEM=2.5', 'none')
+    """
+    return ",".join(f"{name}={amount:g}" for name, amount in sorted(resources.items())) or "none"
+
+
+# The executors of an environment, by name: ``thread``, ``process``, and any `concurrent.futures.Executor`.
+
+
+THREAD, PROCESS = "thread", "process"
+_PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
+"""What looks like an address."""
+
+
+Given = Executor | Callable[[], Executor]
+"""An executor, or what makes one when it is needed."""
+
+
+class _Workers(Places):
+    """A place for each worker of an executor, which is free again when the worker is: some calls are not waited for."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self._awaited = 0
+        """How many places are to be kept, of those that are given back next: it does not matter which."""
+        self._kept: list[_Place] = []
+
+    def slot(self) -> LimitedSlot:
+        """Return one; on the loop that is to wait for it."""
+        return _Place(self.limiter(), self)
+
+    def keep_until(self, busy: asyncio.Future[Any]) -> None:
+        """Keep the place of a call that is given up, until it has ended."""
+        self._awaited += 1
+        busy.add_done_callback(self._let_go)
+
+    def keeps(self, place: _Place) -> bool:
+        """Whether a place that is given back is kept."""
+        if self._awaited:
+            self._awaited -= 1
+            self._kept.append(place)
+            return True
+        return False
+
+    def _let_go(self, busy: asyncio.Future[Any]) -> None:
+        _ = busy.cancelled() or busy.exception()  # nobody waits for it
+        if self._kept:
+            self._kept.pop().let_go()
+        else:
+            self._awaited -= 1
+
+
+class _Place(LimitedSlot):
+    """One of them."""
+
+    def __init__(self, places: anyio.CapacityLimiter, workers: _Workers) -> None:
+        super().__init__(places)
+        self._workers = workers
+
+    def release(self) -> None:
+        """Let the next call have it, as soon as its worker is free."""
+        if self._is_held and not self._workers.keeps(self):
+            self.let_go()
+        self._is_held = False
+
+    def let_go(self) -> None:
+        """Let the next call have it."""
+        self._places.release_on_behalf_of(self)
+
+
+class Pool:
+    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
+
+    One that is made here, by a function that was given, is made anew after it broke, and closed. Only as many calls are
+    handed over as it says that it has workers, so that others have not begun; one that does not say it has them all.
+    """
+
+    def __init__(self, given: Given) -> None:
+        self._make = None if isinstance(given, Executor) else given
+        self._executor = given if isinstance(given, Executor) else None
+        self._places: _Workers | None = None
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether code runs in this process."""
+        return isinstance(self._present(), ThreadPoolExecutor)
+
+    def _present(self) -> Executor:
+        if self._executor is None:
+            assert self._make is not None  # noqa: S101 - one of the two was given
+            self._executor = self._make()
+        return self._executor
+
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all
+        """Return what a call must hold while it is under way: a worker of the executor."""
+        workers = getattr(self._present(), "_max_workers", None)
+        if not isinstance(workers, int) or workers < 1:
+            return None
+        if self._places is None:
+            self._places = _Workers(workers)
+        self._places.resize(workers)
+        return self._places.slot()
+
+    async def run(self, task: Task) -> Any:
+        """Return the result. A call that is given up is taken back if it has not begun, and not waited for if it has.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The executor broke while the task was with it, as when one of its processes died. A call that may be made
+            twice is made once more first, if there is another executor for it.
+        StepError
+            It takes no calls; nothing was called.
+        """
+        try:
+            return await self._made(task)
+        except BrokenExecutor as error:
+            broke, told = error, f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
+        if not task.repeatable:
+            raise OutcomeUnknownError(told) from broke
+        try:
+            return await self._made(task)
+        except StepError as error:
+            raise OutcomeUnknownError(f"{told}. {error}") from broke
+        except BrokenExecutor as error:
+            raise OutcomeUnknownError(f"{told}; it was made twice") from error
+
+    async def _made(self, task: Task) -> Any:
+        submitted = self._submit(task)
+        made = asyncio.wrap_future(submitted)
+        # A thread cannot be ended in the middle of a call, as in `Threads`.
+        given = task._replace(repeatable=False, is_given_up=submitted.cancel) if self.shares_memory else task
+        is_cut = False
+
+        def cut() -> None:
+            nonlocal is_cut
+            is_cut = made.cancel()
+
+        try:
+            outcome = await carried_out(given, made, cut)
+        except asyncio.CancelledError:
+            if is_cut and not submitted.done() and self._places is not None:
+                self._places.keep_until(asyncio.wrap_future(submitted))
+            if is_cut or not submitted.cancelled():
+                raise
+            raise StepError(
+                f"{task.label} was not called: {type(self._executor).__name__} was shut down while it waited there "
+                "(shutdown(cancel_futures=True)); resume it with another executor"
+            ) from None
+        return outcome if self.shares_memory else unship(outcome)
+
+    def _submit(self, task: Task) -> FuturesFuture[Any]:
+        if self.shares_memory:
+            within = contextvars.copy_context()  # what libraries trace there, and its workspace, are those of the call
+            return self._handed_over(task, within.run, task.function, *task.args, **task.kwargs)
+        return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
+
+    def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> FuturesFuture[Any]:
+        try:
+            return self._present().submit(*args, **kwargs)
+        except RuntimeError as error:  # BrokenExecutor among them
+            if self._make is None:
+                raise StepError(
+                    f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
+                    "environment a function that makes one, which is called again then, or take "
+                    f'executor="{PROCESS}", whose processes are replaced where one dies'
+                ) from error
+        self.close()
+        return self._present().submit(*args, **kwargs)
+
+    def close(self) -> None:
+        """Close the executor if it was made here."""
+        if self._make is not None and self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+class Executors:
+    """Where the functions of an environment run.
+
+    Parameters
+    ----------
+    default
+        For functions and steps that do not say.
+    named
+        What they may name besides ``thread`` and ``process``.
+    """
+
+    def __init__(self, default: object = None, named: Mapping[str, object] | None = None) -> None:
+        self._processes: Processes | None = None
+        self._pools: dict[int, Pool] = {}
+        """By what was given: an executor has its workers once."""
+        self._clusters: dict[object, DaskCluster] = {}
+        """By client or address."""
+        self._named: dict[str, Compute] = {}
+        for name, executor in (named or {}).items():
+            self.add(name, executor)
+        self.default: Compute = THREADS if default is None else self.find(default)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a function or step may name."""
+        return (THREAD, PROCESS, *self._named)
+
+    def add(self, name: str, executor: object, *, replace: bool = False) -> None:
+        """Let functions and steps name an executor; the same one again is nothing new."""
+        found = self.find(executor)
+        if name in self.names and self._named.get(name) is not found and not replace:
+            raise AlreadyRegisteredError("executor", name)
+        self._named[name] = found
+
+    def find(self, asked: object) -> Compute:
+        """Return an executor by its name, or as something that runs tasks.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of that name.
+        SetupError
+            It is no executor.
+        """
+        if is_client(asked) or is_cluster(asked) or is_address(asked):
+            return self._cluster(asked)
+        if isinstance(asked, str):
+            return self.named(asked)
+        if isinstance(asked, Compute):
+            return asked
+        if isinstance(asked, Executor) or callable(asked):
+            return self._pools.setdefault(id(asked), Pool(cast("Given", asked)))
+        raise SetupError(
+            f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
+            f"one, or a Dask client, cluster or address, not {asked!r}"
+        )
+
+    def _cluster(self, asked: Any) -> DaskCluster:
+        if asked not in self._clusters:
+            self._clusters[asked] = DaskCluster(asked)
+        return self._clusters[asked]
+
+    def named(self, name: str) -> Compute:
+        """Return what a function or step names; an address only if it was added, so that no definition sends code away.
+
+        Raises
+        ------
+        NotFoundError
+            There is none of that name.
+        SetupError
+            It looks like an address, and is none of Dask.
+        """
+        if name == THREAD:
+            return THREADS
+        if name == PROCESS:
+            if self._processes is None:
+                self._processes = Processes()
+            return self._processes
+        if name not in self._named:
+            if _PLACE.fullmatch(name):
+                raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
+            raise NotFoundError("executor", name, self.names)
+        return self._named[name]
+
+    def take_in(self, other: Executors) -> None:
+        """Have what another one has, by name and by default."""
+        self._named |= other._named
+        if other.default is not THREADS:
+            self.default = other.default
+
+    def close(self) -> None:
+        """End the processes and executors that were made here; those that were given belong to who made them."""
+        if self._processes is not None:
+            self._processes.close()
+        for pool in self._pools.values():
+            pool.close()
+        for cluster in self._clusters.values():
+            cluster.close()

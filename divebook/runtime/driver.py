@@ -1,0 +1,833 @@
+"""One execution as this process knows it: its definition and state, and what drives it here, on the engine's loop.
+
+`divebook.runtime.manager` finds and makes drivers and decides what may be done with them; a driver only does it.
+Whatever sets one going, or stops it, happens on the engine's thread in one piece: a Ctrl-C, which Python raises in the
+main thread, comes before it or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import os
+import sys
+import weakref
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from divebook.engine.bounds import Fact
+from divebook.engine.checkpoint import load_state
+from divebook.engine.decide import decide_cancellation, decide_leaving, decide_opening
+from divebook.engine.evolve import fold, fold_records
+from divebook.engine.inbox import facts_of, questions_of
+from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.state import ExecutionState
+from divebook.errors import (
+    CorruptStoreError,
+    DivebookError,
+    ExecutionError,
+    LeaseHeldError,
+    NewerStoreError,
+    StoreError,
+)
+from divebook.events import Event, catalog
+from divebook.questions import Question
+from divebook.runtime.clock import Chance, Clock, Ids
+from divebook.runtime.commit import StoreCalls
+from divebook.runtime.context import STRAND
+from divebook.runtime.forks import entered_workflow, opening_in, recorded_opening, recorded_workflow, workflow_in
+from divebook.runtime.journal import Journal
+from divebook.runtime.leases import HANDS
+from divebook.runtime.loop import ENGINE, Desk, failed_with, passed_on
+from divebook.runtime.operations import Beyond
+from divebook.runtime.runner import AtRest, Runner
+from divebook.runtime.step import Services
+from divebook.runtime.waiting import engine_code
+from divebook.store.append import FIRST_TOKEN, Durability
+from divebook.store.base import EventStore
+from divebook.store.leases import Lease, Owner
+from divebook.text.arguments import id_of
+from divebook.text.format import in_shell
+from divebook.text.redaction import logger, shared
+from divebook.workflow.definition import Workflow
+from divebook.workflow.functions import CURRENT
+
+# What a process prints at its end about executions that still run in it: which, and how to go on.
+
+
+MOMENT_SECONDS = 5.0
+MOST_LINES = 20
+
+
+class Driven(Protocol):
+    """What the farewell says of an execution."""
+
+    @property
+    def id(self) -> str:
+        """``exec_...``."""
+
+    @property
+    def status(self) -> str:
+        """Running, waiting ..."""
+
+    @property
+    def started_by(self) -> str | None:
+        """The execution that waits for its end, if there is one."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether this process drives it."""
+
+    def driving(self) -> Future[None]:
+        """Return what is done when this process has driven it to its end, or to rest."""
+
+    store: EventStore
+
+
+class Farewell:
+    """Minds the executions that this process drives."""
+
+    def __init__(self) -> None:
+        self._minded: weakref.WeakSet[Driven] = weakref.WeakSet()
+        self._pid = 0
+
+    def mind(self, execution: Driven) -> None:
+        """Speak of an execution if it still runs when the process ends."""
+        if self._pid != os.getpid():  # a forked child drives none of its parent's
+            self._minded, self._pid = weakref.WeakSet(), os.getpid()
+            atexit.register(self.say)
+        self._minded.add(execution)
+
+    def say(self) -> None:
+        """Print a line on stderr for each execution that still runs and that no other one of those has started."""
+        if self._pid != os.getpid():
+            return
+        left = [execution for execution in sorted(self._minded, key=lambda one: one.id) if _goes_on(execution)]
+        parents = {execution.id: execution.started_by for execution in left}
+        below = Counter(_top(execution.id, parents) for execution in left)
+        tops = [execution for execution in left if execution.id in below]
+        for execution in tops[:MOST_LINES]:
+            sys.stderr.write(f"{_line(execution, below[execution.id] - 1)}\n")
+        if len(tops) > MOST_LINES:
+            sys.stderr.write(
+                f"divebook: {len(tops) - MOST_LINES} more executions have not ended; `divebook runs` lists them\n"
+            )
+
+
+def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
+    """Return the execution above one that no other one of them has started."""
+    parent = parents[execution_id]
+    while parent is not None and parent in parents:
+        execution_id, parent = parent, parents[parent]
+    return execution_id
+
+
+def _goes_on(execution: Driven) -> bool:
+    """Whether an execution is left behind; one that has just ended gets the moment in which that is written down."""
+    if execution.is_live and execution.status in TERMINAL:
+        with suppress(DivebookError, TimeoutError):  # the line says how it stands, whatever became of it
+            execution.driving().result(MOMENT_SECONDS)
+    return execution.is_live
+
+
+def _line(execution: Driven, below: int) -> str:
+    others = "" if not below else f" (and {below} executions that it has started)"
+    left = f"divebook: the process ends while execution {execution.id} is {execution.status}{others}"
+    if not execution.store.keeps:
+        return f"{left}; its log was in memory and is lost. wait() for it, or give it a store on disk"
+    way_on = in_shell("resume", [execution.id], ["--store", execution.store.location])
+    return f"{left}. To go on: {way_on}; wait() for it to let it end"
+
+
+FAREWELL = Farewell()
+"""That of this process."""
+
+
+# To which queue and worker an execution belongs: what it starts, and what it goes on as, belongs to the same.
+#
+# So a child or a successor is found by the workers of that queue wherever its first worker ends, an answer to it is
+# taken up, and each counts for itself how often it was interrupted (`tests/queues/test_families.py`).
+
+
+class Employer(Protocol):
+    """A worker, as far as those know it that it has driven."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes executions."""
+
+
+class Belonging(ABC):
+    """The part of a driver that tells for whom it drives."""
+
+    def __init__(self) -> None:
+        self.worker: Employer | None = None
+        """The worker of this process that drives it, or has driven it."""
+        self.comes_from: ExecutionState | None = None
+        """How the execution stood that has started it, or goes on as it, while it is pending."""
+        self._paused: tuple[str, bool] | None = None  # why, and whether to give it back to its queue
+
+    @property
+    @abstractmethod
+    def state(self) -> ExecutionState:
+        """The fold of the log so far."""
+
+    def serve_with(self, other: Belonging) -> None:
+        """Be driven for the same worker as another execution, if that is driven for one."""
+        self.worker = other.worker or self.worker
+
+    def come_from(self, other: Belonging) -> None:
+        """Belong, while it is pending, to the queue and worker of the execution from which it comes.
+
+        It begins nothing where that one is given back at present.
+        """
+        self.serve_with(other)
+        self.comes_from = other.state
+        if other._paused is not None and other._paused[1]:
+            self._paused = self._paused or other._paused
+
+
+# What this process knows of an execution: what its log says, read when somebody asks, and the newest state.
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What the log of an execution says."""
+
+    workflow: Workflow
+    state: ExecutionState
+    damage: StoreError | None = None
+    """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+
+
+class KnownExecution(Belonging):
+    """One execution, whose log is read once, when somebody asks what it says (tests/execution/test_looked_up.py).
+
+    Parameters
+    ----------
+    past
+        What its log says, or what reads that.
+    """
+
+    def __init__(self, execution_id: str, past: Past | Callable[[], Past]) -> None:
+        super().__init__()
+        self.id, self._past = execution_id, past
+        self._latest: ExecutionState | None = None
+        """The newest state; None as long as it is that of its past."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether it is known what its log says."""
+        return isinstance(self._past, Past)
+
+    def read(self) -> Past:
+        """Return what its log said when this was asked first."""
+        past = self._past
+        if not isinstance(past, Past):
+            self._past = past = past()
+        return past
+
+    @property
+    def workflow(self) -> Workflow:
+        """The definition that it was started with."""
+        return self.read().workflow
+
+    @property
+    def damage(self) -> StoreError | None:
+        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        return self.read().damage
+
+    @property
+    def _state(self) -> ExecutionState:
+        return self.read().state if self._latest is None else self._latest
+
+    @_state.setter
+    def _state(self, state: ExecutionState) -> None:
+        self._latest = state
+
+
+# What drives executions is given this from above.
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a driver is given."""
+
+    services: Services
+    clock: Clock
+    chance: Chance
+    code_of: Callable[[Workflow], dict[str, str]]
+    """Returns the digests of the functions that a workflow may call now."""
+    stop_children: Callable[[Any], Awaitable[None]]
+    """Awaited with a driver before what its execution has done is undone: executions that it started end first."""
+    came_to_rest: Callable[[Any], Awaitable[None]]
+    """Awaited with a driver when its execution has ended, or rests, and this process drives it no more."""
+
+
+class _Standstill:
+    """The end of one time that an execution is driven, for those who wait for nothing more to happen."""
+
+    def __init__(self) -> None:
+        self.future: Future[None] = Future()
+        """Done when it has ended or rests, and while it is blocked; replaced when it is so no more."""
+
+
+class Driver(KnownExecution):
+    """One execution, live or past."""
+
+    def __init__(
+        self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, past: Past | Callable[[], Past]
+    ) -> None:
+        super().__init__(execution_id, past)
+        self.store = store
+        shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
+        self.opening: catalog.ExecutionStarted | None = None  # what its log begins with, while it is pending
+        self.durability: Durability | None = None  # as the store does by default
+        self._is_stored, self._written = True, 0
+        self._journal: Journal | None = None
+        self._runner: Runner | None = None
+        self.standing = AtRest(self)
+        self._desk: Desk | None = None
+        self._future: Future[None] | None = None
+        self._standstill = _Standstill()
+        self._task: asyncio.Task[None] | None = None
+        self._token: int | None = None  # of the last lease under which this process drove it
+        self._is_driving = False
+        self._is_asked = False
+        """Whether it is to look into its inbox before it rests."""
+        self._process = os.getpid()
+        self._cancel_reason: str | None = None
+        self.may_have_children = False
+        """Whether it has started others: False only of one that began here and has not."""
+
+    # --- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ExecutionState:
+        """The fold of the log so far; an immutable snapshot."""
+        journal = self._journal
+        return journal.state if journal is not None else self._state
+
+    @property
+    def status(self) -> str:
+        """Pending, running, waiting ..."""
+        return self.state.status
+
+    @property
+    def started_by(self) -> str | None:
+        """The execution that started it and waits for its end."""
+        opening = self.opening
+        if opening is None:
+            return self.state.parent
+        return opening.parent if opening.came_from == catalog.CHILD else None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether this process is driving it now."""
+        return self._future is not None and not self.was_forked and not self._future.done()
+
+    @property
+    def is_driving(self) -> bool:
+        """Whether this process still drives it, or looks whether it is to go on."""
+        return self._is_driving
+
+    @property
+    def was_driven(self) -> bool:
+        """Whether this process drives it, or has driven it."""
+        return self._future is not None and not self.was_forked
+
+    @property
+    def was_forked(self) -> bool:
+        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        return self._process != os.getpid()
+
+    @property
+    def held_up(self) -> str | None:
+        """Why nothing can be written at present; None if nothing is in the way."""
+        return None if (standstill := getattr(self._journal, "held_up", None)) is None else str(standstill)
+
+    @property
+    def written(self) -> int:
+        """Sequence number of the last event that the store is known to hold."""
+        journal = self._journal
+        if journal is not None:
+            return journal.written
+        return self._state.last_sequence if self._is_stored else self._written
+
+    @property
+    def interrupts(self) -> list[Question]:
+        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        return [asked for asked in self.questions.values() if asked.is_open]
+
+    @property
+    def questions(self) -> dict[str, Question]:
+        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        state = self.state
+        is_open = any(asked.is_open for asked in state.interrupts.values()) and not self.store.closed
+        return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
+
+    def driving(self) -> Future[None]:
+        """Return what is done when this process has driven it to its end, or to rest."""
+        if self._future is None or self.was_forked:
+            if not self.state.is_over:
+                advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
+                if self._future is not None:
+                    advice = f"wait for it in process {self._process}, from which this one was forked"
+                raise ExecutionError(f"execution {self.id} is not running in this process; {advice}")
+            self._future, self._process = Future(), os.getpid()
+            self._future.set_result(None)
+        return self._future
+
+    def standstill(self) -> Future[None]:
+        """Return what is done when it has ended or rests, or when it is blocked and driven all the same.
+
+        See `divebook.runtime.runner.Runner.is_blocked`.
+        """
+        driving = self.driving()
+        return driving if driving.done() else self._standstill.future
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether this process drives it, and nothing can happen before the question of an open call is answered."""
+        return self.is_live and self._standstill.future.done()
+
+    def refresh(self) -> Driver:
+        """Read on in the log if another process has written to it."""
+        if self.is_read and not self.is_live:
+            self._state, self._is_stored = self.newest(), True
+        return self
+
+    def newest(self) -> ExecutionState:
+        """Return the state up to the last event of the store."""
+        known = self._state if self._is_stored else ExecutionState(self.id)
+        if self._is_stored and not known.last_sequence:
+            return known
+        later = self.store.read_records(self.id, known.last_sequence)
+        return fold_records(self.id, later, known) if later else known
+
+    def under(self, lease: Lease) -> ExecutionState:
+        """Return the state under a new lease, in which nobody else can write.
+
+        Nothing is read where it is the next lease after that of this process: nobody has driven the execution since.
+        """
+        if not self._is_stored or self._token is None or lease.token != self._token + 1:
+            self._state, self._is_stored = self.newest(), True
+        return self._state
+
+    def require_log(self) -> None:
+        """Raise what has kept events from being written for good, if anything has."""
+        if self._journal is not None and self._journal.error is not None:
+            raise self._journal.error
+
+    async def durable(self) -> None:
+        """Return when everything recorded so far is written."""
+        if self._journal is not None:
+            await self._journal.durable()
+
+    # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
+
+    def begin(self, given: Means, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
+        """Drive a pending execution from now on, and have `begun` done once the store knows it.
+
+        Its beginning is recorded together with what it does first, or `at_once`
+        (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
+        """
+        opening = self.opening
+        if opening is None or self.was_driven:
+            raise ExecutionError(f"execution {self.id} is {self.status}; only a pending one can be started")
+        held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
+        journal = self._open_journal(given, None)
+        journal.first_written = begun
+        first = decide_opening(opening, self.comes_from)
+        if at_once or opening.key is not None:  # nothing runs of one with a key before it is known to be the first
+            journal.record_all(first)
+        driving = self._set_going(self._run(given, journal, held, () if journal.recorded else first), held)
+        if begun is not None:
+            driving.add_done_callback(functools.partial(failed_with, begun))
+
+    def go_on(
+        self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
+    ) -> None:
+        """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
+        self._state, self._is_stored, self.may_have_children = state, True, True
+        if anew:
+            self.standing.let_go()
+        journal, first = self._take_up(given, lease, resumed)
+        if is_counted := resumed.recovery is not None:  # before anything runs: it may end this process at once, too
+            journal.record_all(first)
+        self._set_going(self._run(given, journal, lease, () if is_counted else first), lease)
+
+    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, Sequence[Fact]]:
+        """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
+        code = given.code_of(self.workflow)
+        first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
+        self._runner = self.standing.take(self._state, code, given)
+        if self._runner is None:
+            return self._open_journal(given, lease), first
+        self._journal = self._runner.journal
+        self._journal.go_on(self._present_desk().commit, lease.token)
+        return self._journal, first
+
+    def begin_cancellation(self, given: Means, why: str, lease: Lease, state: ExecutionState, *, undoes: bool) -> None:
+        """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`.
+
+        `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
+        """
+        self._state, self._is_stored, self.may_have_children = state, True, True
+        self.standing.let_go()
+        work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
+        self._set_going(work, lease)
+
+    def cancel_pending(self, given: Means, why: str) -> bool:
+        """Record a pending execution as cancelled: no step of it runs. Return False if it has begun meanwhile.
+
+        Its start key stays free for one that is started.
+        """
+        if self.opening is None or self.was_driven:
+            return False
+        held, journal = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), self._open_journal(given, None)
+        journal.record_all(decide_opening(replace(self.opening, key=None)))
+        self._set_going(self._record_cancel(given, journal, why, held, undoes=False), held)
+        return True
+
+    def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
+        HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
+        self._token, self._task = held.token, ENGINE.keep(work)
+        standstill = self._standstill = _Standstill()
+        self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
+        self._future.add_done_callback(lambda done: passed_on(standstill.future, done))
+        FAREWELL.mind(self)
+        return self._future
+
+    def cancel(self, reason: str) -> bool:
+        """Stop it, unless it is undone already; return False if this process drives it no more."""
+        if self._is_driving and not self.was_forked and self.state.rolling_back is None:
+            self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
+            self._pass_on()
+        return self._is_driving
+
+    def pause(self, reason: str, *, gives_back: bool = False) -> bool:
+        """Let nothing more begin; return False if this process drives it no more."""
+        if self._is_driving:
+            self._paused = self._paused or (reason, gives_back)
+            self._pass_on()
+        return self._is_driving
+
+    def leave(self) -> None:
+        """Break off where it is, as if the process had ended: it can be resumed at once."""
+        if self._is_driving and self._task is not None:
+            if self._runner is not None:
+                self._runner.break_off()
+            self._task.cancel()
+
+    def look_again(self) -> bool:
+        """Have it look into its inbox once more; return False if it does that no more. Call it on the engine's loop."""
+        self._is_asked = True
+        return self._is_driving
+
+    def _note_blocked(self) -> None:
+        """Let those who wait for the execution go on while it is blocked; called on the engine's loop."""
+        runner = self._runner
+        if runner is not None and runner.is_blocked:
+            if not self._standstill.future.done():
+                ENGINE.keep(self._stand_still(runner))
+        elif self._standstill.future.done() and self.is_live:
+            self._standstill.future = Future()
+
+    async def _stand_still(self, runner: Runner) -> None:
+        """Announce that the execution is blocked, once its question is in the store, where others find it."""
+        with suppress(StoreError):  # it is the journal's, and ends the execution
+            await self.durable()
+            if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
+                self._standstill.future.set_result(None)
+
+    def _pass_on(self) -> None:
+        """Let the runner know that it is to be cancelled or paused; between two runners it waits for the next one."""
+        if self._runner is not None:
+            self._runner.blocked = self._note_blocked
+        if self._runner is not None and self._cancel_reason is not None:
+            self._runner.cancel(self._cancel_reason)
+        elif self._runner is not None and self._paused is not None:
+            self._runner.pause(self._paused[0], gives_back=self._paused[1])
+
+    async def _run(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
+        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
+        STRAND.set("")  # another execution may have started this one, from among its own calls
+        CURRENT.set(None)
+        with engine_code():
+            try:
+                await self._drive_once(given, journal, held, first)
+                while (again := await self._taken_up_again()) is not None:
+                    journal, first = self._take_up(given, again, catalog.ExecutionResumed(self._state.status))
+                    await self._drive_once(given, journal, again, first)
+            finally:
+                self._rest()
+            await given.came_to_rest(self)
+
+    def _rest(self) -> None:
+        self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
+
+    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact]) -> None:
+        desk = self._present_desk()
+        desk.keeper.keep(held)
+        try:
+            beyond = None if journal.state.tools is None else await given.services.beyond(journal.state, desk.calls)
+            runner = self._runner = self._runner or self.standing.begin(self.workflow, journal, given, beyond)
+            self._pass_on()
+            await self.standing.gone()
+            if not first:
+                await journal.durable()  # test_nothing_runs_of_an_execution_whose_key_another_one_has
+            if journal.state.rolling_back is not None:
+                await given.stop_children(self)
+            desk.mailroom.admit(self.id, runner)
+            await runner.run(functools.partial(journal.record_all, first))
+            while journal.state.rolling_back is not None and journal.state.status == catalog.RUNNING:
+                await runner.leave_workspaces()
+                runner = await self._roll_back(given, journal, desk, beyond)
+                await runner.run()
+        finally:
+            desk.mailroom.dismiss(self.id)
+            try:
+                with suppress(StoreError):  # it is the journal's, and ends the execution here
+                    await journal.durable()
+                if self._runner is not None:
+                    await self._runner.leave_workspaces()
+            finally:
+                self._settle(journal)
+                await self._give_back(desk, held)
+
+    async def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
+        """Return what undoes what was done, once all that was under way has been stopped."""
+        await given.stop_children(self)
+        self._cancel_reason, journal.is_left = None, False
+        runner = self._runner = self.standing.begin(self.workflow, journal, given, beyond)
+        self._pass_on()
+        desk.mailroom.admit(self.id, runner)
+        return runner
+
+    def _settle(self, journal: Journal) -> None:
+        """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
+        self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
+        self._journal, runner, self._runner = None, self._runner, None
+        if runner is not None:
+            self.standing.keep(runner, is_stored=self._is_stored)
+
+    async def _give_back(self, desk: Desk, held: Lease) -> None:
+        await desk.keeper.give_back(held, is_gone=self._is_stored and self._state.is_over)
+
+    async def _taken_up_again(self) -> Lease | None:
+        """Take the lease again if there is something to do that came after the last look.
+
+        Between the last look and the end nothing is awaited, so that all who send something and find it driven are
+        right: it looks once more (test_nothing_that_comes_at_the_end_is_forgotten).
+        """
+        lease: Lease | None = None
+        self._is_asked = True
+        while self._is_asked and lease is None:
+            self._is_asked = False
+            lease = await self._lease_for_news()
+        return lease
+
+    async def _lease_for_news(self) -> Lease | None:
+        desk = self._present_desk()
+        if not await self._has_come(desk.calls):
+            return None
+        try:
+            lease = await desk.calls.patiently(lambda: HANDS.take(self.store, self.id))
+        except LeaseHeldError:  # who sent it takes care of it
+            return None
+        HANDS.drive(lease)
+        desk.keeper.keep(lease)
+        is_wanted = False
+        try:
+            await desk.calls.patiently(lambda: self.under(lease))
+            self._token = lease.token
+            is_wanted = await self._has_come(desk.calls)
+        finally:
+            if not is_wanted:
+                await desk.keeper.give_back(lease)
+                self._is_asked = True  # others who sent something found the lease held
+        return lease if is_wanted else None
+
+    async def _has_come(self, calls: StoreCalls) -> bool:
+        state = self._state
+        if state.is_over or not self._is_stored:
+            return False
+        if self._cancel_reason is not None or state.paused:
+            return self._cancel_reason is not None
+        return bool(facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken))))
+
+    async def _record_cancel(self, given: Means, journal: Journal, why: str, held: Lease, *, undoes: bool) -> None:
+        goes_on = False
+        self._present_desk().keeper.keep(held)
+        try:
+            await self.standing.gone()
+            journal.record_all(decide_leaving(journal.state, why).facts)
+            journal.record_all(decide_cancellation(journal.state, why, is_here=undoes).facts)
+            await journal.durable()
+            goes_on = undoes and not journal.state.is_over
+        finally:
+            if not goes_on:
+                self._settle(journal)
+                await self._give_back(self._present_desk(), held)
+                self._rest()
+        await (self._run(given, journal, held) if goes_on else given.came_to_rest(self))
+
+    def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
+        token = None if lease is None else lease.token
+        commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
+        self._journal = Journal(self._state, commit, given.clock, ids, token=token, durability=self.durability)
+        return self._journal
+
+    def _present_desk(self) -> Desk:
+        self._desk = self._desk or ENGINE.desk(self.store)
+        return self._desk
+
+
+# The executions of one store as this process knows them: those it drives or looks at, and the others as stored.
+
+
+_log = logger(__name__)
+
+
+class Register:
+    """Finds the executions of one store; each is one object as long as somebody holds on to it."""
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
+        """Those that are driven here, which the engine holds on to, and those that somebody still looks at."""
+
+    def enter(self, driver: Driver) -> None:
+        """Have this object found from now on."""
+        self._known[driver.id] = driver
+
+    def find(self, execution_id: str) -> Driver:
+        """Return an execution, live or past, as it stands; the beginning of an id is enough where it is unique."""
+        driver = self.look_up(execution_id)
+        driver.read()
+        return driver
+
+    def present(self, execution_id: str) -> Driver | None:
+        """Return an execution that somebody in this process holds on to, by its whole id; None if nobody does."""
+        return self._known.get(execution_id)
+
+    def look_up(self, execution_id: str) -> Driver:
+        """Return an execution as `find` does; of one that is not known yet no more than the first event is read."""
+        ENGINE.refuse_waiting(self.store)
+        execution_id = id_of(execution_id)
+        known = self._known.get(execution_id)
+        if known is None:
+            execution_id = self.store.resolve(execution_id)
+            known = self._known.get(execution_id)
+        if known is None:
+            return self._known.setdefault(execution_id, self.load(execution_id))
+        try:
+            return known.refresh()
+        except (CorruptStoreError, NewerStoreError) as damage:
+            past = self._sound_part(execution_id, damage)
+            return Driver(execution_id, past.state.inputs, self.store, past)
+
+    def load(self, execution_id: str) -> Driver:
+        """Return an execution as the store has it, which is read when somebody asks."""
+        opening = recorded_opening(execution_id, self.store)
+        driver = Driver(execution_id, opening.inputs, self.store, lambda: self._past(execution_id, opening))
+        driver.durability = self.store.record(execution_id).durability
+        return driver
+
+    def _past(self, execution_id: str, opening: catalog.ExecutionStarted) -> Past:
+        ENGINE.refuse_waiting(self.store)
+        try:
+            workflow = recorded_workflow(execution_id, self.store, opening)
+            return Past(workflow, folded(self.store, execution_id))
+        except (CorruptStoreError, NewerStoreError) as damage:
+            return self._sound_part(execution_id, damage)
+
+    def _sound_part(self, execution_id: str, damage: StoreError) -> Past:
+        """Return what the sound beginning of a damaged log says."""
+        events, found = self.store.read_sound(execution_id)
+        damage, state = found or damage, ExecutionState(execution_id)
+        for number, event in enumerate(events):
+            try:
+                state = fold(execution_id, (event,), state)
+            except CorruptStoreError as error:
+                damage, events = error, events[:number]
+                break
+        if not events:
+            raise damage
+        return Past(_readable_workflow(execution_id, events), state, damage)
+
+    def read_all(self) -> None:
+        """Read what was looked up and not read, before the store is closed; what cannot be read says so later."""
+        for driver in list(self._known.values()):
+            with suppress(StoreError):
+                driver.read()
+
+    def known(self) -> list[Driver]:
+        """Return the executions that somebody in this process holds on to."""
+        return list(self._known.values())
+
+    def live(self) -> list[Driver]:
+        """Return the executions that this process drives now."""
+        return [driver for driver in self.known() if driver.is_live]
+
+    def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
+        """Return what executions ask, without their definitions; one that is damaged hides itself alone."""
+        ENGINE.refuse_waiting(self.store)
+        for execution_id in execution_ids:
+            try:
+                asked = self._asked_by(execution_id)
+            except StoreError as error:
+                _log.warning("execution %s is left out: %s", execution_id, error)
+            else:
+                yield from ((execution_id, question) for question in asked if question.is_open)
+
+    def sound_states(self, execution_ids: Iterable[str]) -> Iterable[ExecutionState]:
+        """Return how executions stand; one that is damaged hides itself alone."""
+        for execution_id in execution_ids:
+            try:
+                yield self.find(execution_id).state
+            except StoreError as error:
+                _log.warning("execution %s is left out: %s", execution_id, error)
+
+    def _asked_by(self, execution_id: str) -> Iterable[Question]:
+        known = self._known.get(execution_id)
+        if known is not None and known.damage is None:
+            return known.refresh().questions.values()
+        state = folded(self.store, execution_id)
+        shared().learn(state.inputs)  # before anything of it is shown
+        return questions_of(state, self.store.inbox(execution_id, state.taken)).values()
+
+
+def folded(store: EventStore, execution_id: str) -> ExecutionState:
+    """Return the state of an execution, from its newest checkpoint on."""
+    state = _kept(store, execution_id)
+    later = store.read_records(execution_id, after=0 if state is None else state.last_sequence)
+    return fold_records(execution_id, later, state)
+
+
+def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:
+    """Return the state of the newest checkpoint; None if there is none that fits the log."""
+    checkpoint = store.checkpoint(execution_id)
+    if checkpoint is None:
+        return None
+    sequence, raw = checkpoint
+    state = load_state(raw, functools.partial(store.facts, execution_id))
+    return (
+        state if state is not None and (state.execution_id, state.last_sequence) == (execution_id, sequence) else None
+    )
+
+
+def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
+    """Return the workflow of a damaged log; where its definition is what is damaged, the steps that were entered."""
+    opening = opening_in(execution_id, events)
+    try:
+        return workflow_in(execution_id, opening, events)
+    except CorruptStoreError:
+        return entered_workflow(opening.workflow_name, events)

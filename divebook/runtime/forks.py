@@ -1,0 +1,425 @@
+"""Forks: executions that share the first events of another one, and go on live from there.
+
+Nothing is copied; what was begun in the source and has no end is dropped (`divebook.engine.forks`), so that the
+outcome of no call is unknown (`tests/execution/test_forks.py`). Beside it: what edited functions reach, which says
+where an edited run is forked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from divebook.engine.evolve import fold
+from divebook.engine.forks import Change, opened_as, snapped
+from divebook.engine.lifecycle import TERMINAL
+from divebook.engine.operations import (
+    ACTION_EXECUTION,
+    AGENT_RESPONSE,
+    CACHED_RESPONSE,
+    STEP_EXECUTION,
+    TOOL_CALL,
+    operation_name,
+)
+from divebook.engine.state import ExecutionState, OpenStep, require_kept, undone_in
+from divebook.errors import UNFIT, CorruptStoreError, ExecutionError, NewerStoreError, SetupError
+from divebook.events import catalog
+from divebook.events.event import Event, Record
+from divebook.questions.answer import checked_answer
+from divebook.questions.question import PENDING
+from divebook.store.append import Batch, Durability
+from divebook.store.base import EventStore
+from divebook.store.leases import Owner
+from divebook.workflow.definition import Sketch, Workflow, sketch_of
+from divebook.workflow.functions import bind_changed
+from divebook.workflow.json_schemas import FITTING
+
+# Where an execution is forked to change something, if nobody says where. Pure.
+
+
+_FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
+"""The parts of a change that have their effect from any earlier event as well."""
+
+
+def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
+    """Return the event as `point_of` does, where calls are made behind it: what is undone is done again.
+
+    Raises
+    ------
+    SetupError
+        As there; or what is undone would have to count for the change, or for the event.
+    """
+    point, undone = point_of(events, at, change, reaching_back=reaching_back), undone_in(events)
+    if undone is None or point <= undone.before:
+        return point
+    if at is not None or not _FROM_EARLIER.issuperset(change.named):
+        require_kept(events, point)
+    return point_before(events, max(1, undone.before))
+
+
+def point_before(events: Sequence[Event], end: int) -> int:
+    """Return the last event, up to one of them, after which an execution can be forked."""
+    at = end
+    while (point := snapped(events, at)) > end and at > 1:
+        at -= 1
+    return point
+
+
+def point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
+    """Return the event after which an execution is forked.
+
+    That is event `at`, snapped to what was recorded together. Where nobody says which, it is before the first result or
+    answer that changes; without one the end, or with `reaching_back` the latest event from which on a change has an
+    effect on all that it can: of a variable that after which it was last set, of a prompt that before its step is
+    first entered, and else the first. Of several the first holds.
+
+    Parameters
+    ----------
+    events
+        The log, from event 1 on.
+
+    Raises
+    ------
+    SetupError
+        There is no such event; with `reaching_back` also: there is nothing of what is to be changed, or a variable is
+        set again behind the event from which on the rest changes.
+    """
+    if at is not None:
+        number: object = at  # whatever a caller has
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(events):
+            raise SetupError(f"an execution is forked after one of its events, 1 to {len(events)}, not {number!r}")
+        return snapped(events, number)
+    ends = _before_ends(events, change)
+    points = list(ends.values())
+    if reaching_back:
+        points += _before_effects(events, change, ends.keys())
+        _require_one_point(events, change, min(points, default=1))
+    return snapped(events, min(points, default=1 if reaching_back else len(events)))
+
+
+def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
+    """Return, by operation and question that changes, the event before it first ended or was answered."""
+    found: dict[str, int] = {}
+    results, answers = change.results, change.answers
+    for event in events:
+        match event.data:
+            case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in results:
+                found.setdefault(data.operation_id, event.sequence - 1)
+            case catalog.InterruptResolved() as data if data.interrupt_id in answers:
+                found.setdefault(data.interrupt_id, event.sequence - 1)
+    return found
+
+
+def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
+    if change.inputs or change.model or change.definition:
+        yield 1
+    for step in change.prompts:
+        yield next((e.sequence - 1 for e in events if isinstance(e.data, catalog.StepStarted) and e.step == step), 1)
+    wanted = [("variable", name) for name in change.variables]
+    wanted += [("operation", name) for name in change.results if name not in ended]
+    wanted += [("question", name) for name in change.answers if name not in ended]
+    last = {named: event.sequence for event in events for named in _named(event.data)} if wanted else {}
+    for kind, name in wanted:
+        if (kind, name) not in last:
+            raise SetupError(
+                f"{kind} {name!r} of execution {events[0].execution_id} cannot be changed: its log has nothing of that "
+                "name; look at its events"
+            )
+        yield last[kind, name]
+
+
+def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
+    """Raise `SetupError` for a variable that would be changed to no effect."""
+    for event in events[at:] if change.variables else ():
+        for kind, name in _named(event.data):
+            if kind == "variable" and name in change.variables:
+                raise SetupError(
+                    f"variable {name!r} is set at event {event.sequence}, behind event {at}, from which on the rest "
+                    "changes, so that its change would be lost; change one thing, or say with at= after which event"
+                )
+
+
+def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
+    """Yield what can be changed after an event: the variables that it sets, the call or the question that it begins."""
+    match data:
+        case catalog.StateMutated():
+            yield from (("variable", mutation.key) for mutation in data.mutations if mutation.type == "set")
+        case catalog.OperationStarted():
+            yield "operation", data.operation_id
+        case catalog.InterruptRaised():
+            yield "question", data.interrupt_id
+
+
+# The definition that an execution was started with; of a log that holds none, what the log tells of it.
+
+
+def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
+    """Return what an execution begins with as its newest opening says, of which the store reads the openings only.
+
+    Raises
+    ------
+    ExecutionNotFoundError
+        There is no such execution.
+    CorruptStoreError
+        Its log does not begin, or goes on, as one must.
+    """
+    openings: list[Event] = []
+    number = store.record(execution_id).opened
+    while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
+        openings[:0] = store.read(execution_id, number - 1, 1)
+        number = getattr(openings[0].data, "previous", 1) if openings else 1
+    return opening_in(execution_id, openings)
+
+
+def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
+    """Return what an execution begins with as the newest opening among some first events says."""
+    forks = (event.data for event in events if isinstance(event.data, catalog.ExecutionForked))
+    return opened_as(_first(execution_id, events), forks)
+
+
+def recorded_workflow(execution_id: str, store: EventStore, opening: catalog.ExecutionStarted) -> Workflow:
+    """Return the workflow of an execution; only of a log without a definition is more than its opening read."""
+    return workflow_in(execution_id, opening, () if opening.definition is not None else store.read(execution_id))
+
+
+def workflow_in(execution_id: str, opening: catalog.ExecutionStarted, events: Sequence[Event]) -> Workflow:
+    """Return the workflow that an opening tells of, or if it does not, some events."""
+    if opening.definition is None:
+        return entered_workflow(opening.workflow_name, events)
+    try:
+        return Workflow.from_dict({**opening.definition, "source": opening.source or ""})
+    except NewerStoreError:
+        raise
+    except UNFIT as error:
+        raise CorruptStoreError(
+            f"the definition in the log of execution {execution_id} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
+    opening = events[0].data if events else None
+    if not isinstance(opening, catalog.ExecutionStarted):
+        raise CorruptStoreError(
+            f"the log of execution {execution_id} does not begin with execution_started; run `divebook check`"
+        )
+    return opening
+
+
+def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
+    """Return the steps that some events tell of."""
+    return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
+
+
+def require_definition(workflow: Workflow) -> None:
+    """Raise `ExecutionError` for a workflow that is known from a log only."""
+    if isinstance(workflow, Sketch):
+        raise ExecutionError(
+            f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
+            "those of other systems; show it, replay it or export it, and start the workflow anew"
+        )
+
+
+FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
+"""What a function is called in the labels of `divebook.steps.function`, by the type of the operations that call it."""
+
+_ENDS = catalog.OperationCompleted | catalog.OperationFailed
+
+
+class Epoch(NamedTuple):
+    """A part of a log in which the functions were the same."""
+
+    begins: int
+    """The number of its first event."""
+    code: Mapping[str, str]
+
+
+def epochs_of(events: Iterable[Event]) -> list[Epoch]:
+    """Return the epochs of a log, oldest first: whenever an execution is resumed, its functions may be others.
+
+    Whoever takes one up that had ended keeps what it did, which counts from then on as done by the functions of that
+    moment (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
+    """
+    found: list[Epoch] = []
+    begun: Mapping[str, str] = {}
+    for event in events:
+        if isinstance(event.data, catalog.ExecutionStarted):
+            begun = event.data.code or {}
+            found.append(Epoch(event.sequence, begun))
+        elif isinstance(event.data, catalog.ExecutionForked):
+            begun = begun if event.data.code is None else event.data.code
+            found = [epoch._replace(code=begun) for epoch in found]
+        elif isinstance(event.data, catalog.ExecutionResumed):
+            code = begun if event.data.code is None else event.data.code
+            if event.data.previous_status in TERMINAL:
+                found = [epoch._replace(code=code) for epoch in found]
+            found.append(Epoch(event.sequence, code))
+    return found
+
+
+def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
+    """Return the number of the event at which the first call begins that `reached` yields."""
+    return next((sequence for sequence, _ in reached(events, labels)), None)
+
+
+def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
+    """Yield the calls of functions whose outcome counts: the number of the event at which each begins, and its id.
+
+    `labels` says which functions, for each epoch.
+
+    A call that has no end, or whose failure has ended an execution, is made again anyway when that goes on.
+    """
+    again = made_again(events)
+    counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
+    begun = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
+    latest = {data.operation_id: sequence for sequence, data in begun}
+    epochs = epochs_of(events)
+    meant = {epoch.begins: labels(epoch) for epoch in epochs}
+    for sequence, data in begun:
+        epoch = max(found.begins for found in epochs if found.begins <= sequence)
+        is_latest = latest[data.operation_id] == sequence
+        if is_latest and data.operation_id in counts and _label(data) in meant[epoch]:
+            yield sequence, data.operation_id
+
+
+def calls_in(events: Iterable[Event]) -> int:
+    """Return how many calls have completed."""
+    return sum(isinstance(data, catalog.OperationCompleted) for data in _payloads(events))
+
+
+class Prefix(NamedTuple):
+    """What a fork shares with its source."""
+
+    source: str
+    at: int
+    """The number of its last event."""
+    state: ExecutionState
+    """That of the source after that event."""
+    workflow: Workflow
+    """That of the source at that event."""
+    opened: int
+    """The number of the newest opening in it."""
+
+
+def prefix_of(
+    store: EventStore,
+    source: str,
+    at: int | None,
+    change: Change,
+    *,
+    reaching_back: bool = False,
+    is_live: bool = False,
+) -> Prefix:
+    """Return what a fork of an execution shares with it; of a damaged log, the events before the damage can be shared.
+
+    Parameters
+    ----------
+    at
+        The event after which it is forked; None: as `divebook.runtime.forks.point_of` says.
+    is_live
+        Whether calls are made behind it.
+
+    Raises
+    ------
+    SetupError
+        The log has no such event.
+    CorruptStoreError
+        The log is damaged before it.
+    """
+    events, damage = store.read_sound(source)
+    if damage is not None and (not events or (at is not None and at > len(events))):
+        raise damage
+    at = (live_point_of if is_live else point_of)(events, at, change, reaching_back=reaching_back)
+    shared = events[:at]
+    opening = opening_in(source, shared)
+    kinds = (catalog.ExecutionStarted, catalog.ExecutionForked)
+    opened = max(event.sequence for event in shared if isinstance(event.data, kinds))
+    return Prefix(source, at, fold(source, shared), workflow_in(source, opening, shared), opened)
+
+
+def fitting(change: Change, state: ExecutionState, now: int) -> Change:
+    """Return a change with its answers and results in full form.
+
+    Raises
+    ------
+    InterruptError
+        An answer does not fit its question.
+    SetupError
+        No model answers so.
+    """
+    answers = {
+        name: checked_answer(state.interrupts[name]._replace(status=PENDING, expires_us=None), response, FITTING, now)
+        for name, response in change.answers.items()
+        if name in state.interrupts
+    }
+    types = {key: record.operation_type for found in _opened(state) for key, record in found.operations.items()}
+    results = {name: _as_recorded(types.get(name), name, given) for name, given in change.results.items()}
+    return replace(change, answers={**change.answers, **answers}, results=results)
+
+
+def _opened(state: ExecutionState) -> Iterator[OpenStep]:
+    yield from (path.open for path in state.paths.values() if path.open is not None)
+
+
+def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
+    """Return what a call returned in the form that its log has: what a model says is more than its text."""
+    if operation_type == TOOL_CALL and not (isinstance(given, Mapping) and "result" in given):
+        return {"result": given}
+    if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(given, Mapping) and "parts" in given):
+        return given
+    if isinstance(given, str):
+        return {"parts": [{"content": given, "part_kind": "text"}], "usage": {}, "cost_nanodollars": 0}
+    raise SetupError(
+        f"{name} is a call of a model: its result is a text, or a response as a frame shows it, with 'parts', "
+        f"not {type(given).__name__}"
+    )
+
+
+def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
+    """Return a change whose inputs fit what the workflow of the fork declares, as those of a start do."""
+    return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
+
+
+def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
+    """Return what begins an execution that shares the events of another one before `forked`.
+
+    Logs share whole records: of one that goes on behind that event the beginning is written once more
+    (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
+    """
+    at = forked.sequence - 1
+    last = store.read_records(source, at - 1, at)[0]
+    shared, rows = last.last_sequence, [Record.of(forked)]
+    if shared >= forked.sequence:
+        shared = last.sequence - 1
+        kept = last.facts[: forked.sequence - last.sequence]
+        step = last.step_of(kept[0]) if len(kept) == 1 else last.step
+        rows.insert(0, replace(last, execution_id=forked.execution_id, facts=kept, step=step))
+    return Batch(
+        forked.execution_id, shared, rows, acquire=owner, durability=durability, source=source if shared else None
+    )
+
+
+def _label(data: catalog.OperationStarted) -> str:
+    name = data.name or operation_name(data.operation_type, data.parameters)
+    return f"{FUNCTION_KINDS.get(data.operation_type, data.operation_type)} {name}"
+
+
+def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
+    return (event.data for event in events)
+
+
+def made_again(events: Iterable[Event]) -> set[str]:
+    """Return the calls that a resumption of an execution which has failed makes again."""
+    failing: dict[str, set[str]] = {}
+    found: set[str] = set()
+    for event in events:
+        data = event.data
+        if isinstance(data, catalog.OperationFailed):
+            failing.setdefault(event.path, set()).add(data.operation_id)
+        elif isinstance(data, catalog.StepStarted):
+            failing.pop(event.path, None)
+        elif isinstance(data, catalog.StepFailed):
+            found |= failing.pop(event.path, set()) if data.operations is None else set(data.operations)
+        elif isinstance(data, catalog.ExecutionResumed | catalog.ExecutionCompleted):
+            found.clear()
+    return found

@@ -1,0 +1,223 @@
+"""Keeps the leases of the executions that this process drives: renewed in time, given back at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from divebook.errors import DivebookError, LeaseHeldError, StoreError
+from divebook.runtime.commit import StoreCalls
+from divebook.store.base import EventStore
+from divebook.store.leases import LEASE_SECONDS, Lease, Owner
+from divebook.text.redaction import logger
+
+HEARTBEAT_SECONDS = LEASE_SECONDS / 3
+_log = logger(__name__)
+
+
+class Hands:
+    """What this process really does with the leases in its name.
+
+    A lease in the store names the process that holds it, by its start, and not the thread: which executions the engine
+    drives, and which thread is about to hand one to it, is known here alone. A thread that has ended takes nothing.
+
+    A lease of this process that nothing here drives was left by a Ctrl-C or a loop that died: `take` has it at once,
+    where everybody else waits until it expires (test_a_lease_that_this_process_left_undriven_is_taken_at_once).
+    """
+
+    def __init__(self) -> None:
+        self._driven: Counter[tuple[str, int]] = Counter()
+        """How often a lease, by execution and token, is driven. A store and its copy that are both open in this process
+        have leases with the same execution and token (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source).
+        """
+        self._taking: dict[str, int] = {}
+        """Execution to the thread that is about to drive it."""
+        self._claims = threading.Lock()
+
+    @property
+    def are_full(self) -> bool:
+        """Whether this process drives anything."""
+        return bool(self._driven)
+
+    def drives(self, execution_id: str) -> bool:
+        """Return whether the engine drives an execution; any thread."""
+        return any(driven == execution_id for driven, _ in list(self._driven))
+
+    def drive(self, lease: Lease) -> None:
+        """Note that the engine drives an execution under a lease."""
+        self._driven[lease.execution_id, lease.token] += 1
+        self._taking.pop(lease.execution_id, None)
+
+    def rest(self, lease: Lease) -> None:
+        """Note that nothing drives it under that lease any more."""
+        key = (lease.execution_id, lease.token)
+        self._driven[key] -= 1
+        if self._driven[key] <= 0:
+            del self._driven[key]
+
+    def clear(self) -> None:
+        """Forget all: the loop that drove them is gone."""
+        self._driven.clear()
+        self._taking.clear()
+        self._claims = threading.Lock()  # this process may be forked from one that claimed something
+
+    def claim(self, claim: Callable[[], list[Lease]]) -> list[Lease]:
+        """Return leases that a store has given out, of which this thread is about to drive the executions.
+
+        Nobody takes them for left in between (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
+        """
+        with self._claims:
+            leases = claim()
+            for lease in leases:
+                self._taking[lease.execution_id] = threading.get_ident()
+        return leases
+
+    def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
+        """Acquire an execution; with `by_force` also from somebody who drives it.
+
+        Raises
+        ------
+        LeaseHeldError
+            Somebody drives it, perhaps this very process.
+        """
+        me, owner = threading.get_ident(), Owner.current()
+        before = self._taking.get(execution_id)
+        try:
+            lease = store.acquire(execution_id, owner)
+        except LeaseHeldError:
+            with self._claims:
+                held = store.lease_of(execution_id)
+                is_free = held is None or by_force or self.is_left(held)
+            if not is_free:
+                raise
+            lease = store.acquire(execution_id, owner, instead_of=held)
+        if before is None or before == me or not _is_alive(before):
+            self._taking[execution_id] = me
+        return lease
+
+    @contextmanager
+    def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
+        """Acquire an execution for the block, which has it driven; where the block raises it is given back."""
+        lease: Lease | None = None
+        with self.about_to_drive(execution_id):
+            try:
+                lease = self.take(store, execution_id, by_force=by_force)
+                yield lease
+            except BaseException:
+                if lease is not None and not self._drives(lease):
+                    with suppress(DivebookError):  # it expires, or is taken from this process's hands
+                        store.release(lease)
+                raise
+
+    @contextmanager
+    def about_to_drive(self, execution_id: str) -> Iterator[None]:
+        """Note that this thread has an execution driven in the block, so that its lease is not taken for one left."""
+        me = threading.get_ident()
+        self._taking.setdefault(execution_id, me)
+        try:
+            yield
+        finally:
+            if self._taking.get(execution_id) == me:
+                self._taking.pop(execution_id, None)
+
+    def _drives(self, lease: Lease) -> bool:
+        return (lease.execution_id, lease.token) in self._driven
+
+    def is_left(self, lease: Lease) -> bool:
+        """Return whether a lease is this process's own, and nothing here drives or is about to drive it."""
+        if self._drives(lease) or not lease.owner.is_same_process(Owner.current()):
+            return False
+        thread = self._taking.get(lease.execution_id)
+        return thread is None or thread == threading.get_ident() or not _is_alive(thread)
+
+    def left(self, store: EventStore) -> list[str]:
+        """Return the executions with a lease of this process that nothing drives."""
+        return [lease.execution_id for lease in store.live_leases() if self.is_left(lease)]
+
+
+def _is_alive(ident: int) -> bool:
+    return any(thread.ident == ident for thread in threading.enumerate())
+
+
+HANDS = Hands()
+"""Those of this process."""
+
+
+class LeaseKeeper:
+    """The leases that this process holds on one store; lives on the engine's loop.
+
+    A lease that was lost all the same (the machine slept, say) needs no attention here: the store refuses the next
+    events, and the execution ends with that error in this process.
+    """
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls, self._store = calls, calls.store
+        self._held: dict[str, Lease] = {}
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._renewal: asyncio.Task[None] | None = None
+
+    def keep(self, lease: Lease) -> None:
+        """Renew a lease from now on."""
+        self._held[lease.execution_id] = lease
+        if self._heartbeat is None:
+            self._wait_for_beat()
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back, so that others need not wait until it expires; it is renewed until that could be done."""
+
+        def give_back() -> None:
+            if lease.execution_id in self._held and not self._store.closed:
+                self._store.release(lease)
+
+        await self._calls.patiently(give_back)
+        self.forget(lease)
+
+    async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
+        """Drive an execution no more, and let others have it, unless the event that ended it has done so already.
+
+        Where the lease cannot be given back it expires, and this process takes it up again at once. The error would
+        hide why the execution came to its end here (test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays).
+        """
+        try:
+            if not is_gone:
+                await self.release(lease)
+        except StoreError as error:
+            _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
+        finally:
+            self.forget(lease)
+            HANDS.rest(lease)
+
+    def forget(self, lease: Lease) -> None:
+        """Renew a lease no more."""
+        self._held.pop(lease.execution_id, None)
+        if not self._held and self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+    def _wait_for_beat(self) -> None:
+        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
+
+    def _beat(self) -> None:
+        self._heartbeat = None
+        if self._held and not self._store.closed:
+            self._wait_for_beat()
+            if self._renewal is None:
+                renewing = self._renew(list(self._held.values()))
+                self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
+
+    async def _renew(self, held: list[Lease]) -> None:
+        try:
+            renewed = await self._calls.once(lambda: self._store.renew(held))
+        except StoreError as error:
+            # Busy: no other process can write either, so none can take them yet. Else the next commit says what it is,
+            # and a lease that another has taken meanwhile fences it (tests/simulation, seeds 12 and 32).
+            _log.info("leases could not be renewed: %s", error)
+            return
+        finally:
+            self._renewal = None
+        for lease, is_held in zip(held, renewed, strict=True):
+            if not is_held and self._held.get(lease.execution_id) is lease:
+                del self._held[lease.execution_id]

@@ -1,0 +1,386 @@
+"""The thread and event loop that executions run on: never the kernel's, never the caller's.
+
+A cell that runs on the kernel's loop would hold up every execution, and an interrupt of the kernel would hit whichever
+runs just then. The thread outlives what a person's code does to its loop, and a dead loop fails all who wait for it
+instead of leaving them waiting (`tests/execution/test_engine_thread.py` does all of that).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, TypeVar
+
+from divebook.errors import ExecutionError, FencedError, StoreError
+from divebook.interrupts import interruptible_result
+from divebook.runtime.commit import GroupCommit, StoreCalls
+from divebook.runtime.compute.threads import open_to_libraries, rest
+from divebook.runtime.leases import HANDS, LeaseKeeper
+from divebook.runtime.runner import RESTING, Runner
+from divebook.runtime.waiting import guard
+from divebook.store.base import EventStore
+from divebook.store.registry import leave_open
+
+# Brings messages from the store's inbox to the executions that this process drives.
+#
+# One per store, on the engine's loop. What this process sends itself is handed over at once; what other processes send
+# the store tells of, while anything runs.
+
+
+INTERVAL = 0.05
+"""Seconds after which the store is listened to: most executions have come to rest by then."""
+
+
+class Mailroom:
+    """The runners of one store, and the task that looks into the inbox when there is news."""
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls, self._store = calls, calls.store
+        self._runners: dict[str, Runner] = {}
+        self._seen: int | None = None
+        """Number of the last message that was looked at; None where nobody has looked since runners came."""
+        self._task: asyncio.Task[None] | None = None
+        self._has_news = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._ignore: Callable[[], None] | None = None
+        """Ends listening, if the store is listened to."""
+
+    def admit(self, execution_id: str, runner: Runner) -> None:
+        """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
+        if not self._runners:
+            self._seen = None
+        self._runners[execution_id] = runner
+        if self._ignore is None and self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
+
+    def dismiss(self, execution_id: str) -> None:
+        """Bring no more messages to the execution."""
+        self._runners.pop(execution_id, None)
+        if self._runners:
+            return
+        if self._ignore is not None:
+            self._ignore()
+            self._ignore = None
+        if self._alarm is not None:  # it would hold on to this mailroom until its time has come
+            self._alarm.cancel()
+            self._alarm = None
+
+    def knows(self, execution_id: str) -> bool:
+        """Whether the execution was admitted; any thread."""
+        return execution_id in self._runners
+
+    async def deliver(self, execution_id: str) -> bool:
+        """Hand over what waits for one execution; return False if no runner of this process takes it."""
+        runner = self._runners.get(execution_id)
+        if runner is None:
+            return False
+        try:
+            return await runner.take()
+        except FencedError:  # another process drives it now and reads its inbox; the driver of this process raises this
+            return False
+
+    def _listen(self) -> None:
+        self._alarm = None
+        if not self._runners or self._ignore is not None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def hear() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._begin_to_look)
+
+        self._ignore = self._store.on_news(hear)
+
+    def _begin_to_look(self) -> None:
+        self._has_news = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._look(), name="divebook-mailroom")
+
+    async def _look(self) -> None:
+        try:
+            while self._has_news and self._runners:
+                self._has_news = False
+                self._seen, addressed = await self._calls.patiently(self._news)
+                for execution_id in addressed:
+                    await self.deliver(execution_id)
+        except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
+            return
+        finally:
+            self._task = None
+
+    def _news(self) -> tuple[int, set[str]]:
+        """Return the number of the last message, and the executions that may have one which nobody looked at.
+
+        What came between the beginning of the first runner and the first look may be for any of them
+        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
+        """
+        if self._seen is None:
+            return self._store.last_message(), set(self._runners)
+        messages = self._store.new_messages(self._seen)
+        last = max((message.number for message in messages), default=self._seen)
+        return last, {message.execution_id for message in messages}
+
+
+T = TypeVar("T")
+PATIENCE = 1.0
+"""Seconds after which a keyboard interrupt is heeded by who waits for what takes a moment, such as a run to begin."""
+LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
+STOP_SECONDS = 5.0
+"""How long what is on the loop may take to end, where the loop is to end."""
+
+
+class Desk:
+    """What the executions over one store share on the loop; it goes with the last of them."""
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self.calls = StoreCalls(store)
+        self.commit, self.keeper = GroupCommit(self.calls), LeaseKeeper(self.calls)
+        self.mailroom = Mailroom(self.calls)
+
+
+class EngineThread:
+    """A daemon thread with one asyncio loop, started when first needed, and anew where it has died."""
+
+    def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)  # only the thread that forks lives on in the child
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._promised: set[Future[Any]] = set()
+        self._thread: threading.Thread | None = None
+        self._stopped: asyncio.AbstractEventLoop | None = None
+        self._desks: weakref.WeakValueDictionary[int, Desk] = weakref.WeakValueDictionary()
+        self._background: set[asyncio.Task[Any]] = set()
+        HANDS.clear()
+        RESTING.forget()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, running."""
+        with self._lock:
+            return self._running_loop()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            guard(self._loop)
+            self._desks, self._background = weakref.WeakValueDictionary(), set()
+            HANDS.clear()
+            RESTING.forget()
+            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
+            self._thread.start()
+            asyncio.run_coroutine_threadsafe(open_to_libraries(), self._loop)
+            atexit.register(self.stop_if_idle)
+        return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop for ever, whatever code on it does.
+
+        Tasks that code starts by itself can raise SystemExit or stop the loop: neither is meant for the engine, and
+        the loop goes on where it was. Anything else that comes out of it is a fault of the loop itself.
+        """
+        try:
+            while not loop.is_closed() and loop is not self._stopped:
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    loop.run_forever()
+        except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
+            loop.call_exception_handler({"message": "the engine's event loop has died", "exception": error})
+            loop.close()
+            self._bury(loop, f"{type(error).__name__}: {error}")
+        else:
+            loop.close()
+            self._bury(loop, "it was closed")
+
+    def _bury(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
+        """Fail every waiting caller, since the loop is gone; the next caller gets a new loop."""
+        with self._lock:
+            if self._loop is loop:
+                self._loop = None
+            abandoned = list(self._promised)
+        died = f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
+        for promised in abandoned:
+            with contextlib.suppress(InvalidStateError):  # done in this very moment
+                promised.set_exception(ExecutionError(died))
+
+    def stop(self) -> None:
+        """End the thread, with all that is on its loop; who needs it after that gets a new one."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop, self._thread = None, None
+        rest()
+        if loop is None or thread is None or thread is threading.current_thread():
+            return
+
+        async def wind_up() -> None:
+            if unwinding := [asyncio.ensure_future(standing.gone()) for standing in RESTING.let_all_go()]:
+                await asyncio.wait(unwinding, timeout=STOP_SECONDS)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=STOP_SECONDS)
+            await loop.shutdown_asyncgens()
+            self._stopped = loop
+            loop.stop()
+
+        asyncio.run_coroutine_threadsafe(wind_up(), loop)
+        thread.join(2 * STOP_SECONDS)
+
+    def stop_if_idle(self) -> None:
+        """End the thread unless an execution is driven on it; as long as it lives, stores stay open."""
+        thread = self._thread
+        if not HANDS.are_full:
+            self.stop()
+        if thread is not None and thread.is_alive():
+            leave_open()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the loop, from any thread."""
+        with self._lock:
+            promised = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+            self._promised.add(promised)
+        promised.add_done_callback(self._promised.discard)
+        return promised
+
+    def is_current(self) -> bool:
+        """Whether the caller is on the engine's own thread, where waiting would wait for itself."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def refuse_waiting(self, store: EventStore) -> None:
+        """Raise where the caller is on the engine's own thread, and the store's answers take long."""
+        if not store.local and self.is_current():
+            raise ExecutionError(
+                f"this asks {store.location}, and on the engine's own thread every execution would wait for its "
+                "answer; ask in another one: await asyncio.to_thread(...)"
+            )
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Return what a function returns that is called on the loop, from any thread.
+
+        A waiting caller may be interrupted: the function has then been called to its end, or never will be.
+        """
+        if self.is_current():
+            return function()
+        returned: Future[T] = Future()
+        return self.outcome(lambda: returned.set_result(function()), returned)
+
+    def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
+        """Return the result of a future that something which is begun on the loop sets; from any other thread.
+
+        What takes several turns of the loop wakes the caller once that way, and not for its beginning as well. A
+        caller that has to wait for long may be interrupted: `begin` has then been called to its end, or never will be.
+        """
+        claimed, called = threading.Lock(), threading.Lock()
+        called.acquire()
+
+        def call() -> None:
+            if claimed.acquire(blocking=False):
+                try:
+                    begin()
+                finally:
+                    called.release()
+
+        try:
+            return interruptible_result(self.begin(call, awaited), patience=PATIENCE)
+        except BaseException:
+            if not claimed.acquire(blocking=False):
+                called.acquire()
+            raise
+
+    def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
+        """Have something called on the loop that begins what a future stands for, from any thread; return the future.
+
+        What it raises is what the future comes to.
+        """
+
+        def call() -> None:
+            try:
+                work()
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+                awaited.set_exception(error)
+
+        with self._lock:
+            self._promised.add(awaited)
+            self._running_loop().call_soon_threadsafe(call)
+        awaited.add_done_callback(self._promised.discard)
+        return awaited
+
+    def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""
+        return self.promise_of(self.keep(work))
+
+    def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
+        """Return what is done when a task is. Call it on the loop."""
+        promised: Future[T] = Future()
+        self._promised.add(promised)
+
+        def settle(_: asyncio.Task[T]) -> None:
+            self._promised.discard(promised)
+            with contextlib.suppress(InvalidStateError):
+                if task.cancelled():
+                    promised.set_exception(ExecutionError(LEFT))
+                elif (error := task.exception()) is not None:
+                    promised.set_exception(error)
+                else:
+                    promised.set_result(task.result())
+
+        task.add_done_callback(settle)
+        return promised
+
+    def desk(self, store: EventStore) -> Desk:
+        """Return what the executions over a store share; call it on the loop, and hold on to it."""
+        desk = self._desks.get(id(store))
+        if desk is None:
+            desk = self._desks[id(store)] = Desk(store)
+        return desk
+
+    def held_up(self, store: EventStore) -> str | None:
+        """Return why nothing can be written to a store just now, if something here waits for that; any thread."""
+        desk = self._desks.get(id(store))
+        standstill = None if desk is None else desk.commit.held_up
+        return None if standstill is None else str(standstill)
+
+    def drives(self, store: EventStore, execution_id: str) -> bool:
+        """Whether something here takes what is sent to an execution; any thread."""
+        desk = self._desks.get(id(store))
+        return desk is not None and desk.mailroom.knows(execution_id)
+
+    def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run something that is not waited for; call it on the loop."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def passed_on(to: Future[T], done: Future[T]) -> None:
+    """Let a future come to what another one has come to."""
+    with contextlib.suppress(InvalidStateError):  # the loop has died meanwhile
+        if (error := done.exception()) is not None:
+            to.set_exception(error)
+        else:
+            to.set_result(done.result())
+
+
+def failed_with(begun: Future[T], driving: Future[T]) -> None:
+    """Let those who wait for a beginning hear what has kept it from coming about."""
+    error = driving.exception()
+    if error is not None and not begun.done():
+        begun.set_exception(error)
+
+
+ENGINE = EngineThread()
+"""The engine of this process."""

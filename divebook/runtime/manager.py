@@ -1,0 +1,764 @@
+"""The executions over one store: started, found, resumed, answered, signalled, cancelled.
+
+Code that changes one acquires its lease first and looks at it then: what it looked like before may be long past
+(test_what_has_ended_meanwhile_stays_as_it_is).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+
+from divebook.engine.bounds import REASONS
+from divebook.engine.decide import steps_ahead, steps_to_undo
+from divebook.engine.inbox import Message, facts_of
+from divebook.engine.lifecycle import FINAL, TERMINAL, WAY_ON
+from divebook.engine.state import ExecutionState
+from divebook.errors import (
+    BoundExceededError,
+    DefinitionError,
+    ExecutionError,
+    ExecutionNotFoundError,
+    LeaseHeldError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.events import catalog
+from divebook.events.catalog import WAITING
+from divebook.events.codec import checked
+from divebook.events.event import Event
+from divebook.interrupts import interruptible_result, interruptible_wait
+from divebook.questions.bounds import DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS, Bounds
+from divebook.runtime.children import (
+    Child,
+    Opening,
+    abandoned,
+    all_abandoned,
+    ancestors,
+    has_ended,
+    running_children,
+    workflows_to_begin,
+)
+from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
+from divebook.runtime.driver import Driver, Means, Past, Register, folded
+from divebook.runtime.forks import first_batch
+from divebook.runtime.leases import HANDS
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, Desk, passed_on
+from divebook.runtime.messages import Answering, this_person
+from divebook.runtime.queueing import QueueControl, Relatives
+from divebook.runtime.step import Services
+from divebook.runtime.streaming import TextStreams
+from divebook.runtime.waiting import engine_code
+from divebook.store.append import FIRST_TOKEN, Durability, ExecutionRecord
+from divebook.store.base import EventStore
+from divebook.store.leases import Lease, Owner
+from divebook.text.redaction import logger, shared
+from divebook.workflow.definition import Workflow
+
+# Limits on how many executions one execution may start, directly and through those that it started.
+#
+# Every execution that is not a child has both limits, also where nobody set them: a workflow that starts itself by
+# mistake ends with an error instead of starting executions for as long as the process lives. A child that sets a bound
+# of its own has that limit for what is below it as well.
+#
+# How deep a child is, and how many there are, is read from the store, so that a limit holds in whichever process the
+# tree continues. Each process counts what it starts itself exactly, and what other processes start every
+# `RECOUNT_AFTER` starts: where several processes drive one tree, each of them may pass the limit by that many.
+
+
+RECOUNT_AFTER = 100
+"""Executions that a process starts in one tree before it counts again what the store has of that."""
+
+MOST_COUNTS = 1000
+"""Trees whose counts a process remembers; others are counted again when they start something."""
+
+
+@dataclass(slots=True)
+class _Count:
+    """The number of executions below one, as far as this process knows it."""
+
+    stored: int
+    """As the store had it."""
+    started: set[str] = field(default_factory=set)
+    """Ids of those that this process has started since, or is about to start."""
+
+    @property
+    def total(self) -> int:
+        return self.stored + len(self.started)
+
+
+class FamilyBounds:
+    """Checks of `max_depth` and `max_descendants` before a child begins; any thread.
+
+    Parameters
+    ----------
+    find
+        Finds an execution, with its newest state.
+    """
+
+    def __init__(self, store: EventStore, find: Callable[[str], Driver]) -> None:
+        self._store, self._find = store, find
+        self._counts: OrderedDict[str, _Count] = OrderedDict()
+        """By id, the one that was counted last at the end."""
+        self._lock = threading.Lock()
+
+    def admit(self, child: str, parent: str) -> None:
+        """Count a child that is about to begin.
+
+        Raises
+        ------
+        BoundExceededError
+            It would be too deep below an execution above it, or one too many.
+        """
+        line = list(ancestors(self._store, parent))
+        counts: list[_Count] = []
+        with self._lock:
+            for depth, record in enumerate(line, 1):
+                driver = self._find(record.execution_id)
+                most_depth, most = limits_of(driver.state.bounds, is_root=depth == len(line))
+                if most_depth is not None and depth > most_depth:
+                    raise _exceeded("max_depth", record, most_depth, f"a child of {parent} would be on level {depth}")
+                if most is not None:
+                    counts.append(count := self._count(driver, record, child, most))
+                    if count.total >= most and child not in count.started:
+                        raise _exceeded("max_descendants", record, most, f"has {count.total}")
+            for count in counts:
+                count.started.add(child)
+
+    def forget(self, execution_id: str) -> None:
+        """Forget how many executions one has below it, as it has ended; if it is resumed, they are counted again."""
+        with self._lock:
+            self._counts.pop(execution_id, None)
+
+    def left_for_successor(self, execution_id: str) -> Bounds:
+        """Return what the execution as which one continues may start: what is left of the limits that were set."""
+        driver = self._find(execution_id)
+        bounds = driver.state.bounds
+        most = bounds.max_descendants
+        if most is not None:
+            with self._lock:
+                (record,) = list(ancestors(self._store, execution_id))[:1]
+                most = max(0, most - self._recount(driver, record, ()).total)
+        return Bounds(max_depth=bounds.max_depth, max_descendants=most)
+
+    def _count(self, driver: Driver, record: ExecutionRecord, child: str, most: int) -> _Count:
+        """Return how many there are below one: counted again from time to time, and before one is refused."""
+        count = self._counts.pop(driver.id, None)
+        if count is None or len(count.started) >= RECOUNT_AFTER or (count.total >= most and child not in count.started):
+            count = self._recount(driver, record, () if count is None else count.started)
+        self._counts[driver.id] = count
+        while len(self._counts) > MOST_COUNTS:
+            self._counts.popitem(last=False)
+        return count
+
+    def _recount(self, driver: Driver, record: ExecutionRecord, started: Collection[str]) -> _Count:
+        missing = self._missing(started)
+        while True:
+            stored = self._store.descendants(record.execution_id) + self._inherited(driver, record)
+            still_missing = self._missing(missing)
+            if still_missing == missing:
+                return _Count(stored, still_missing)
+            missing = still_missing  # one was written meanwhile, and may or may not have been counted
+
+    def _missing(self, names: Collection[str]) -> set[str]:
+        """Return which executions the store does not have yet."""
+        return {name for name in names if not any(ancestors(self._store, name))}
+
+    def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
+        """Return how many executions a fork has below it through the events that it shares with its source."""
+        total = 0
+        for name in driver.state.ledger.children if record.opened > 1 else ():
+            try:
+                if self._store.record(name).parent != record.execution_id:
+                    total += 1 + self._store.descendants(name)
+            except ExecutionNotFoundError:  # it was deleted
+                total += 1
+        return total
+
+
+def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
+    """Return how deep an execution may start others, and how many; None where nothing bounds that."""
+    default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
+    depth = default[0] if bounds.max_depth is None else bounds.max_depth
+    return depth, default[1] if bounds.max_descendants is None else bounds.max_descendants
+
+
+def _exceeded(name: str, record: ExecutionRecord, limit: int, found: str) -> BoundExceededError:
+    below = "levels of executions" if name == "max_depth" else "executions"
+    return BoundExceededError(
+        f"{name} is reached: execution {record.execution_id} of {record.workflow_name!r} may have at most {limit} "
+        f"{below} below it, and {found}. Look for a workflow that starts itself; if so many are meant, raise the bound "
+        f"and resume that execution: bounds={{'{name}': {max(2 * limit, 1)}}}",
+        name,
+        REASONS[name],
+    )
+
+
+# Waiting for an execution that another process, or another environment, drives: its log tells when it rests.
+
+
+LONGEST = 1.0
+"""Seconds after which to look again without news."""
+
+
+def is_elsewhere(driver: Driver) -> bool:
+    """Return whether an execution is for others to drive: a queue's workers, or who does so now."""
+    if driver.opening is not None or driver.is_live or driver.was_forked:
+        return False
+    state = driver.refresh().state
+    return not state.is_over and (state.queue is not None or _is_driven(driver))
+
+
+def _is_driven(driver: Driver) -> bool:
+    """Return whether another process, or another environment of this one, drives an execution."""
+    held = driver.store.live_lease_of(driver.id)
+    return held is not None and not HANDS.is_left(held)
+
+
+def lease_elsewhere(driver: Driver) -> Lease | None:
+    """Return the lease under which another process drives an execution; None if none does."""
+    held = driver.store.live_lease_of(driver.id)
+    return None if held is None or held.owner.is_same_process(Owner.current()) else held
+
+
+def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
+    """Block until an execution has ended, or stands still; TimeoutError after so many seconds.
+
+    Raises
+    ------
+    ExecutionError
+        It is in no queue, and who has driven it is gone.
+    """
+    news = threading.Event()
+    until = None if timeout is None else time.monotonic() + timeout
+    ends = [
+        driver.store.on_news(news.set, driver.id),
+        driver.store.subscribe(lambda name, _: news.set() if name == driver.id else None),
+    ]
+    try:
+        while not driver.refresh().state.is_over and not _rests(driver) and not _is_left(driver):
+            left = LONGEST if until is None else min(LONGEST, until - time.monotonic())
+            if left <= 0:
+                raise TimeoutError
+            interruptible_wait(news, left)
+            news.clear()
+    finally:
+        for end in ends:
+            end()
+
+
+def _rests(driver: Driver) -> bool:
+    return not driver.is_live and stands_still(driver.state, driver.store)
+
+
+def stands_still(state: ExecutionState, store: EventStore) -> bool:
+    """Return whether nothing happens in an execution before somebody answers, sends a signal, or resumes it.
+
+    That is so of what waits for others that stand still; what sleeps, or pauses before it tries again, goes on by
+    itself.
+    """
+    if state.is_shown_paused:
+        return True
+    if state.status != WAITING or state.is_asleep or has_news(state, store):
+        return False
+    return all(_child_stands_still(name, store) for name in running_children(state))
+
+
+def has_news(state: ExecutionState, store: EventStore) -> bool:
+    """Return whether the store has what a state lacks: messages that are not taken in, or what was written since.
+
+    In this order: a message that is taken in between the two questions is in what was written. Without the second one,
+    an execution that was just answered seemed to wait on (tests/execution/test_elsewhere).
+    """
+    name = state.execution_id
+    return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence
+
+
+def _child_stands_still(name: str, store: EventStore) -> bool:
+    try:
+        return stands_still(folded(store, name), store)
+    except ExecutionNotFoundError:  # it is about to be begun
+        return False
+
+
+def _is_left(driver: Driver) -> bool:
+    """Return whether nobody drives an execution any more that is in no queue, from which workers would take it."""
+    if driver.state.queue is not None or driver.is_live or _is_driven(driver):
+        return False
+    state = driver.refresh().state  # what it came to before it was given back
+    if not state.is_over and state.status != WAITING:
+        raise ExecutionError(f"execution {driver.id} is {state.status}, and who has driven it is gone; resume it")
+    return True
+
+
+# What is not done any more with an execution that has ended, and what its owner can do instead.
+
+
+def refuse_final(driver: Driver, when: str = "") -> None:
+    """Raise for an execution that cannot go on."""
+    if driver.status == catalog.COMPLETED:
+        raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
+    if driver.state.is_over and driver.state.is_rolled_back:
+        raise ExecutionError(
+            f"execution {driver.id} has {when}{_end_of(driver)}, and what it had done is rolled back; start a new one"
+        )
+    if driver.status in FINAL:
+        way_on = f"it goes on as {driver.state.continued_as}" if driver.state.continued_as else WAY_ON[driver.status]
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}, and cannot go on; {way_on}")
+
+
+def _end_of(driver: Driver) -> str:
+    """Return how an execution ended, as a sentence goes on."""
+    return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
+
+
+def refuse_over(driver: Driver, when: str = "already ") -> None:
+    """Raise for an execution of which nothing is left to cancel."""
+    if driver.state.is_over:
+        way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
+        raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
+
+
+def nothing_to_pause(driver: Driver) -> ExecutionError:
+    """Return the error for an execution that this process does not drive, with what can be done instead."""
+    held = None if driver.opening is not None else lease_elsewhere(driver)
+    if held is not None and not driver.state.is_over:
+        owner = held.owner
+        return ExecutionError(
+            f"execution {driver.id} is driven by {owner.name or 'a process'} (process {owner.pid} on {owner.host}), "
+            "and not by this one; pause it there, or cancel it from here and resume it later"
+        )
+    way_on = "" if driver.state.is_over else "; nothing of it begins before it is started, resumed or answered"
+    return ExecutionError(f"execution {driver.id} is {driver.status}, and this process does not drive it{way_on}")
+
+
+def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
+    """Return whether this process has what undoes what an execution has done, and is to; else who resumes it does."""
+    if driver.state.queue is not None and driver.state.parent is None:  # a child comes before who has started it
+        return False
+    try:
+        check(driver.workflow, steps_to_undo(driver.state), ())
+    except (DefinitionError, NotFoundError, SetupError):
+        return False
+    return True
+
+
+SEED_BITS = 64
+_log = logger(__name__)
+
+
+class Control(QueueControl):
+    """What can be done with the executions over one store.
+
+    Parameters
+    ----------
+    services
+        What their runners need.
+    check
+        Raises unless all that these steps of a workflow name is there, and other workflows that are still to begin.
+    code_of
+        Returns the digests of the functions that a workflow may call now.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        services: Callable[[Control], Services],
+        check: Callable[[Workflow, Container[str], Iterable[str]], None],
+        code_of: Callable[[Workflow], dict[str, str]],
+        *,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        self.store, self.clock, self.chance = store, clock, chance
+        self.check = check
+        self._register = Register(store)
+        self.answering = Answering(self._register, self.go_on, clock, chance)
+        """Takes answers and signals."""
+        self.family_bounds = FamilyBounds(store, self._register.find)
+        """Limits how many executions those over this store start."""
+        self._resuming, self._cancelling = threading.Lock(), threading.RLock()
+        self._alarms: dict[str, asyncio.Future[None]] = {}
+        self._latest_desk: Desk | None = None
+        """Held on to, so that executions one after the other need not make one each."""
+        self.texts = TextStreams()
+        """What models write in these executions."""
+        self._relatives = Relatives(store, self._register.find, self.cancel, self._send_word)
+        self.means = Means(services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest)
+
+    # --- starting and finding --------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        workflow: Workflow,
+        opening: catalog.ExecutionStarted,
+        durability: Durability | None = None,
+        execution_id: str | None = None,
+    ) -> Driver:
+        """Return a pending execution, of which nothing is recorded before it is started."""
+        shared().learn(opening.inputs)  # before anything is printed
+        execution_id = execution_id or Ids(self.clock, self.chance).execution()
+        driver = Driver(execution_id, {}, self.store, Past(workflow, ExecutionState(execution_id)))
+        driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
+        driver.durability = durability
+        self._register.enter(driver)
+        return driver
+
+    def start(self, driver: Driver) -> None:
+        """Begin a pending execution; return once its beginning is in the store, where everybody finds it."""
+        if driver.opening is None or driver.was_driven:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
+        self._register.enter(driver)
+        ENGINE.refuse_waiting(self.store)
+        begun = Future[None]()
+        if not ENGINE.is_current():
+            ENGINE.outcome(lambda: driver.begin(self.means, begun), begun)
+            return
+        driver.begin(self.means, begun, at_once=True)
+        if (commit := ENGINE.desk(self.store).commit).held_up is None:
+            commit.commit_now()  # on the engine's own thread nothing can be waited for
+            driver.require_log()
+
+    def run(self, driver: Driver) -> Future[None]:
+        """Return what is done when an execution has ended, rests, or is blocked; a pending one begins."""
+        if driver.opening is None or driver.was_driven:
+            return driver.standstill()
+        ended = Future[None]()
+        self._register.enter(driver)
+
+        def begin() -> None:
+            if not driver.was_driven:  # somebody else has begun it meanwhile
+                driver.begin(self.means)
+            driver.standstill().add_done_callback(functools.partial(passed_on, ended))
+
+        return ENGINE.begin(begin, ended)
+
+    async def left_for_successor(self, child: Child) -> Child:
+        """Return what one continues as with what is left of its bounds on executions below it; on the loop."""
+        left = await self._desk.calls.work(lambda: self.family_bounds.left_for_successor(child.parent))
+        bounds = replace(child.bounds, max_depth=left.max_depth, max_descendants=left.max_descendants)
+        return child._replace(bounds=bounds)
+
+    async def begin_successor(self, driver: Driver, before: str) -> None:
+        """Begin a pending execution as which another one goes on; return once its beginning is in the store.
+
+        Call it on the engine's loop.
+        """
+        begun = Future[None]()
+        self._let_come_from(driver, before)
+        driver.begin(self.means, begun)
+        await asyncio.wrap_future(begun)
+
+    def fork(
+        self, source: str, at: int, forked: catalog.ExecutionForked, kept: Durability | None = None, name: str = ""
+    ) -> Driver:
+        """Begin an execution that shares the first events of another one, and drive it on."""
+        ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
+        execution_id = name or ids.execution()
+        event = Event(ids.event(now), execution_id, at + 1, now, forked)
+        alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
+        with alone, HANDS.about_to_drive(execution_id):
+            (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
+            if refusal is not None:
+                raise refusal
+            driver = self._register.load(execution_id)
+            self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
+        return driver
+
+    def _drive(
+        self, driver: Driver, lease: Lease, resumed: catalog.ExecutionResumed | None = None, *, anew: bool = False
+    ) -> None:
+        """Drive an execution on under a lease; with `anew` its code is replayed, though it stands still in memory."""
+        state = driver.state
+        told = resumed or catalog.ExecutionResumed(state.status)
+        self._register.enter(driver)
+        if ENGINE.is_current():
+            driver.go_on(self.means, told, lease, state, anew=anew)
+            return
+        under_way = Future[None]()
+
+        def go_on() -> None:
+            driver.go_on(self.means, told, lease, state, anew=anew)
+            # Two turns later, after what it does first: a thread that wakes before would only take its processor.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, under_way.set_result, None)
+
+        ENGINE.outcome(go_on, under_way)
+
+    def find(self, execution_id: str) -> Driver:
+        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        return self._register.find(execution_id)
+
+    def look_up(self, execution_id: str) -> Driver:
+        """Return an execution as `find` does; its log is read when somebody asks what it says."""
+        return self._register.look_up(execution_id)
+
+    # --- resuming --------------------------------------------------------------------------------------------------
+
+    def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
+        """Take an execution up again where its log ends; see `Environment.resume`."""
+        with nullcontext() if ENGINE.is_current() else self._resuming:  # of two at once the second finds it live
+            return self._resume(execution_id, bounds, recovery)
+
+    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
+        driver = self._register.find(execution_id)
+        if self.ends_with_parent(driver):
+            return driver
+        if driver.is_live and driver.state.is_over and not ENGINE.is_current():
+            wait((driver.driving(),))  # its end is being written
+        if driver.is_live and bounds is None and not driver.state.is_over:
+            return driver  # something else has resumed it: an answer, for instance
+        if driver.is_live:
+            raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
+        if driver.status == catalog.COMPLETED and bounds is None:
+            return driver
+        refuse_final(driver)
+        self._require_means(driver)
+        with HANDS.taking(self.store, driver.id) as lease:
+            driver.under(lease)
+            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
+                self.store.release(lease)
+                return driver
+            refuse_final(driver, "meanwhile ")
+            told = None if bounds is None else bounds.to_dict()
+            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, told, recovery), anew=True)
+        return driver
+
+    def _require_means(self, driver: Driver) -> None:
+        """Raise unless all that an execution needs to go on is there."""
+        ahead = steps_ahead(driver.workflow, driver.state)
+        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
+
+    def go_on(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
+        """Let an execution that rests do what there is to do; its driver may now be another process.
+
+        With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
+        """
+        if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
+            return driver
+        if self.ends_with_parent(driver):
+            return driver
+        with suppress(LeaseHeldError):
+            self._require_means(driver)
+            with HANDS.taking(self.store, driver.id) as lease:
+                if self._can_go_on(state := driver.under(lease), child, again=again):
+                    self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
+                else:
+                    self.store.release(lease)
+        return driver
+
+    def delivered(self, driver: Driver) -> bool:
+        """Hand over what lies in the inbox, if this process drives the execution, or is about to look there itself."""
+        if ENGINE.is_current():
+            ENGINE.keep(self._desk.mailroom.deliver(driver.id))
+            return driver.look_again()
+        if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
+            return False  # who drives it from now on looks into the inbox first
+
+        async def hand_over() -> bool:
+            delivered = await self._desk.mailroom.deliver(driver.id) or driver.look_again()
+            await driver.durable()
+            return delivered
+
+        return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))
+
+    @property
+    def _desk(self) -> Desk:
+        return ENGINE.desk(self.store)
+
+    def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
+        if state.is_over:
+            # A parent that another process has ended meanwhile resumes nothing, though it does not know that yet.
+            return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
+        if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
+            return True
+        due = state.wake_at
+        return due is not None and due <= self.clock.now()
+
+    async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
+        """Return the messages of an execution with numbers above one; on the loop."""
+        return await self._desk.calls.patiently(lambda: self.store.inbox(execution_id, after))
+
+    async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Claim an expired question, so that no answer can; on the loop."""
+        await self._desk.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
+
+    # --- coming to rest ----------------------------------------------------------------------------------------------
+
+    async def _came_to_rest(self, driver: Driver) -> None:
+        """See to what follows from the end of an execution, or to what wakes one that rests; on the loop."""
+        self._latest_desk = self._desk
+        if driver.state.is_over:
+            await self._relatives.ended(driver)
+            if driver.may_have_children:  # the count would stay in memory (tests/execution/test_ended.py)
+                await self._desk.calls.work(lambda: self.family_bounds.forget(driver.id))
+        elif (due := driver.state.wake_at) is not None:
+            alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
+            alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
+
+    async def _wake(self, execution_id: str, due: int) -> None:
+        """Let an execution go on when its time has come; no process drives it until then."""
+        while (left := due - self.clock.now()) > 0:
+            with engine_code():  # the clock may be a person's
+                await self.clock.sleep(left / MICROSECONDS)
+        if not self.store.closed:
+            await self._desk.calls.work(lambda: self._go_on_if_due(execution_id, due))
+
+    def _go_on_if_due(self, execution_id: str, due: int) -> None:
+        driver = self._register.find(execution_id)
+        if not driver.is_driving and driver.state.wake_at == due:
+            self.go_on(driver)
+
+    def _send_word(self, parent_id: str, child: Driver) -> None:
+        parent = self._register.find(parent_id)
+        if not parent.state.is_over:
+            self.answering.send_word(parent_id, child)
+            self.go_on(parent)
+
+    # --- executions that others start --------------------------------------------------------------------------------
+
+    async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
+        """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
+
+        With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
+        and with it the code that waits for its end. Call it on the engine's loop.
+        """
+        work = self._desk.calls.work
+        if (parent := self._register.present(child.parent)) is not None:
+            parent.may_have_children = True
+        try:
+            driver = await work(lambda: self._register.find(child.id))
+        except ExecutionNotFoundError:
+            driver = await self._begin_child(child, opening)
+        else:
+            if parent is not None:
+                driver.serve_with(parent)
+            if not driver.is_live:
+                try:
+                    await work(lambda: self.go_on(driver, child, again=again))
+                except (DefinitionError, NotFoundError, SetupError) as error:
+                    if driver.state.is_over:
+                        raise
+                    _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
+        if driver.is_live:
+            ended = asyncio.wrap_future(driver.standstill())
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
+            await asyncio.shield(ended)
+        return (await work(driver.refresh)).state
+
+    async def _begin_child(self, child: Child, opening: Opening) -> Driver:
+        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile.
+
+        Raises
+        ------
+        BoundExceededError
+            An execution above it may start no more.
+        """
+        work = self._desk.calls.work
+        await work(lambda: self.family_bounds.admit(child.id, child.parent))
+        workflow, opened, durability = await work(opening)
+        if isinstance(opened, catalog.ExecutionForked):
+            driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
+        else:
+            driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
+            self._let_come_from(driver, child.parent)
+            driver.begin(self.means, begun)
+            ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]
+            for end in ends:  # who waits for the end of the child hears of an error
+                end.add_done_callback(lambda done: done.cancelled() or done.exception())
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        # Another process may have ended the parent while the child was written, and not have seen the child
+        # (tests/execution/cancelled_trees.py).
+        if await work(lambda: has_ended(self.store, child.parent)):
+            await work(lambda: self.ends_with_parent(driver))
+        return driver
+
+    # --- ending ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, execution_id: str, reason: str = "") -> Driver:
+        """Cancel an execution; see `Environment.cancel`. Without a reason the log says who did it."""
+        reason = reason or f"cancelled by {this_person()}"
+        checked(catalog.ExecutionCancelled(reason))
+        with nullcontext() if ENGINE.is_current() else self._cancelling:  # of two at once the second finds it cancelled
+            return self._cancel(self._register.find(execution_id), reason)
+
+    def _cancel(self, driver: Driver, reason: str) -> Driver:
+        if driver.was_forked:
+            driver.driving()
+        if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
+            return driver
+        refuse_over(driver.refresh())
+        if driver.state.rolling_back is not None and driver.state.paused is None:
+            return self.go_on(driver) if can_undo(driver, self.check) else driver
+        with HANDS.taking(self.store, driver.id, by_force=True) as lease:
+            state = driver.under(lease)
+            refuse_over(driver, "meanwhile ")
+            undoes = can_undo(driver, self.check)
+            ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
+        return driver
+
+    def ends_with_parent(self, driver: Driver) -> bool:
+        """Cancel an execution that is abandoned, with those above it that are; return whether that is so.
+
+        See `divebook.runtime.children`. What it did is undone all the same: one that is being rolled back continues.
+        """
+        state = driver.state
+        if state.parent is None or state.is_over or state.rolling_back is not None:
+            return False
+        line = abandoned(self.store, driver.id)
+        for one in line:  # itself first, so that nothing of it runs while those above it are looked at
+            with suppress(ExecutionError):  # another process, or the end of its parent, cancels it at this moment
+                self.cancel(one.id, one.reason)
+        return bool(line)
+
+    def pause(self, driver: Driver, reason: str = "") -> None:
+        """Let nothing more begin in an execution that this process drives, or a queue has; see `Execution.pause`."""
+        paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
+        checked(paused)
+        if ENGINE.call(lambda: driver.pause(paused.reason)):
+            return
+        driver.refresh()
+        if driver.opening is not None or driver.state.queue is None or driver.state.is_over:
+            raise nothing_to_pause(driver)
+        self.hold(driver, paused)
+
+    def leave(self, driver: Driver) -> None:
+        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        if driver.is_live:
+            ENGINE.call(driver.leave)
+            wait((driver.driving(),), STOP_SECONDS)
+
+    def recoverable(self) -> list[ExecutionRecord]:
+        """Return the executions that have something to do and that no living process drives, newest first.
+
+        Those whose parent has ended are among them, whoever drives them: to recover one cancels it.
+        """
+        found = {record.execution_id: record for record in self.store.orphans()}
+        for record in all_abandoned(self.store):
+            if not HANDS.drives(record.execution_id):  # here its end is being written
+                found[record.execution_id] = record
+        left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
+        unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
+        return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
+
+    def close(self) -> None:
+        """Leave the executions that are driven here as they are, and wake none that rests any more."""
+        self._register.read_all()
+        live = self.live()
+
+        def leave() -> list[Future[None]]:
+            for driver in live:
+                driver.leave()
+            for alarm in list(self._alarms.values()):
+                alarm.cancel()
+            resting = [driver.standing.let_go() for driver in self._register.known()]
+            return [ENGINE.promise(left.gone()) for left in resting if left is not None]
+
+        wait([*ENGINE.call(leave), *(driver.driving() for driver in live)], STOP_SECONDS)

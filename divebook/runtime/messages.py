@@ -1,0 +1,370 @@
+"""What is sent to executions: answers and signals, which the store keeps before anything is done with them.
+
+Kept first, then used: an answer that was accepted survives the death of the process at any moment after that, and the
+next process that resumes the execution finds it (`tests/execution/test_kept_answers.py`).
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any
+
+from divebook.engine.approvals import RUN, StandingRule, rules_of_run
+from divebook.engine.inbox import (
+    ANNOTATION,
+    ANSWER,
+    EXPIRED,
+    REVOCATION,
+    SIGNAL,
+    Message,
+    annotated,
+    answer_payload,
+    signal_payload,
+)
+from divebook.engine.lifecycle import FINAL, WAY_ON
+from divebook.errors import (
+    DefinitionError,
+    ExecutionError,
+    InterruptError,
+    KeptError,
+    LeaseHeldError,
+    NotFoundError,
+    SetupError,
+)
+from divebook.events import catalog
+from divebook.events.catalog import ExecutionAnnotated
+from divebook.events.codec import checked, storable
+from divebook.events.event import Event, Record, to_microseconds
+from divebook.questions import Question, checked_answer
+from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, already_answered, for_others, sort_of
+from divebook.runtime.clock import Chance, Clock, Ids
+from divebook.runtime.driver import Driver, Register
+from divebook.runtime.leases import HANDS
+from divebook.store.append import Batch, ExecutionRecord
+from divebook.store.base import EventStore
+from divebook.store.leases import Lease
+from divebook.workflow.json_schemas import FITTING
+
+
+class Answering:
+    """Takes in answers and signals for the executions of one store.
+
+    Parameters
+    ----------
+    go_on
+        Lets an execution that rests do what there is to do.
+    """
+
+    def __init__(self, register: Register, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance) -> None:
+        self._register, self._store, self._go_on = register, register.store, go_on
+        self._clock, self._chance = clock, chance
+
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    def answer(
+        self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
+    ) -> Driver:
+        """Answer a question; see `Environment.answer`."""
+        driver, question = self._asked(interrupt_id, execution_id)
+        what, state = f"the answer to {address_of(driver.id, question)}", driver.state
+        if state.is_over and question.is_open:
+            way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
+            way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
+            raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
+        is_unused = not question.is_open and state.interrupts[question.id].is_open
+        if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
+            return driver  # who kept it died before it went on
+        fitting, author = checked_answer(question, response, FITTING, self._clock.now()), by or this_person()
+        checked(catalog.InterruptResolved(question.id, fitting, author))
+        mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
+        if not mine:
+            raise _too_late(question, kept)
+        return self._go_on_with(what, driver, kept)
+
+    def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
+        """Give one answer to a question and to all that ask alike; see `Environment.answer_alike`."""
+        driver, question = self._asked(interrupt_id, None)
+        sort = sort_of(driver.state.workflow_name, question)
+        if sort is None:
+            raise InterruptError(question.id, "each question of its kind needs an answer of its own")
+        others = [found for found in self._alike(sort) if found != (driver.id, question.id)]
+        fitting = checked_answer(question, response, FITTING, self._clock.now())
+        answered = {driver.id: self.answer(question.id, response, driver.id, by)}
+        for execution_id, name in others:
+            with suppress(InterruptError):  # answered, or withdrawn, meanwhile
+                answered[execution_id] = self.answer(name, for_others(question, fitting), execution_id, by)
+        return list(answered.values())
+
+    def _alike(self, sort: Hashable) -> list[tuple[str, str]]:
+        """Return the open questions of one sort: who asks, and their ids."""
+        return [
+            (execution_id, question.id)
+            for execution_id, question in self.questions()
+            if sort_of(self._register.find(execution_id).state.workflow_name, question) == sort
+        ]
+
+    def _repeats(self, question: Question, response: Any) -> bool:
+        """Whether a response is the answer that a question has already."""
+        unanswered = question._replace(status=PENDING, expires_us=None)
+        try:
+            return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
+        except InterruptError:
+            return False
+
+    def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
+        """Let an execution go on with what was sent to it and is kept."""
+        try:
+            self._go_on(driver)
+        except (DefinitionError, NotFoundError, SetupError) as error:
+            raise KeptError(driver.id, what, error) from error
+        if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
+            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
+        return driver
+
+    def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
+        """Claim an expired question, so that no answer can; the first claim of a question counts."""
+        payload = {EXPIRED: True}
+        self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
+
+    def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
+        """Send a signal; see `Environment.signal`."""
+        if not name:
+            raise SetupError("a signal needs a name")
+        driver = self._register.find(execution_id)
+        if driver.state.is_over:
+            way_on = WAY_ON[driver.status]
+            raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
+        key = Ids(self._clock, self._chance).event(self._clock.now())
+        sent, author = storable(payload, "payload"), by or this_person()
+        # What the log cannot take in would stop everybody who takes the execution up.
+        checked(catalog.SignalReceived(name, sent, author))
+        _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent, author), author)
+        return self._go_on_with(f"the signal {name!r}", driver, kept)
+
+    def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
+        """Let a rule that a person made in an execution, for that alone, hold no more."""
+        driver, author = self._register.find(execution_id), by or this_person()
+        if driver.state.is_over:
+            raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
+        _, kept = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
+        return self._go_on_with(f"the revocation of {rule_id}", driver, kept)
+
+    def rules(self) -> list[tuple[str, StandingRule]]:
+        """Return the rules that people made in executions that go on, each with the id of its execution before it."""
+        states = self._register.sound_states(record.execution_id for record in self._store.unended())
+        return [
+            (state.execution_id, rule)
+            for state in states
+            for rule in rules_of_run(state.execution_id, state.rules.values())
+            if rule.scope == RUN
+        ]
+
+    def send_word(self, parent_id: str, child: Driver) -> None:
+        """Tell an execution that one which it started has come to its end."""
+        key = f"{child.id}/{child.state.last_sequence}"
+        self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
+
+    def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
+        """Send a message; return whether it is kept, and the one that is: it, or an earlier one in its place."""
+        sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
+        kept = self._store.post(sent)
+        return kept.source == sent.source, kept
+
+    def _message(self, execution_id: str, kind: str, key: str, payload: Any, source: str) -> Message:
+        return Message(execution_id, kind, key, payload, source, self._clock.now())
+
+    def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
+        """Return a question; see `Environment.question`."""
+        return self._asked(interrupt_id, execution_id)[1]
+
+    def questions(self) -> list[tuple[str, Question]]:
+        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
+        asking = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
+        return list(self._register.open_questions(asking))
+
+    def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
+        """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
+        interrupt_id, _, named = name.partition("@")
+        where = execution_id or named
+        asking = self._asking(interrupt_id) if not where else [self._register.find(where)]
+        if execution_id and named and self._register.find(named).id != asking[0].id:
+            raise InterruptError(
+                interrupt_id, f"it is named as one of {named}, and execution {execution_id} is to answer it"
+            )
+        if len(asking) > 1:
+            ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
+            raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
+        found = asking[0].questions.get(interrupt_id) if asking else None
+        if found is None and asking:  # another process has asked it since it was read
+            found = asking[0].refresh().questions.get(interrupt_id)
+        if found is None and asking and asking[0].damage is not None:
+            raise asking[0].damage  # the question is in what cannot be read
+        if found is None:
+            asked = [question.id for driver in asking for question in driver.interrupts]
+            raise NotFoundError("question", name, asked if asking else [asked for _, asked in self._store.asking()])
+        return asking[0], found
+
+    def _asking(self, interrupt_id: str) -> list[Driver]:
+        """Return the executions that ask a question; where none does, the one that was answered last."""
+        if asking := self._store.asking(interrupt_id):
+            return [self._register.find(execution_id) for execution_id, _ in asking]
+        answered = self._store.last_addressee(ANSWER, interrupt_id)
+        return [] if answered is None else [self._register.find(answered)]
+
+
+def this_person() -> str:
+    """Return who answers from this process, where nothing else is said: ``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user without a name
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _too_late(question: Question, kept: Message) -> InterruptError:
+    payload: Mapping[str, Any] = kept.payload
+    if payload.get(EXPIRED):
+        return InterruptError(question.id, EXPIRED_ALREADY)
+    return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
+
+
+# What people say of executions: tags, notes and labels, each an event of the log, also after the end.
+#
+# Nothing wakes for it. Who says it takes the lease for a moment and appends; where somebody drives the execution, it is
+# sent as a message that the driver takes into the log.
+
+
+PATIENCE, TICK = 10.0, 0.01
+"""Seconds in which an execution that has ended is let go, and between two looks."""
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def annotation(
+    *,
+    tags: Iterable[str] = (),
+    untagged: Iterable[str] = (),
+    note: str | None = None,
+    labels: Mapping[str, Any] | None = None,
+    by: str | None = None,
+) -> ExecutionAnnotated:
+    """Return what a person says, once it is sure that it can be recorded.
+
+    Raises
+    ------
+    SetupError
+        A tag, the note or the name of a label is no text, or nothing is said.
+    UnstorableValueError
+        The value of a label cannot be recorded.
+    """
+    if note is not None and not isinstance(note, str):
+        raise SetupError(f"a note must be a text, not {note!r}")
+    added, removed = [_tag(tag) for tag in tags], [_tag(tag) for tag in untagged]
+    told = {name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)}
+    if not (added or removed or told) and note is None:
+        raise SetupError("nothing is said: give a tag, a note or a label, such as label(quality='good')")
+    return checked(ExecutionAnnotated(added or None, removed or None, note, told or None, by))
+
+
+class Annotating:
+    """Adds what people say to the logs of one store.
+
+    Parameters
+    ----------
+    deliver
+        Hands an execution that this process drives what lies in its inbox.
+    """
+
+    def __init__(self, store: EventStore, clock: Clock, ids: Ids, deliver: Callable[[str], object]) -> None:
+        self._store, self._clock, self._ids, self._deliver = store, clock, ids, deliver
+
+    def annotate(self, execution_id: str, said: ExecutionAnnotated) -> None:
+        """Append it, or send it to who drives the execution.
+
+        Raises
+        ------
+        ExecutionNotFoundError
+            There is no such execution.
+        LeaseHeldError
+            It has ended, and somebody holds it all the same: nothing was written.
+        """
+        held = self._append(execution_id, said)
+        if held is not None and self._store.record(execution_id).ended_at is None:
+            kept = self._store.post(self._message(execution_id, said))
+            self._deliver(execution_id)
+            record = self._store.record(execution_id)
+            if record.ended_at is not None and record.taken < kept.number:
+                self._append_soon(execution_id, None)  # it ended meanwhile, and takes no more messages
+        elif held is not None:
+            self._append_soon(execution_id, said)
+
+    def _append_soon(self, execution_id: str, said: ExecutionAnnotated | None) -> None:
+        """Append it as soon as nobody holds the execution; raise LeaseHeldError if somebody goes on to do so."""
+        until = time.monotonic() + PATIENCE
+        while (held := self._append(execution_id, said)) is not None:
+            if time.monotonic() > until:
+                raise held
+            time.sleep(TICK)  # for who annotates it as well, or looks whether it is to go on
+
+    def _append(self, execution_id: str, said: ExecutionAnnotated | None) -> LeaseHeldError | None:
+        """Append it, and before it what is kept for the execution; return who holds that, if somebody does.
+
+        What is kept comes first, or a later resumption would say it again, and undo what was said since
+        (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).
+        """
+        with _ONE_AT_A_TIME:  # a lease is held by a process, not by a thread
+            try:
+                with HANDS.taking(self._store, execution_id) as lease:
+                    self._write(self._store.record(execution_id), said, lease)
+                    self._store.release(lease)
+            except LeaseHeldError as error:
+                return error
+        return None
+
+    def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
+        kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
+        told = [annotated(message) for message in kept]
+        facts = [*told, *([] if said is None else [said])]
+        now, first = self._clock.now(), record.last_sequence + 1
+        events = [
+            Event(self._ids.event(now), record.execution_id, number, now, fact)
+            for number, fact in enumerate(facts, first)
+        ]
+        if not events:
+            return
+        batch = Batch(
+            record.execution_id,
+            record.last_sequence,
+            [Record.of(event) for event in events],
+            lease.token,
+            wake_at=None if record.wake_at is None else to_microseconds(record.wake_at),
+            taken=kept[-1].number if kept else record.taken,
+        )
+        (refusal,) = self._store.append_all([batch])
+        if refusal is not None:
+            raise refusal
+
+    def _message(self, execution_id: str, said: ExecutionAnnotated) -> Message:
+        now = self._clock.now()
+        return Message(execution_id, ANNOTATION, self._ids.event(now), said.to_data(), said.by or "", now)
+
+
+def _tag(given: object) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise SetupError(f"a tag must be a word, not {given!r}; give it a text such as 'baseline'")
+    return given.strip()
+
+
+def _is_name(given: object) -> bool:
+    if not isinstance(given, str) or not given.strip():
+        raise SetupError(f"a label needs a name, not {given!r}; write it as label(quality='good')")
+    return True
+
+
+def _is_annotation(message: Message) -> bool:
+    return message.kind == ANNOTATION

@@ -1,0 +1,169 @@
+"""Calls a hook for every new question: a function, a command that reads it as JSON, or addresses that it is sent to.
+
+The process that records a question calls the hook once the question is durable, and no other process does: so it is
+called once, whichever processes look at the execution later. What it is given is without secrets. It runs beside the
+execution and can neither hold it up nor break it; what goes wrong there is logged. A process that ends in between waits
+for it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+from divebook.errors import SetupError
+from divebook.events import Event
+from divebook.events.catalog import InterruptRaised, InterruptResolved
+from divebook.events.codec import encode
+from divebook.text.format import in_shell
+from divebook.text.redaction import cut, logger, one_line, shared, silence
+
+# Questions sent to addresses: mail, chat, phones and web hooks, whatever Apprise knows; its only door.
+#
+# Addresses hold passwords, so neither they nor what Apprise itself logs are ever told: an address that takes no
+# question is named by its place and its kind, once (`tests/execution/test_addresses.py`).
+
+
+LIBRARY = "apprise"
+MOST_TEXT = 2_000
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+_log = logger(__name__)
+
+
+def are_addresses(words: Sequence[str]) -> bool:
+    """Tell whether all words are addresses, and not a command.
+
+    >>> are_addresses(["mailto://me:word@example.org"]), are_addresses(["curl", "https://example.org"])
+    (True, False)
+    """
+    return bool(words) and all(_ADDRESS.match(word) for word in words)
+
+
+class Addresses:
+    """Sends every question to each of some addresses; one that takes none is told of once, and holds up nobody.
+
+    Raises
+    ------
+    SetupError
+        The library is not installed.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        if importlib.util.find_spec(LIBRARY) is None:
+            raise SetupError(
+                "notify names addresses, which the package apprise sends to, and it is not installed: "
+                "pip install 'divebook[notify]'"
+            )
+        self._addresses, self._failed = tuple(addresses), set[int]()
+        self._lock = threading.Lock()
+
+    def __call__(self, told: Mapping[str, Any]) -> None:
+        """Send a question."""
+        title, body = title_of(told), text_of(told)
+        for number, address in enumerate(self._addresses, start=1):
+            if not _sent(address, title, body):
+                self._tell(number, address)
+
+    def _tell(self, number: int, address: str) -> None:
+        with self._lock:
+            if number in self._failed:
+                return
+            self._failed.add(number)
+        _log.warning(
+            "address %s of notify (%s) took no question, and is not told of again: look whether it is right and can be "
+            "reached, for instance with apprise -b test ADDRESS; runs and questions are as they were",
+            number,
+            address.partition("://")[0],
+        )
+
+
+def title_of(told: Mapping[str, Any]) -> str:
+    """Return who asks."""
+    return f"{one_line(str(told.get('workflow') or 'A run'), 80)} asks"
+
+
+def text_of(told: Mapping[str, Any]) -> str:
+    """Return what is asked, and how it is answered in a shell."""
+    answer = in_shell("answer", [f"{told['interrupt_id']}@{told['execution_id']}", "ANSWER"])
+    parts = [told.get("question"), told.get("message"), f"To answer: {answer}"]
+    return cut("\n\n".join(str(part) for part in parts if part), MOST_TEXT)
+
+
+def _sent(address: str, title: str, body: str) -> bool:
+    import apprise
+
+    silence(LIBRARY)  # it names addresses
+    service = apprise.Apprise()
+    return bool(service.add(address)) and bool(service.notify(title=title, body=body))
+
+
+VARIABLE = "DIVEBOOK_NOTIFY"
+PATIENCE = 60
+"""Seconds that a command may take."""
+
+Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
+"""Takes a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``, ``data``, ``step`` ..."""
+
+
+class Notices:
+    """Listens to a store and calls a hook for every question that this process records.
+
+    Parameters
+    ----------
+    hook
+        A function; or a command: a list of its words, or a text that is split as a shell splits it. A command gets the
+        question as JSON on its standard input. Where all words are addresses (``mailto://...``), it is sent to those.
+    workflow_of
+        Returns the name of an execution's workflow.
+    """
+
+    def __init__(
+        self,
+        hook: Hook | Sequence[str] | str,
+        executor: Executor | None = None,
+        workflow_of: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        self._hook = hook if callable(hook) else _hook_of(hook)
+        self._executor = executor or ThreadPoolExecutor(1, "divebook-notices")
+        self._workflow_of = workflow_of
+
+    def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
+        """Hear of events that were written; of a question that was answered with them nobody needs to know."""
+        settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
+        for event in events:
+            if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:
+                told = {"execution_id": execution_id, "path": event.path, "step": event.step, **event.data.to_data()}
+                self._executor.submit(self._tell, told)
+
+    def close(self) -> None:
+        """Return when every hook has been called."""
+        self._executor.shutdown()
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        try:
+            self._hook(shared().value({"workflow": self._workflow_of(told["execution_id"]), **told}))
+        except Exception:  # noqa: BLE001 - the question stands, whether the hook works or not
+            _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
+
+
+def _hook_of(words: Sequence[str] | str) -> Hook:
+    listed = shlex.split(words) if isinstance(words, str) else list(words)
+    if not listed:
+        raise SetupError(
+            "notify is an empty command; give a function, a command such as ['notify-send', 'divebook'], or addresses "
+            "such as mailto://USER:PASSWORD@example.org"
+        )
+    if are_addresses(listed):
+        return Addresses(listed)
+
+    def call(told: Mapping[str, Any]) -> None:
+        subprocess.run(listed, input=encode(told), check=True, timeout=PATIENCE)
+
+    return call

@@ -1,0 +1,437 @@
+"""One visit of a step: its items, and its attempts where it is tried again."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from divebook.engine.bounds import RunStep
+from divebook.engine.inbox import Message
+from divebook.engine.operations import Place
+from divebook.engine.retries import Fault, chain_of, names_of, telling, told_chain
+from divebook.engine.state import NO_FAILURE, OpenStep, unknown
+from divebook.errors import (
+    BoundExceededError,
+    DivergenceError,
+    ItemFailedError,
+    Problem,
+    ScriptError,
+    StepError,
+    StoreError,
+    UnstorableValueError,
+    position_in,
+)
+from divebook.events import catalog
+from divebook.events.codec import storable
+from divebook.events.payload import quickly_made
+from divebook.questions.question import RESOURCE_EXHAUSTED
+from divebook.runtime.compute.dask import Executors
+from divebook.runtime.concurrency import Group, Suspended, after_start
+from divebook.runtime.context import StepContext, has_one_attempt, retried
+from divebook.runtime.errors import fault_of, own_facts, source_place
+from divebook.runtime.operations import FindBeyond, nothing_beyond
+from divebook.runtime.recorder import Recorder, SurroundedCalls, contained
+from divebook.runtime.streaming import TextStreams
+from divebook.runtime.waiting import ApprovalPolicy
+from divebook.runtime.workspaces import Lender
+from divebook.scripting.values import value_text
+from divebook.text.redaction import one_line
+from divebook.workflow.definition import Workflow
+from divebook.workflow.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
+
+# Where a definition is at fault: the line of a script, a condition or a ``${...}`` that went wrong.
+
+
+MOST_CODE = 60
+"""Characters of an expression that names its place."""
+
+
+def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
+    """Return the line of a step's definition that an error is about; None if it is about something else.
+
+    `code` is what was evaluated, where the error does not say that.
+    """
+    source = telling(error)
+    if not isinstance(source, ScriptError) or source.raised_at is not None:
+        return None
+    text = code or source.code
+    return code_place(workflow, step, text, source.line or 1) if text else None
+
+
+def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
+    """Return a line of a script or an expression of a step, in the file or cell if it is known from which it came."""
+    lines = code.splitlines()
+    written = workflow.written
+    number = next(place for place, known in enumerate(workflow.steps) if known.name == step.name)
+    text = lines[line - 1].strip() if line <= len(lines) else ""
+    if not written.name or not text:
+        what = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
+        return source_place(what, lines, line)
+    problem = Problem(text, place=("Steps", number))
+    start = written.located(problem, re.escape(lines[0].strip()))
+    at = written.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
+    whole = [""] * written.above + written.text.splitlines()
+    return source_place(position_in(written.name, at.line, at.column), whole, at.line)
+
+
+# `Each`: one step, once per item, in order or several at a time.
+
+
+SKIPPED = {"skipped": True}
+"""What stands in the log for an item that failed and is left out."""
+THROUGH = (BoundExceededError, DivergenceError, StoreError)
+"""Errors that are not an item's own."""
+
+Keyed: TypeAlias = dict[str, Any]
+"""Items that are the values of a mapping."""
+RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
+"""Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a step, or of one item of it."""
+
+    text: str = ""
+    """Shown, and kept as the step's output."""
+    value: Any = None
+    """What `Store` keeps."""
+    rollback: Mapping[str, Any] | None = None
+    """What the call is given that undoes it, where its step names one."""
+
+
+class Iterations:
+    """The items of one step, from wherever the log has got to."""
+
+    def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
+        assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
+        self._recorder, self._journal, self._strands = recorder, recorder.journal, recorder.waits.strands(path)
+        self._path, self._workflow, self._step, self._each = path, workflow, step, step.each
+        self._keys = list(items) if isinstance(items, dict) else None
+        self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
+        self._keeps_text, self._is_counted = False, False
+        tried = self._journal.state.only.get("item")
+        self._indexes = [index for index in range(len(self._items)) if tried in (None, index)]
+
+    async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
+        """Carry out the items that are not done yet; return all of them together.
+
+        With `keeps_text` the items' texts are kept and not their values, and nothing is known of failed items.
+        """
+        self._keeps_text = keeps_text
+        if self._each.parallel > 1:
+            await self._run_parallel(run_item)
+        else:
+            await self._run_in_order(run_item)
+        self._restore_variable()
+        ended = self._opened.iterations
+        done = [index for index in self._indexes if ended[index] != SKIPPED]
+        outcomes = [_unpacked(ended[index]) for index in done]
+        texts = [outcome.text for outcome in outcomes]
+        document = self._document([self._items[index] for index in done], texts)
+        return Outcome(document, texts if keeps_text else [outcome.value for outcome in outcomes])
+
+    @property
+    def _opened(self) -> OpenStep:
+        opened = self._journal.present.paths[self._path].open
+        assert opened is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
+        return opened
+
+    async def _run_in_order(self, run_item: RunItem) -> None:
+        for index in self._indexes:
+            if index not in self._opened.iterations:
+                await self._run_one(run_item, index, self._items[index])
+
+    async def _run_parallel(self, run_item: RunItem) -> None:
+        """Run items side by side; one that has to wait for an answer does not hold up the others.
+
+        After a failure that ends the step no further item or attempt begins, and those under way are let end: what they
+        have called, and paid for, is kept for the resumption.
+        """
+        ended = self._opened.iterations
+        left = deque(index for index in self._indexes if index not in ended)
+        suspended: list[Suspended] = []
+        failed: list[Exception] = []
+
+        async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
+            with strand():
+                while left and not (suspended and self._meets_bound()):  # as the items that are left would
+                    index = left.popleft()
+                    try:
+                        await self._run_one(run_item, index, self._items[index])
+                    except Suspended as stopped:
+                        suspended.append(stopped)
+                    except Exception as error:
+                        if self._journal.error is not None:
+                            raise
+                        failed.append(error)
+                        begun = [other for other in left if other in self._unknown_items()]
+                        left.clear()
+                        left.extend(begun)
+                        self._strands.end()
+
+        workers = min(self._each.parallel, len(left))
+        tasks = Group()
+        with self._strands.side_by_side(workers) as strand:
+            async with tasks.running():
+                for number in range(1, workers + 1):
+                    if not left:  # those that began earlier have taken all
+                        with strand():
+                            continue
+                    tasks.start(work(strand))
+                    await after_start(number)
+        if failed and not (suspended and self._unknown_items()):
+            raise _joined(failed)
+        if suspended:
+            raise suspended[0]
+
+    def _unknown_items(self) -> set[int | None]:
+        """Return the items whose call may have taken effect and is undone then: that is asked before the step fails."""
+        return {record.item for record in unknown(self._opened)}
+
+    def _meets_bound(self) -> bool:
+        """Whether the path waits for a bound to be raised."""
+        pending = self._journal.state.pending_interrupts()
+        return any(asked.kind == RESOURCE_EXHAUSTED and self._path in (asked.path, *asked.waiting) for asked in pending)
+
+    async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
+        if self._recorder.once.begins_nothing:  # an item that began now would only be a long bar (test_pausing.py)
+            raise Suspended
+        key = None if self._keys is None else self._keys[index]
+        total, self._is_counted = None if self._is_counted else len(self._items), True
+        self._record(catalog.IterationStarted(index, item, key, total))
+        if self._each.as_ and self._each.parallel == 1:
+            self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
+        try:
+            outcome = await run_item(index, item)
+        except Exception as error:
+            if self._journal.error is not None or self._keeps_text:
+                raise
+            self._note_failure(index, item, error)
+        else:
+            if outcome.rollback is not None and self._step.rollback is not None:
+                self._record(catalog.RollbackAdded(self._step.rollback.action, outcome.rollback))
+            self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
+
+    def _note_failure(self, index: int, item: Any, error: Exception) -> None:
+        """Record that an item failed for good; raise if that ends the step."""
+        failure = fault_of(error)
+        goes_on = self._each.on_item_error in (KEEP, SKIP) and not any(
+            isinstance(link, THROUGH) for link in chain_of(error)
+        )
+        attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
+        result = self._result_of(failure, index, item, attempts) if goes_on else None
+        names = names_of(told_chain(error)[-1])
+        own = own_facts(error, definition_place(self._workflow, self._step, error))
+        self._record(catalog.IterationFailed(index, failure.message, names, attempts, result, own.trace, own.place))
+        if not goes_on:
+            key = None if self._keys is None else self._keys[index]
+            raise ItemFailedError(failure.message, index, item, self._results_so_far(), key) from error
+
+    def _result_of(self, failure: Fault, index: int, item: Any, attempts: int) -> dict[str, Any]:
+        if self._each.on_item_error == SKIP:
+            return SKIPPED
+        told = {**failure.to_data(self._step.name, attempts), "iteration": index, "item": item}
+        return {"text": failure.message, "value": {"error": told}}
+
+    def _results_so_far(self) -> list[Any]:
+        entries = [self._opened.iterations.get(index) for index in range(len(self._items))]
+        return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
+
+    def _restore_variable(self) -> None:
+        """Give the loop variable back what it held before, as the seed does even for no items."""
+        name = self._each.as_
+        if not name or self._each.parallel > 1:
+            return
+        before = self._opened.entry_variables
+        mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
+        self._record(catalog.StateMutated((mutation,)))
+
+    def _document(self, items: Sequence[Any], texts: Sequence[str]) -> str:
+        return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(items, texts, strict=True))
+
+    def _heading(self, item: Any) -> str:
+        shown = value_text(item)
+        return f"# {self._each.as_}: {shown}" if self._each.as_ else f"# {shown}"
+
+    def _record(self, data: catalog.Payload) -> None:
+        self._journal.record(data, self._path, self._step.name)
+
+
+def _joined(failed: Sequence[Exception]) -> Exception:
+    """Return the first error of items, with the others beside it: a resumption makes the calls of all of them again."""
+    first, *others = failed
+    if isinstance(first, ItemFailedError):
+        first.beside += others
+    return first
+
+
+def _packed(outcome: Outcome) -> dict[str, Any]:
+    """Return what the log keeps of one item; a value that is its own text is written once."""
+    if isinstance(outcome.value, str) and outcome.value == outcome.text:
+        return {"text": outcome.text}
+    return {"text": outcome.text, "value": outcome.value}
+
+
+def _unpacked(entry: dict[str, Any]) -> Outcome:
+    return Outcome(entry["text"], entry.get("value", entry["text"]))
+
+
+EXTENSIONS = ("wait", "workflow", CONTINUE, "function", "stage")
+"""Types of step that the dialect ``dive`` does not know."""
+
+Handler = Callable[[StepContext], Awaitable[Outcome]]
+
+
+class EvaluateItems(Protocol):
+    """`Each.Items` as written, and the names it may use, to the items."""
+
+    async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
+        """Return the items, with keys if they have some; `flatten` undoes nesting, as the dialect ``dive`` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a runner is given from above."""
+
+    handlers: Mapping[str, Handler]
+    """By step type."""
+    evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
+    """A condition and the names it may use to its truth."""
+    evaluate_items: EvaluateItems
+    fill: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    """Texts with templates, and the names that these may use, to what they come to."""
+    inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
+    """The messages of an execution with numbers above one, ascending."""
+    claim_expired: Callable[[str, str], Awaitable[object]]
+    """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
+    texts: TextStreams = field(default_factory=TextStreams)
+    """Who hears what models write."""
+    executors: Executors = field(default_factory=Executors)
+    """Where the functions of actions and steps run."""
+    policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
+    """What is said of calls that need a person's yes."""
+    as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
+    """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
+    lender: Lender | None = None
+    """What gives executions their workspaces."""
+    surrounded: SurroundedCalls = field(default_factory=SurroundedCalls)
+    """What calls are made in."""
+    beyond: FindBeyond = nothing_beyond
+    """Finds what answers a what-if in place of the world."""
+
+    def hands_of(self, step: Step) -> object | None:
+        """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.
+
+        A handler with a method of this name knows.
+        """
+        known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "hands_of", None)
+        return None if known is None else known(step)
+
+
+class StepRun:
+    """Carries out one visit of a step, from wherever the log has got to."""
+
+    def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
+        self.step = workflow.step(instruction.step)
+        state = recorder.journal.present
+        if (number := state.paths[instruction.path].undoes) is not None:
+            undoing = state.rollbacks[number]
+            self.step = self.step.undoing(undoing.kind, undoing.called, undoing.parameters)
+        self._recorder, self._services, self._workflow = recorder, services, workflow
+        self._path, self._visit = instruction.path, instruction.visit
+        self._handler: Handler | None = None
+
+    @property
+    def opened(self) -> OpenStep:
+        """The step as the log has it."""
+        opened = self._recorder.journal.present.paths[self._path].open
+        if opened is None:
+            raise RuntimeError(f"path {self._path} is inside no step")
+        return opened
+
+    def run(self) -> Awaitable[Outcome]:
+        """Return what carries out what is not done yet.
+
+        Raises
+        ------
+        Suspended
+            It cannot go on before a question is answered.
+        Exception
+            Whatever its code raised in the last attempt.
+        """
+        self._handler = self._find_handler()
+        each = self.step.each
+        return self._run_item(None, None) if each is None or each.rows is not None else self._run_items(each)
+
+    async def _run_items(self, each: Each) -> Outcome:
+        journal = self._recorder.journal
+        names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
+        manner = self._workflow.manner
+        try:
+            items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
+        except ScriptError as error:
+            error.code = str(each.items)
+            raise
+        iterations = Iterations(self._recorder, self._path, self._workflow, self.step, storable(items, "items"))
+        return await iterations.run(self._run_item, keeps_text=manner.keeps_text)
+
+    def _find_handler(self) -> Handler:
+        step = self.step
+        handler = self._services.handlers.get(step.type)
+        if handler is None or (step.type in EXTENSIONS and not self._workflow.manner.has_extensions):
+            raise StepError(f'unsupported step type "{step.type}" in step "{step.name}"')
+        return handler
+
+    def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
+        """Carry out one item, or the whole step without `Each`, and fill in what would undo it."""
+        made = self._made(index, item)
+        return made if self.step.rollback is None else self._with_rollback(self.step.rollback, made, item)
+
+    async def _with_rollback(self, rollback: Rollback, made: Awaitable[Outcome], item: Any) -> Outcome:
+        outcome = await made
+        local = self._local(item)
+        stored = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
+        variables = {**self._recorder.journal.present.paths[self._path].variables, **local, **stored}
+        names = {"inputs": self._recorder.journal.present.inputs, "state": variables, **local, "result": outcome.value}
+        try:
+            given = storable(await self._services.fill(rollback.parameters, names), "parameters")
+        except (ScriptError, UnstorableValueError) as error:
+            told = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
+            raise StepError(told) from None  # else only what is wrong would be shown, and not with what
+        return replace(outcome, rollback=given)
+
+    def _local(self, item: Any) -> dict[str, Any]:
+        each = self.step.each
+        return {each.as_: item} if each is not None and each.as_ and item is not None else {}
+
+    def _made(self, index: int | None, item: Any) -> Awaitable[Outcome]:
+        """Carry out one item, or the whole step without `Each`, as often as its policy says."""
+        policy = self.step.retry
+        is_of_rows = self.step.each is not None and self.step.each.rows is not None
+        if policy is not None and (is_of_rows or self._services.hands_of(self.step) is not None):
+            policy = None  # it holds for each row, or call of the agent: another attempt at all would repeat some
+        if has_one_attempt(self._recorder, self._path, policy):
+            return self._attempt(index, item, 0)
+        place = Place(self._path, self.step.name, self._visit, index, "step")
+        return retried(self._recorder, place, policy, lambda failures: self._attempt(index, item, failures))
+
+    def _attempt(self, index: int | None, item: Any, failures: int) -> Awaitable[Outcome]:
+        context = StepContext(
+            self._recorder,
+            self._workflow,
+            self.step,
+            self._path,
+            self._visit,
+            attempt=failures,
+            iteration_index=index,
+            local=self._local(item) or None,
+            executors=self._services.executors,
+        )
+        assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
+        return contained(self._handler(context), self._recorder.loop)

@@ -1,0 +1,293 @@
+"""Templates: text with ``${expression}`` in it (syntax: `divebook.text.syntax`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from divebook.errors import (
+    Place,
+    ScriptError,
+    ScriptLimitError,
+    ScriptSyntaxError,
+    TemplateError,
+    UndefinedVariableError,
+)
+from divebook.scripting.interpreter import Interpreter, default_interpreter
+from divebook.scripting.prelude import NOTHING, SAFE_NAMES, Context
+from divebook.scripting.syntax import compile_expression, look_up
+from divebook.scripting.values import scalar_text
+from divebook.text.syntax import Slot, is_escaped_expression, is_expression, split, texts_in, without_escape
+
+MAX_CHARACTERS = 64 * 1024 * 1024
+"""Characters of the values in templates that are rendered together: as many as one event of a log may hold bytes."""
+_MOST_SHOWN = 40
+"""Characters of an expression that an error repeats."""
+
+
+def render_template(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> str:
+    """Return `text` with every ``${expression}`` replaced by its value.
+
+    Raises
+    ------
+    TemplateError
+        If an expression is not closed, not Python, uses an unknown name or fails.
+    ScriptLimitError
+        If the values have more than `MAX_CHARACTERS` characters.
+    """
+    return render_templates([text], names, interpreter)[0]
+
+
+def render_templates(
+    texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
+) -> list[str]:
+    """Return all texts rendered, evaluating their expressions together."""
+    templates = [split(text) for text in texts]
+    slots = [part.expression for parts in templates for part in parts if isinstance(part, Slot)]
+    if not slots:
+        return ["".join(_literals(parts)) for parts in templates]
+    values = iter(_evaluated(slots, names, interpreter or default_interpreter()))
+    return ["".join(next(values) if isinstance(part, Slot) else part for part in parts) for parts in templates]
+
+
+def escape_hint(expression: str) -> str:
+    """Return how to write the text ``${expression}`` itself; part of the errors of an expression that is unsound."""
+    shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
+    return f"write $${{{shown}}} for the text ${{{shown}}}"
+
+
+def expressions_of(text: str) -> list[str]:
+    """Return the expressions of a template; raises `TemplateError` if one is not closed."""
+    return [part.expression for part in split(text) if isinstance(part, Slot)]
+
+
+def _literals(parts: tuple[str | Slot, ...]) -> Iterator[str]:
+    return (part for part in parts if isinstance(part, str))
+
+
+def rendered(value: Any) -> str:
+    """Return a value as template text: list items and ``key: value`` entries are separated by blank lines."""
+    if isinstance(value, Mapping):
+        return "\n\n".join(f"{scalar_text(key)}: {rendered(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "\n\n".join(rendered(item) for item in value)
+    return scalar_text(value)
+
+
+def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter) -> list[str]:
+    for slot in slots:
+        _check(slot, names)
+    try:
+        values = interpreter.evaluate(Context.TEMPLATE, slots, names)
+        return list(_within_limit(map(rendered, values)))
+    except ScriptLimitError:
+        raise
+    except ScriptError as error:
+        raise _blame(slots, names, interpreter, error) from error
+
+
+def _within_limit(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts as long as they have at most `MAX_CHARACTERS` characters together."""
+    characters = 0
+    for text in texts:
+        characters += len(text)
+        if characters > MAX_CHARACTERS:
+            raise ScriptLimitError(
+                f"the values in a template have more than {MAX_CHARACTERS:,} characters; "
+                "refer to fewer or shorter values"
+            )
+        yield text
+
+
+def _blame(
+    slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
+) -> TemplateError:
+    """Return the error for the first slot that fails on its own; only `error`, of all of them, says what happened."""
+    for slot in slots:
+        try:
+            rendered(interpreter.evaluate(Context.TEMPLATE, [slot], names)[0])
+        except ScriptError as own:
+            error.code = slot
+            return TemplateError(f'failed to evaluate template expression "{slot}": {own}')
+    return TemplateError(f"failed to evaluate template expressions: {error}")
+
+
+def _check(slot: str, names: Mapping[str, Any]) -> None:
+    try:
+        compile_expression(slot).require(names, SAFE_NAMES)
+    except ScriptSyntaxError as error:
+        error.code = slot
+        raise TemplateError(f'failed to parse template expression "{slot}": {error}; {escape_hint(slot)}') from error
+    except UndefinedVariableError as error:
+        error.code = slot
+        hint = f"; {escape_hint(slot)}" if slot.isidentifier() or error.hint is None else ""
+        raise TemplateError(f"{error} in template expression ${{{slot}}}{hint}") from error
+
+
+# Conditions of edges: ``$(state.count > 3)``, the wrapper optional.
+
+
+LITERALS = {"true": True, "false": False}
+
+
+def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> bool:
+    """Return whether a condition holds.
+
+    Raises
+    ------
+    ScriptError
+        If it cannot be evaluated.
+    """
+    return evaluate_conditions([text], names, interpreter)[0]
+
+
+def evaluate_conditions(
+    texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
+) -> list[bool]:
+    """Return whether each condition holds, evaluating all of them together."""
+    expressions = [unwrapped(text) for text in texts]
+    asked = [expression for expression in expressions if expression.lower() not in LITERALS]
+    if not asked:
+        return [LITERALS[expression.lower()] for expression in expressions]
+    values = iter((interpreter or default_interpreter()).evaluate(Context.CONDITION, asked, names))
+    literals = (LITERALS.get(expression.lower()) for expression in expressions)
+    return [truth(next(values)) if literal is None else literal for literal in literals]
+
+
+def unwrapped(text: str) -> str:
+    """Return the expression inside ``$(...)``, or the text itself, without surrounding space."""
+    text = text.strip()
+    return text[2:-1].strip() if text.startswith("$(") and text.endswith(")") else text
+
+
+def truth(value: Any) -> bool:
+    """Return the truth of a condition's value: Python's own, but the text "false" in any case is false."""
+    if isinstance(value, str):
+        return value != "" and value.lower() != "false"
+    return bool(value)
+
+
+# The items an ``Each`` block runs over.
+
+
+_PREFIX = "failed to resolve each items: "
+
+
+def evaluate_items(
+    items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
+) -> list[Any] | dict[str, Any]:
+    """Return the items of an ``Each`` block; with their keys, where they are the values of a mapping.
+
+    A list is taken as it is. A text ``$(...)`` is evaluated: a list gives its items, a mapping its values, any other
+    value gives one item. With `flatten`, as in the dialect ``dive``, nested ones are flattened all the way down.
+
+    Raises
+    ------
+    ScriptError
+        If `items` is anything else, or cannot be evaluated.
+    """
+    if isinstance(items, list | tuple):
+        return list(items)
+    try:
+        # Flattened are the rows of a frame as well, which only the sandbox makes of it.
+        context = Context.TEMPLATE if flatten else Context.EACH
+        [value] = (interpreter or default_interpreter()).evaluate(context, [_expression(items)], names)
+        if isinstance(value, Mapping) and not (flatten and any(map(_is_nested, value.values()))):
+            return {str(key): item for key, item in value.items()}
+        return list(_flattened(value) if flatten else _listed(value))
+    except ScriptError as error:
+        kind = ScriptLimitError if isinstance(error, ScriptLimitError) else ScriptError
+        raise kind(f"{_PREFIX}{error}", error.line) from error
+
+
+def _expression(items: Any) -> str:
+    if not isinstance(items, str) or not items.strip().startswith("$(") or not items.strip().endswith(")"):
+        raise ScriptError(_unsupported(items))
+    return unwrapped(items)
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        raise ScriptError(_unsupported(value))
+    return value if isinstance(value, list) else [value]
+
+
+def _is_nested(value: Any) -> bool:
+    return value is None or isinstance(value, list | Mapping)
+
+
+def _flattened(value: Any) -> Iterator[Any]:
+    if value is None:
+        raise ScriptError(_unsupported(value))
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _flattened(item)
+    else:
+        yield value
+
+
+def _unsupported(value: Any) -> str:
+    advice = "write a list, or an expression such as $(state.rows)"
+    return f"unsupported value for 'each' block (got {type(value).__name__}); {advice}"
+
+
+# Templates and values in the lists and mappings that a step, or a schedule, is given.
+
+
+def is_to_be_filled(values: Any) -> bool:
+    """Return whether `fill_values` has anything to fill in."""
+    return any("$" in text for _, text in texts_in(values))
+
+
+def fill_values(
+    values: Mapping[str, Any],
+    names: Mapping[str, Any],
+    interpreter: Interpreter,
+    known: MutableMapping[int, Any] | None = None,
+) -> dict[str, Any]:
+    """Fill in the strings of a mapping at any depth: ``${...}`` gives text, a whole ``$(...)`` its value as it is.
+
+    Keys of mappings are passed as they are written. What ``$(...)`` only refers to, ``state.rows`` for example, stays
+    as it is, also what no script could take, and is put into `known` by its ``id``.
+    """
+    expressions, templates = {}, {}
+    for place, text in texts_in(values):
+        if is_expression(text):
+            expressions[place] = text.strip()[2:-1]
+        elif is_escaped_expression(text):
+            templates[place] = without_escape(text)
+        elif "${" in text:
+            templates[place] = text
+    made: dict[Place, Any] = {}
+    if expressions:
+        made.update(zip(expressions, _values_of(list(expressions.values()), names, interpreter, known), strict=True))
+    if templates:
+        made.update(zip(templates, render_templates(list(templates.values()), names, interpreter), strict=True))
+    return {key: _with(value, made, (key,)) for key, value in values.items()}
+
+
+def _with(value: Any, made: Mapping[Place, Any], place: Place) -> Any:
+    """Return a value with others in some places; lists and mappings are copied."""
+    if place in made:
+        return made[place]
+    if isinstance(value, Mapping):
+        return {key: _with(item, made, (*place, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with(item, made, (*place, index)) for index, item in enumerate(value)]
+    return value
+
+
+def _values_of(
+    expressions: Sequence[str],
+    names: Mapping[str, Any],
+    interpreter: Interpreter,
+    known: MutableMapping[int, Any] | None,
+) -> list[Any]:
+    found = [look_up(text, names) for text in expressions]
+    if known is not None:
+        known.update((id(value), value) for value in found if value is not NOTHING)
+    others = [text for text, value in zip(expressions, found, strict=True) if value is NOTHING]
+    left = iter(interpreter.evaluate(Context.VALUE, others, names) if others else ())
+    return [next(left) if value is NOTHING else value for value in found]

@@ -1,0 +1,691 @@
+"""Leases as rows: the token in the execution's row, where every commit compares it, the rest in a row of its own.
+
+They end by the server's clock, which is the same for all machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any
+from zlib import crc32
+
+from divebook.engine.inbox import Message
+from divebook.engine.lifecycle import TERMINAL
+from divebook.errors import CorruptStoreError, SealedError
+from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
+from divebook.events.codec import decode, encode
+from divebook.store.append import RecordFilter, record_of
+from divebook.store.base import MAX_CANDIDATES, StoredBlob, StoredLog, StoredSummary
+from divebook.store.encoding import Fetch, Packed, Sealing, of_row, reached, unpack_blob
+from divebook.store.leases import (
+    Claim,
+    Lease,
+    Moment,
+    Owner,
+    QueuedExecution,
+    WorkerRecord,
+    worker_from,
+    worker_to_data,
+)
+from divebook.store.postgres.connections import Connections, Rows, SendStatement, escaped, unescaped
+from divebook.store.postgres.log import COLUMNS as ROWS_COLUMNS
+from divebook.store.postgres.log import MOST, RECORD, TypeNumbers, line_of, load_line
+from divebook.store.postgres.schema import IN_KNOWN_FORMAT, KEEPING, PATIENCE, TABLES
+from divebook.text.redaction import logger
+
+COLUMNS = "token, host, pid, started, name, boot, expires_at"
+_ALL = f"SELECT id, {COLUMNS} FROM divebook.leases JOIN divebook.executions USING (key)"  # noqa: S608 - our own text
+_OF_ONE = f"SELECT id, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key) WHERE id = %s"  # noqa: S608
+WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
+"""Before a statement that locks rows of what it joins with ``patience``, and for the rest of its transaction."""
+_LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
+_NEXT = """
+WITH advanced AS (
+  UPDATE divebook.executions SET token = token + 1 WHERE id = %s RETURNING key, token
+), put AS (
+  INSERT INTO divebook.leases (key, host, pid, started, name, boot, expires_at)
+  SELECT key, %s, %s, %s, %s, %s, %s FROM advanced
+  ON CONFLICT (key) DO UPDATE SET host = excluded.host, pid = excluded.pid, started = excluded.started,
+    name = excluded.name, boot = excluded.boot, expires_at = excluded.expires_at
+)
+SELECT token, EXISTS (SELECT FROM divebook.leases WHERE leases.key = advanced.key) FROM advanced
+"""
+_RENEW = """
+UPDATE divebook.leases SET expires_at = %s
+FROM divebook.executions JOIN unnest(%s::text[], %s::bigint[]) AS held(id, token) USING (id, token)
+WHERE leases.key = executions.key RETURNING id
+"""
+_RELEASE = """
+DELETE FROM divebook.leases USING divebook.executions
+WHERE leases.key = executions.key AND id = %s AND token = %s
+"""
+NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+def load_leases(ask: SendStatement) -> list[Lease]:
+    """Return all leases."""
+    return [lease for row in ask(_ALL) if (lease := lease_of(row[0], row[1:])) is not None]
+
+
+def load_lease(ask: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
+    """Return the lease of one execution, or None in its place if it has none; None if there is no such execution."""
+    rows = ask(_OF_ONE, (escaped(execution_id),))
+    return (lease_of(rows[0][0], rows[0][1:]),) if rows else None
+
+
+def lease_of(execution_id: str, columns: Sequence[Any]) -> Lease | None:
+    """Return the lease that `COLUMNS` say; None if they have none."""
+    token, host, pid, started, name, boot, expires_at = columns
+    if host is None:
+        return None
+    owner = Owner(unescaped(host), pid, started, unescaped(name), unescaped(boot))
+    return Lease(unescaped(execution_id), token, owner, expires_at)
+
+
+def lock(ask: SendStatement, execution_id: str) -> None:
+    """Let nobody else change an execution's row, nor delete it, until the transaction has ended."""
+    ask(_LOCK, (escaped(execution_id),))
+
+
+def put_next(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
+    """Write a lease with the next token, in place of an older one."""
+    named = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
+    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *named))
+    return Lease(execution_id, token, owner, until.wall, was_left=was_left)
+
+
+def renew(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
+    """Prolong leases; say for each whether it is the present one."""
+    named = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
+    held = {unescaped(name) for (name,) in ask(_RENEW, (until.wall, *named))}
+    return [lease.execution_id in held for lease in leases]
+
+
+def release(ask: SendStatement, lease: Lease) -> None:
+    """Delete a lease if it is the present one."""
+    ask(_RELEASE, (escaped(lease.execution_id), lease.token))
+
+
+# Messages as rows, numbered in the order in which others see them.
+
+
+_POST = f"SELECT divebook.post_message(%s, %s, %s, %s, %s, %s, %s, %s) {IN_KNOWN_FORMAT}"
+_BRING = """
+WITH counted AS (UPDATE divebook.last_message SET number = %s)
+INSERT INTO divebook.messages SELECT %s, key, %s, %s, %s, %s, %s, %s, %s FROM divebook.executions WHERE id = %s
+RETURNING number
+"""
+_SELECT = """
+SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
+FROM divebook.messages JOIN divebook.executions USING (key)
+"""
+_ONE = f"{_SELECT} WHERE number = %s"
+# Of an execution without messages there is a row without a message.
+_MESSAGES_OF_ONE = """
+SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
+FROM divebook.executions LEFT JOIN divebook.messages ON messages.key = executions.key AND number > %s
+WHERE executions.id = %s ORDER BY number
+"""
+_OF_ALL = f"{_SELECT} WHERE number > %s ORDER BY number"
+_LAST = "SELECT number FROM divebook.last_message"
+_UNTAKEN = """
+SELECT id FROM divebook.executions WHERE ended_at IS NULL
+AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
+"""
+_HAS_UNTAKEN = """
+SELECT ended_at IS NULL
+  AND EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
+FROM divebook.executions WHERE id = %s
+"""
+_LAST_ADDRESSEE = """
+SELECT id FROM divebook.messages JOIN divebook.executions USING (key) WHERE place = %s ORDER BY number DESC LIMIT 1
+"""
+
+
+def _place(kind: str, key: str) -> bytes:
+    return sha256(f"{kind}\n{key}".encode(errors="surrogatepass")).digest()
+
+
+def post(connections: Connections, message: Message, payload: bytes) -> int | None:
+    """Write a message unless its place is taken; return the number of the one that has it; None: no such execution."""
+    row = (message.kind, message.key, payload, message.source, message.posted_at)
+    checksum = of_row((message.execution_id, *row))
+    texts = (escaped(message.key), payload, escaped(message.source))
+    place = _place(message.kind, message.key)
+    values = (escaped(message.execution_id), place, message.kind, *texts, message.posted_at, checksum)
+    answer = connections.write(_POST, values)
+    if not answer:
+        raise connections.refused_format()
+    ((number,),) = answer
+    return None if number is None else int(number)
+
+
+def insert(ask: SendStatement, message: Message, payload: bytes) -> bool:
+    """Write a message with its number; return whether there is such an execution."""
+    row = (message.kind, message.key, payload, message.source, message.posted_at)
+    checksum = of_row((message.execution_id, *row))
+    texts = (escaped(message.key), payload, escaped(message.source))
+    named = (message.number, message.number, _place(message.kind, message.key), message.kind, *texts)
+    return bool(ask(_BRING, (*named, message.posted_at, checksum, escaped(message.execution_id))))
+
+
+def load_one(ask: SendStatement, sealing: Sealing, number: int) -> Message | None:
+    """Return the message of a number; None if it was deleted."""
+    rows = ask(_ONE, (number,))
+    return _message(rows[0], sealing) if rows else None
+
+
+def load_inbox(ask: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
+    """Return the messages of one execution; None if there is none."""
+    rows = ask(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
+    return [_message(row, sealing) for row in rows if row[1] is not None] if rows else None
+
+
+def load_all(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
+    """Return the messages of all executions, except those that are damaged or cannot be opened.
+
+    These concern their own executions only, whose inboxes say so.
+    """
+    messages = []
+    for row in ask(_OF_ALL, (after,)):
+        with suppress(CorruptStoreError, SealedError):
+            messages.append(_message(row, sealing))
+    return messages
+
+
+def find_faults(ask: SendStatement) -> list[str]:
+    """Return which messages are damaged."""
+    return [_damage(row) for row in _plain(ask(_OF_ALL, (0,))) if not _is_sound(row)]
+
+
+def last_number(ask: SendStatement) -> int:
+    """Return the highest number ever given."""
+    ((number,),) = ask(_LAST)
+    return int(number)
+
+
+def untaken(ask: SendStatement) -> set[str]:
+    """Return the executions that have not ended, with messages that are not in their logs."""
+    return {unescaped(execution_id) for (execution_id,) in ask(_UNTAKEN)}
+
+
+def has_untaken(ask: SendStatement, execution_id: str) -> bool | None:
+    """Return whether an execution that has not ended has messages that are not in its log; None if there is none."""
+    rows = ask(_HAS_UNTAKEN, (escaped(execution_id),))
+    return bool(rows[0][0]) if rows else None
+
+
+def last_addressee(ask: SendStatement, kind: str, key: str) -> str | None:
+    """Return the execution that got the latest message of such a kind and key."""
+    rows = ask(_LAST_ADDRESSEE, (_place(kind, key),))
+    return unescaped(rows[0][0]) if rows else None
+
+
+def _plain(rows: Rows) -> Iterable[tuple[Any, ...]]:
+    for row in rows:
+        yield tuple(unescaped(value) if isinstance(value, str) else value for value in row)
+
+
+def _is_sound(row: tuple[Any, ...]) -> bool:
+    *columns, _, checksum = row
+    return bool(of_row(columns) == checksum)
+
+
+def _damage(row: tuple[Any, ...]) -> str:
+    return f"message {row[-2]} to execution {row[0]} does not have the checksum it was written with"
+
+
+def _message(found: tuple[Any, ...], sealing: Sealing) -> Message:
+    (row,) = _plain([found])
+    if not _is_sound(row):
+        raise CorruptStoreError(f"{_damage(row)}; delete that execution, or restore a backup")
+    execution_id, kind, name, payload, source, posted_at, number, _ = row
+    return Message(execution_id, kind, name, decode(sealing.open(payload)), source, posted_at, number)
+
+
+# Queues as rows: which executions they have, kept with every commit, and the workers that say they are there.
+
+
+# Those that another one claims at this moment are passed over, so that no worker waits for another. Which leases were
+# left by owners that have died is not for SQL to know: these are looked for before, among those of this host.
+_TO_DO = f"""
+SELECT executions.id FROM divebook.queued JOIN divebook.executions USING (key)
+LEFT JOIN divebook.leases USING (key)
+WHERE left(queue, 200) = left(%(queue)s, 200) AND queue = %(queue)s AND NOT withheld AND ended_at IS NULL
+  AND EXISTS (
+    SELECT FROM unnest(%(names)s::text[], %(prints)s::text[]) AS known(name, print)
+    WHERE name = workflow_name AND print = fingerprint
+  )
+  AND NOT executions.id = ANY(%(without)s)
+  AND (leases.key IS NULL OR leases.expires_at <= %(now)s OR executions.id = ANY(%(left)s))
+  AND CASE status WHEN '{RUNNING}' THEN true WHEN '{ENQUEUED}' THEN wake_at IS NULL OR wake_at <= %(now)s
+    ELSE wake_at <= %(now)s OR leases.key IS NOT NULL
+    OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken) END
+ORDER BY priority DESC, queued.key LIMIT %(limit)s FOR UPDATE OF executions SKIP LOCKED
+"""  # noqa: S608 - our own text
+_HELD_HERE = f"""
+SELECT executions.id, {COLUMNS} FROM divebook.leases JOIN divebook.queued USING (key)
+JOIN divebook.executions USING (key) WHERE host = %s AND expires_at > %s
+"""  # noqa: S608 - our own text
+_ALL_QUEUES = """
+SELECT id, queue, priority, workflow_name, fingerprint FROM divebook.queued JOIN divebook.executions USING (key)
+WHERE {} AND ended_at IS NULL AND origin <> 'fork'
+ORDER BY queue COLLATE "C", priority DESC, queued.key
+"""
+_WHICH = "NOT withheld", "withheld"
+_SEEN = "SELECT seen FROM divebook.schedules WHERE id = %s"
+_SEE_FIRST = "INSERT INTO divebook.schedules VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_SEE = """
+INSERT INTO divebook.schedules VALUES (%s, %s)
+ON CONFLICT (id) DO UPDATE SET seen = greatest(schedules.seen, excluded.seen)
+"""
+_WITHHOLD = """
+UPDATE divebook.queued SET withheld = true FROM divebook.executions
+WHERE queued.key = executions.key AND id = %s
+"""
+_ANNOUNCE = """
+WITH forgotten AS (DELETE FROM divebook.workers WHERE expires_at < %s AND id <> %s)
+INSERT INTO divebook.workers VALUES (%s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, data = excluded.data
+"""
+_RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
+
+
+def claim(ask: SendStatement, wanted: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+    """Take the leases of executions that have something to do, in a transaction."""
+    rows = ask(_HELD_HERE, (escaped(owner.host), moment.wall))
+    here = [(name, lease_of(name, columns)) for name, *columns in rows]
+    asked: dict[str, Any] = {
+        "names": [escaped(name) for name in wanted.workflows],
+        "prints": [escaped(fingerprint) for fingerprint in wanted.workflows.values()],
+        "without": [escaped(name) for name in wanted.without],
+        "left": [name for name, lease in here if lease is not None and not lease.keeps_out(moment)],
+        "now": moment.wall,
+    }
+    taken: list[Lease] = []
+    for queue in wanted.queues:
+        if len(taken) < wanted.limit:
+            rows = ask(_TO_DO, {**asked, "queue": escaped(queue), "limit": wanted.limit - len(taken)})
+            taken += [put_next(ask, unescaped(name), owner, until) for (name,) in rows]
+    return taken
+
+
+def load(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
+    """Return what the queues have; or what workers leave alone of it."""
+    return [
+        QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
+        for name, queue, priority, workflow, fingerprint in ask(_ALL_QUEUES.format(_WHICH[withheld]))
+    ]
+
+
+def seen_to(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
+    """Return up to when the due times of a schedule are seen to; of a new one note that they are up to a moment."""
+    name = escaped(schedule)
+    rows = read(_SEEN, (name,))
+    if not rows:
+        write(_SEE_FIRST, (name, moment))
+        rows = read(_SEEN, (name,))
+    return int(rows[0][0])
+
+
+def see_to(write: SendStatement, schedule: str, moment: int) -> None:
+    """Note that they are up to a moment, if they are not beyond it."""
+    write(_SEE, (escaped(schedule), moment))
+
+
+def withhold(ask: SendStatement, execution_id: str) -> None:
+    """Note that workers are to leave an execution alone, if it is in a queue."""
+    ask(_WITHHOLD, (escaped(execution_id),))
+
+
+def announce(ask: SendStatement, worker: WorkerRecord, until: int, forgotten: int) -> None:
+    """Write what a worker says of itself; forget those that have said nothing since a moment."""
+    name = escaped(worker.id)
+    ask(_ANNOUNCE, (forgotten, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
+
+
+def retire(ask: SendStatement, worker_id: str) -> None:
+    """Forget a worker."""
+    ask(_RETIRE, (escaped(worker_id),))
+
+
+def load_workers(ask: SendStatement) -> list[WorkerRecord]:
+    """Return what workers have said of themselves."""
+    rows = ask("SELECT id, expires_at, data FROM divebook.workers")
+    return [_worker(unescaped(name), expires_at, unescaped(data)) for name, expires_at, data in rows]
+
+
+def _worker(worker_id: str, expires_at: int, data: str) -> WorkerRecord:
+    try:
+        return worker_from(worker_id, decode(data), expires_at)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptStoreError(f"what worker {worker_id} says of itself is damaged: {error}") from error
+
+
+# Which executions fit what is asked of a list, and what lists show beside their rows.
+
+
+_log = logger(__name__)
+_NEWEST = "ORDER BY created_at DESC, executions.key DESC"
+_CUT = "left({0}, 200) = left(%({1})s, 200) AND {0} = %({1})s"
+_CONDITIONS = {
+    "key": "start_key = %(key)s",
+    "parent": _CUT.format("parent", "parent"),
+    "cell": "cell = %(cell)s",
+    "notebook": _CUT.format("notebook", "notebook"),
+    "workflow": _CUT.format("workflow_name", "workflow"),
+    "status": "status = %(status)s",
+    "origin": "origin = %(origin)s",
+    "tag": "tags ? %(tag)s",
+}
+IDS = f"SELECT id FROM divebook.executions {_NEWEST}"  # noqa: S608 - our own text
+UNENDED = f"{RECORD} WHERE ended_at IS NULL {_NEWEST}"
+# With the lease that each has, or had; whether one is live is not for SQL to know: its owner may have died.
+ORPHANS = f"""
+SELECT {ROWS_COLUMNS}, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key)
+WHERE ended_at IS NULL AND (
+  status <> '{WAITING}' OR wake_at <= %s OR host IS NOT NULL
+  OR EXISTS (SELECT FROM divebook.messages WHERE messages.key = executions.key AND number > taken)
+) {_NEWEST}
+"""  # noqa: S608 - our own text
+# UNION, and not UNION ALL: rows that name each other as parents, which only damage can make, end the search.
+_DESCENDANTS = f"""
+WITH RECURSIVE below (id) AS (
+  SELECT id FROM divebook.executions WHERE {_CUT.format("parent", "parent")} AND origin = '{CHILD}'
+  UNION
+  SELECT executions.id FROM below JOIN divebook.executions
+  ON left(parent, 200) = left(below.id, 200) AND parent = below.id AND origin = '{CHILD}'
+)
+SELECT count(*) FROM below
+"""  # noqa: S608 - our own text
+_CANDIDATES = "SELECT id FROM divebook.executions WHERE starts_with(id, %s) ORDER BY id LIMIT %s"
+_ASKING = """
+SELECT executions.id, questions.id FROM divebook.questions JOIN divebook.executions USING (key)
+WHERE ended_at IS NULL AND (%s::text IS NULL OR questions.id = %s::text)
+ORDER BY created_at DESC, executions.key DESC, questions.id COLLATE "C"
+"""
+_PUT = """
+INSERT INTO divebook.summaries AS kept (key, sequence, checksum, data)
+SELECT executions.key, given.sequence, given.checksum, given.data
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %b::bytea[]) AS given(id, sequence, checksum, data)
+JOIN divebook.executions USING (id)
+ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
+"""
+_SUMMARIES = """
+SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN divebook.executions USING (key)
+"""
+
+
+def fitting(wanted: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
+    """Return the statement that lists the executions that fit, newest first, and its parameters."""
+    asked = {name: value for name, value in asdict(wanted).items() if value is not None}
+    conditions = [] if asked.pop("with_books") else [f"origin <> '{BOOK}'"]
+    conditions += [_CONDITIONS[name] for name in asked]
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    values = {name: escaped(value) for name, value in asked.items()}
+    return f"{RECORD} {where} {_NEWEST} LIMIT %(limit)s OFFSET %(offset)s", {
+        **values,
+        "limit": limit or None,
+        "offset": offset,
+    }
+
+
+def candidates(ask: SendStatement, prefix: str) -> list[str]:
+    """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+    return [unescaped(name) for (name,) in ask(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
+
+
+def descendants(read: SendStatement, execution_id: str) -> int:
+    """Return how many executions are below one."""
+    ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
+    return int(count)
+
+
+def asking(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
+    """Return the open questions of executions that have not ended: all, or those of one id."""
+    asked = escaped(question_id)
+    return [(unescaped(name), unescaped(question)) for name, question in ask(_ASKING, (asked, asked))]
+
+
+def put_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
+    """Write summaries in place of older ones."""
+    rows = [(escaped(name), kept.sequence, _checksum(name, *kept), kept.data) for name, kept in summaries.items()]
+    if rows:
+        write(_PUT, [list(column) for column in zip(*rows, strict=True)])
+
+
+def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+    """Return the summaries of some executions, as far as they are as they were written."""
+    rows = ask(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
+    return {
+        unescaped(name): StoredSummary(sequence, data)
+        for name, sequence, checksum, data in rows
+        if _checksum(unescaped(name), sequence, data) == checksum
+    }
+
+
+def find_list_faults(ask: SendStatement) -> list[str]:
+    """Return which summaries are damaged."""
+    return [
+        f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
+        "when the execution is listed"
+        for name, sequence, checksum, data in ask(_SUMMARIES)
+        if _checksum(unescaped(name), sequence, data) != checksum
+    ]
+
+
+def _checksum(execution_id: str, sequence: int, data: bytes) -> int:
+    return crc32(data, of_row((execution_id, sequence)))
+
+
+# Deleting executions with everything that belongs to them, large values, checkpoints, and logs as they are stored.
+
+
+_FIND = f"""
+{WITH_PATIENCE}
+SELECT key, source_key, forked_at FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions
+"""  # noqa: S608 - our own text
+_ENDED = "SELECT id FROM divebook.executions WHERE ended_at < %s"  # resuming clears it
+_HEIRS = """
+SELECT key, id, forked_at FROM divebook.executions WHERE source_key = %s ORDER BY forked_at DESC, key FOR UPDATE
+"""
+_MOVE = "UPDATE divebook.events SET place = place + %s WHERE place BETWEEN %s AND %s RETURNING length(data)"
+_PAYLOADS = "SELECT data FROM divebook.events WHERE place BETWEEN %s AND %s"
+_INHERIT = "UPDATE divebook.executions SET source_key = %s, forked_at = %s WHERE key = %s"
+_FOLLOW = "UPDATE divebook.executions SET source_key = %s WHERE source_key = %s"
+_GROW = "UPDATE divebook.executions SET size = %s, seal = %s WHERE key = %s"
+_SHARE = "SELECT pg_advisory_xact_lock_shared(%s)"
+_USED = "SELECT digest FROM divebook.blob_uses WHERE key = %s"
+_TAKE_OVER = """
+INSERT INTO divebook.blob_uses SELECT %s, digest FROM unnest(%s::bytea[]) AS digest ON CONFLICT DO NOTHING
+RETURNING digest
+"""
+_BLOB = "SELECT compressed, data FROM divebook.blobs WHERE digest = %s"
+_BLOBS = """
+SELECT digest, length(data), EXISTS (
+  SELECT FROM divebook.blob_uses AS used JOIN divebook.executions USING (key)
+  WHERE used.digest = blobs.digest AND NOT id = ANY(%s)
+) FROM divebook.blobs
+"""
+_DROP_BLOBS = """
+DELETE FROM divebook.blobs WHERE NOT EXISTS (SELECT FROM divebook.blob_uses AS used WHERE used.digest = blobs.digest)
+RETURNING 1
+"""
+_PUT_CHECKPOINT = """
+INSERT INTO divebook.checkpoints AS kept (key, sequence, checksum, data) VALUES (%s, %s, %s, %s)
+ON CONFLICT (key) DO UPDATE SET sequence = excluded.sequence, checksum = excluded.checksum, data = excluded.data
+WHERE excluded.sequence >= kept.sequence
+"""
+_CHECKPOINT = """
+SELECT kept.sequence, kept.checksum, kept.data, (
+  SELECT checksum FROM divebook.read_log(%s, kept.sequence - 1, kept.sequence) WHERE sequence > 0
+  ORDER BY sequence DESC LIMIT 1
+) FROM divebook.checkpoints AS kept JOIN divebook.executions USING (key) WHERE id = %s
+"""
+_CHAIN = """
+SELECT owner, sequence, recorded_at, checksum FROM divebook.read_log(%s, %s, %s) ORDER BY sequence
+"""
+_STRAY_EVENTS = """
+SELECT count(*) FROM divebook.events WHERE NOT EXISTS (SELECT FROM divebook.executions WHERE key = place >> 32)
+"""
+_STRAY = (
+    "SELECT count(*) FROM divebook.{} AS part WHERE NOT EXISTS (SELECT FROM divebook.executions WHERE key = part.key)"
+)
+
+
+# --- deleting --------------------------------------------------------------------------------------------------------
+
+
+def delete(ask: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
+    """Delete an execution; return which rows of others are other ones then, with its own id: none if there is none.
+
+    What forks share of it goes to the one that shares most, its heir, and the other forks refer to that one then.
+    """
+    rows = ask(_FIND, (escaped(execution_id),))
+    if not rows:
+        return []
+    key, source, after = rows[0]
+    ask(_SHARE, (KEEPING,))
+    changed = [execution_id, *_hand_over(ask, key, source, after or 0, sealing)]
+    ask("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
+    for table in ("executions", *TABLES):
+        ask(f"DELETE FROM divebook.{table} WHERE key = %s", (key,))  # noqa: S608 - one of our own tables
+    return changed
+
+
+def _hand_over(ask: SendStatement, key: int, source: int | None, after: int, sealing: Sealing) -> list[str]:
+    """Give what forks share of a log to its heir; return the id of that one."""
+    forks = ask(_HEIRS, (key,))
+    if not forks:
+        return []
+    heir, name, upto = forks[0]
+    sizes = ask(_MOVE, ((heir - key) << 32, key << 32 | after + 1, key << 32 | upto))
+    ask(_INHERIT, (source, after or None, heir))
+    ask(_FOLLOW, (heir, key))
+    used = _reached(ask, heir << 32, heir << 32 | upto, sealing)
+    shared = [digest for (digest,) in ask(_USED, (key,)) if used is None or digest in used]
+    taken = ask(_TAKE_OVER, (heir, shared)) if shared else []
+    grown = sum(size for (size,) in sizes) + sum(len(_content(ask, digest) or b"") for (digest,) in taken)
+    with suppress(CorruptStoreError):  # a row that is damaged stays so, and `check` says it
+        line = load_line(ask(f"{RECORD} WHERE key = %s", (heir,))[0])
+        line = line._replace(size=line.size + grown)
+        ask(_GROW, (line.size, line.seal(), heir))
+    return [unescaped(name)]
+
+
+def _reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
+    """Return the large values that some records refer to; None for all, where that cannot be read."""
+
+    def fetch(digest: bytes) -> bytes | None:
+        return sealing.open_content(digest, _content(ask, digest))
+
+    look: Fetch = fetch
+    rows = ask(_PAYLOADS, (first, last))
+    try:
+        return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), look))
+    except (CorruptStoreError, SealedError):
+        return None
+
+
+def _content(ask: SendStatement, digest: bytes) -> bytes | None:
+    rows = ask(_BLOB, (digest,))
+    return unpack_blob(Packed(*rows[0])) if rows else None
+
+
+def ended_before(ask: SendStatement, before: int) -> list[str]:
+    """Return the executions that ended before a moment, in microseconds."""
+    return [unescaped(name) for (name,) in ask(_ENDED, (before,))]
+
+
+def is_over(ask: SendStatement, execution_id: str, moment: Moment) -> bool:
+    """Return whether an execution has ended and no process has begun to resume it."""
+    lock(ask, execution_id)
+    rows = ask(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
+    if not rows or load_line(rows[0]).status not in TERMINAL:
+        return False
+    (lease,) = load_lease(ask, execution_id) or (None,)
+    return lease is None or not lease.keeps_out(moment)
+
+
+# --- large values ----------------------------------------------------------------------------------------------------
+
+
+def list_blobs(ask: SendStatement, without: Collection[str]) -> list[StoredBlob]:
+    """Return the large values, and whether executions other than `without` refer to them."""
+    return [StoredBlob(*row) for row in ask(_BLOBS, ([escaped(name) for name in without],))]
+
+
+def drop_unused(ask: SendStatement) -> int:
+    """Delete what no execution refers to; return how many. Who refers to one meanwhile waits, and writes it anew."""
+    ask("SELECT pg_advisory_xact_lock(%s)", (KEEPING,))
+    return len(ask(_DROP_BLOBS))
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def put_checkpoint(ask: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
+    """Write a checkpoint in place of an older one."""
+    rows = ask(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
+    ask(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
+
+
+def load_checkpoint(ask: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
+    """Return sequence and data of an execution's checkpoint, unless it is damaged or does not belong to the log."""
+    name = escaped(execution_id)
+    for sequence, checksum, data, chain in ask(_CHECKPOINT, (name, name)):
+        if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
+            return sequence, data
+    return None
+
+
+def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, data: bytes) -> int:
+    # That of the last record in the fold covers all before it: what was folded is what is there.
+    return crc32(data, of_row((execution_id, sequence, chain)))
+
+
+# --- as it is stored -------------------------------------------------------------------------------------------------
+
+
+def load_stored(ask: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
+    """Return a log as it is, record and events of the transaction's moment; None if there is none."""
+    name = escaped(execution_id)
+    rows = ask(f"{RECORD} WHERE id = %s", (name,))
+    looked = ask("SELECT * FROM divebook.read_log(%s, 0, %s)", (name, MOST))
+    if not rows or not looked:
+        return None
+    line, seal = line_of(rows[0])
+    key, *_, checksum = looked[0]
+    owners = {row[0] for row in looked[1:]} - {key}
+    asked = ask("SELECT id FROM divebook.questions WHERE key = %s", (key,))
+    ((shared,),) = ask("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
+    has_checkpoint = bool(ask("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
+    return StoredLog(
+        record_of(line),
+        checksum,
+        [types.stored(row) for row in looked[1:]],
+        _used(ask, key),
+        frozenset(unescaped(question) for (question,) in asked),
+        shared,
+        frozenset[bytes]().union(*(_used(ask, owner) for owner in owners)),
+        altered=seal != line.seal(),
+        checkpoint_fits=not has_checkpoint or load_checkpoint(ask, execution_id) is not None,
+    )
+
+
+def _used(ask: SendStatement, key: int) -> frozenset[bytes]:
+    return frozenset(digest for (digest,) in ask(_USED, (key,)))
+
+
+def find_kept_faults(ask: SendStatement) -> list[str]:
+    """Return which rows belong to nothing, or are damaged; pages and indexes are the server's own (`amcheck`)."""
+    faults = []
+    counts: list[tuple[str, Any]] = [("events", ask(_STRAY_EVENTS)[0][0])]
+    counts += [(f"rows of table {table}", ask(_STRAY.format(table))[0][0]) for table in TABLES]
+    for what, count in counts:
+        if count:
+            faults.append(f"{count} {what} belong to no execution")
+    return faults + find_faults(ask) + find_list_faults(ask)

@@ -1,0 +1,234 @@
+"""Syntax of templates: text with ``${expression}`` in it, and whole values written as ``$(expression)``.
+
+One dollar sign before either is an escape: ``$${HOME}`` is the text ``${HOME}``, ``$$(date)`` as a whole value is the
+text ``$(date)``. Of several dollar signs the last but one is the escape: ``$$${x}`` is the text ``$${x}``. A dollar
+sign directly before a value is written as an expression: ``${"$"}${state.price}``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, cast, overload
+
+from divebook.errors import TemplateError
+
+# Python source as syntax trees.
+
+
+_ATTEMPTS = 100
+
+
+@overload
+def parse_python(source: str, mode: Literal["exec"] = "exec") -> ast.Module: ...
+@overload
+def parse_python(source: str, mode: Literal["eval"]) -> ast.Expression: ...
+def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
+    """Return the tree of a source, in any thread.
+
+    Python 3.11 counts the depth of trees for all threads together, and raises SystemError where two of them parse at
+    the same time (https://github.com/python/cpython/issues/106905).
+
+    Raises
+    ------
+    SyntaxError, ValueError, RecursionError, MemoryError
+        As `ast.parse`.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return cast("ast.Module | ast.Expression", ast.parse(source, mode=mode))
+        except SystemError:
+            continue
+    return cast("ast.Module | ast.Expression", ast.parse(source, mode=mode))
+
+
+_OPENING = re.compile(r"\$?\$\{")
+_PLAIN_OPENING = re.compile(r"\$\{")
+_ESCAPED_VALUE = re.compile(r"\s*\$\$+\(.*\)\s*", re.DOTALL)
+_MOST_BRACES = 64
+"""How many closing braces are tried as the end of one expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An expression's place in a template."""
+
+    expression: str
+
+
+def is_expression(text: str) -> bool:
+    """Return whether `text` is written as ``$(...)``, which stands for a value of any type."""
+    stripped = text.strip()
+    return stripped.startswith("$(") and stripped.endswith(")")
+
+
+def is_escaped_expression(text: str) -> bool:
+    """Return whether `text` is written as ``$$(...)``, which stands for the text ``$(...)``."""
+    return _ESCAPED_VALUE.fullmatch(text) is not None
+
+
+def without_escape(text: str) -> str:
+    """Return the template of a text that is written as ``$$(...)``: the first dollar sign is left out."""
+    return text.replace("$", "", 1)
+
+
+@lru_cache(maxsize=1024)
+def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
+    """Return the literal texts and expressions of a template, in order; an empty ``${}`` is literal.
+
+    Raises
+    ------
+    TemplateError
+        If an expression is not closed.
+    """
+    parts: list[str | Slot] = []
+    position = 0
+    opening = _OPENING if escapes else _PLAIN_OPENING
+    is_sound = True
+    while (found := opening.search(text, position)) is not None:
+        parts.append(text[position : found.start()])
+        if found[0] == "$${":
+            parts.append("${")
+            position = found.end()
+            continue
+        # A template with one expression that is not Python fails. To try all ends of its other expressions would take
+        # minutes where there are thousands of them.
+        end, is_python = _end_of_expression(text, found.end(), opening, _MOST_BRACES if is_sound else 0)
+        is_sound = is_sound and is_python
+        inside = text[found.end() : end]
+        parts.append(Slot(inside.strip()) if inside.strip() else text[found.start() : end + 1])
+        position = end + 1
+    return (*parts, text[position:])
+
+
+def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: int) -> tuple[int, bool]:
+    """Return the first closing brace before which the text is Python, and True; failing that, the first one."""
+    first = end = text.find("}", start)
+    if first < 0:
+        raise _unclosed(text)
+    if tries == 0:
+        return first, False
+    for _ in range(tries):
+        if not text[start:end].strip() or _is_python(text[start:end]):
+            return end, True
+        end = text.find("}", end + 1)
+        if end < 0:
+            break
+    if sum(found == "${" for found in opening.findall(text)) > text.count("}"):
+        raise _unclosed(text)
+    return first, False
+
+
+def _unclosed(text: str) -> TemplateError:
+    return TemplateError(f"unclosed template expression in string: {text} (write $${{ for the text ${{)")
+
+
+def _is_python(text: str) -> bool:
+    source = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return _parses(source) or ("\n" in source and _parses(f"({source}\n)"))
+
+
+def _parses(source: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of "\d" in a pattern
+            parse_python(source, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def literal(text: str) -> str:
+    """Return the template, or whole value, that stands for `text` itself.
+
+    >>> literal("echo ${HOME}"), literal("$(date)"), literal("costs $5")
+    ('echo $${HOME}', '$$(date)', 'costs $5')
+    """
+    return _escaped_value(text.replace("${", "$${"))
+
+
+def _escaped_value(text: str) -> str:
+    """Return a text with one more dollar sign in front, where it would be a value or is escaped already."""
+    return text.replace("$", "$$", 1) if is_expression(text) or is_escaped_expression(text) else text
+
+
+def with_escapes(text: str) -> str:
+    """Return a template written before there were escapes, so that it stands for the same text as then.
+
+    >>> with_escapes("costs $${state.price}")
+    'costs ${"$"}${state.price}'
+    """
+    if "$${" not in text:
+        return text
+    try:
+        parts = split(text, escapes=False)
+    except TemplateError:  # the step fails with this error, as it did then
+        return text
+    written = ""
+    for part in parts:
+        if isinstance(part, Slot):
+            # A dollar sign here would make the opening of the expression an escape.
+            bare = written.rstrip("$")
+            dollars = written[len(bare) :]
+            written = bare + (f'${{"{dollars}"}}' if dollars else "") + f"${{{part.expression}}}"
+        else:
+            written += part.replace("${", "$${")
+    return written
+
+
+def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield every string in a JSON value with its place in it; keys of mappings are none of them.
+
+    >>> list(texts_in({"headers": {"X": "a"}, "ids": ["b", 1]}))
+    [(('headers', 'X'), 'a'), (('ids', 0), 'b')]
+    """
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts_in(item, (*place, key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from texts_in(item, (*place, index))
+
+
+def each_text(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return a JSON value with every string in it changed; keys of mappings stay as they are."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: each_text(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [each_text(item, change) for item in value]
+    return value
+
+
+def with_literal_depths(
+    values: Mapping[str, Any], *, has_values: bool = True, template: Callable[[str], str] = with_escapes
+) -> dict[str, Any]:
+    """Return values of which only the strings of the first level were templates, in the present syntax.
+
+    Parameters
+    ----------
+    has_values
+        Whether ``$(...)`` stood for a value; in the dialect ``dive`` it was a text.
+    template
+        Rewrites a template of the first level.
+
+    Examples
+    --------
+    >>> with_literal_depths({"path": "${state.a}", "env": {"HOME": "${HOME}"}})
+    {'path': '${state.a}', 'env': {'HOME': '$${HOME}'}}
+    """
+
+    def first_level(text: str) -> str:
+        return text if has_values and is_expression(text) else _escaped_value(template(text))
+
+    return {
+        name: first_level(value) if isinstance(value, str) else each_text(value, literal)
+        for name, value in values.items()
+    }

@@ -1,0 +1,365 @@
+"""Calls of a server's tools: what is sent, and what its answers are as data for the log and the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mcp import Client
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    CreateMessageRequest,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    EmbeddedResource,
+    ErrorData,
+    ImageContent,
+    InputRequiredResult,
+    InputResponses,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+
+from divebook.documents import Document
+from divebook.errors import DefinitionError, UnstorableValueError
+from divebook.events.codec import storable
+from divebook.text.format import as_unicode
+from divebook.text.redaction import logger, shared
+from divebook.tools.mcp.connection import RefusedError
+from divebook.workflow.json_schemas import require_schema
+from divebook.workflow.servers import SCHEME, Answers, CallOutcome, Discovered, OfferedTool
+
+if TYPE_CHECKING:
+    from mcp.types import Tool
+
+    from divebook.workflow.servers import MCPServerDefinition
+
+
+_LONGEST = 10_000
+_REFUSED = -1
+"""Code of the error for a server that asks a model and gets no answer, as the protocol has it for a refusal."""
+_NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
+"""What the SDK says for a server that asks where its protocol has no place for that."""
+_WRAPPED = {"result"}
+"""The only key of structured content that stands for a value which is no object."""
+_log = logger(__name__)
+NOT_ALLOWED = "the server asks for something that is not allowed here: {} (its definition allows models by Sampling)"
+
+
+async def called(
+    client: Client,
+    tool: str,
+    arguments: Mapping[str, Any],
+    answers: Answers | None,
+    state: str | None,
+    *,
+    sampler: str | None = None,
+) -> CallOutcome:
+    """Call a tool; an answer that breaks the server's own promises is an error for the model."""
+    try:
+        result = await client.session.call_tool(
+            tool,
+            dict(arguments),
+            input_responses=responses_of(answers),
+            request_state=state,
+            allow_input_required=True,
+        )
+    except RuntimeError as error:  # does not fit the output schema that it has declared
+        return CallOutcome(shared().text(str(error))[:_LONGEST], is_error=True)
+    return outcome_of(result, sampler)
+
+
+def advised(outcome: CallOutcome, server: str) -> CallOutcome:
+    """Return an outcome; one that failed because its server could not ask says how it can, to whoever reads the log."""
+    if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
+        return outcome
+    advice = (
+        f"server {server} asks while a call is under way: set asks_within_calls=True (AsksWithinCalls: true) in its "
+        "definition"
+    )
+    _log.warning(advice)
+    return replace(outcome, content=f"{outcome.content} ({advice})")
+
+
+def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
+    """Return what a server has answered; `sampler` is the agent that answers what it asks of a model."""
+    if isinstance(result, InputRequiredResult):
+        return _asked(result, sampler)
+    return CallOutcome(_content(result), is_error=bool(result.is_error))
+
+
+def _asked(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
+    asked: dict[str, Mapping[str, Any]] = {}
+    for name, request in (result.input_requests or {}).items():
+        if isinstance(request, ElicitRequest):
+            asked[name] = request_of(request.params)
+        elif isinstance(request, CreateMessageRequest) and sampler is not None and is_plain(request.params):
+            asked[name] = sampling_of(request.params, sampler)
+        else:
+            return CallOutcome(NOT_ALLOWED.format(request.method), is_error=True)
+    return CallOutcome(requests=asked, state=result.request_state)
+
+
+def is_plain(params: CreateMessageRequestParams) -> bool:
+    """Whether a model is asked with texts only, and for a text: no pictures, and no calls of the server's own tools."""
+    texts = all(isinstance(message.content, TextContent) for message in params.messages)
+    return bool(params.messages) and texts and not params.tools
+
+
+def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
+    """Return what a model is asked, and the agent that answers."""
+    said = {
+        "agent": sampler,
+        "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
+        "system": params.system_prompt,
+        "max_tokens": params.max_tokens,
+        "temperature": params.temperature,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def request_of(params: Any) -> dict[str, Any]:
+    """Return what a person is asked; an address is shown as text and never opened."""
+    if isinstance(params, ElicitRequestFormParams):
+        return {"message": params.message, "schema": dict(params.requested_schema)}
+    return {"message": f"{params.message}\n{params.url}", "schema": {}}
+
+
+def sampled_of(answer: Mapping[str, Any]) -> CreateMessageResult | ErrorData:
+    """Return what a model has answered as the protocol writes it, or as an error why it has not."""
+    return message_of(answer) if "text" in answer else ErrorData(code=_REFUSED, message=answer["error"])
+
+
+def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
+    """Return what a model has answered as the protocol writes it in a round, which has no place for an error.
+
+    Why there is no answer is its text.
+    """
+    text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
+    content = TextContent(type="text", text=text)
+    return CreateMessageResult(role="assistant", content=content, model=answer.get("model", ""))
+
+
+def response_of(answer: Mapping[str, Any]) -> ElicitResult:
+    """Return an answer of a person as the protocol writes it."""
+    content = answer.get("content")
+    return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
+
+
+def responses_of(answers: Answers | None) -> InputResponses | None:
+    """Return the answers of a round as the protocol writes them."""
+    if answers is None:
+        return None
+    return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
+
+
+def _content(result: CallToolResult) -> Any:
+    structured = result.structured_content
+    if structured is not None and not result.is_error and not any(_is_binary(part) for part in result.content):
+        return structured["result"] if isinstance(structured, dict) and structured.keys() == _WRAPPED else structured
+    parts = [part_of(part) for part in result.content]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _is_binary(part: Any) -> bool:
+    return isinstance(part, ImageContent | AudioContent)
+
+
+def part_of(part: Any) -> Any:
+    """Return one part of an answer: text, a description, or bytes with their type."""
+    match part:
+        case TextContent():
+            return part.text
+        case ImageContent() | AudioContent():
+            return {"media_type": part.mime_type, "base64": part.data}
+        case EmbeddedResource():
+            return text_of(part.resource)
+        case ResourceLink():
+            return f"[Resource {part.name}: {part.uri}]"
+    return f"[Content of type {getattr(part, 'type', '?')}, which is not known here]"
+
+
+def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
+    """Return a resource as text; binary data is described."""
+    if isinstance(resource, TextResourceContents):
+        return resource.text
+    return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"
+
+
+# What a server offers, as data for the log: read page by page, and left out where no model could be shown it.
+
+
+MOST = 2_000
+"""Tools, resources or prompts of one server."""
+LARGEST = 100_000
+"""Characters of the description and the schemas of one tool, which every request to a model holds."""
+LONGEST = 256
+"""Characters of the name of a tool; `divebook.agents.signatures` makes of it one that providers take."""
+_PAGES = 100
+
+
+async def discovered(client: Client, definition: MCPServerDefinition) -> Discovered:
+    """Return the tools of a server that its definition allows, and that a model can be shown."""
+    tools = [tool async for tool in listed(client.list_tools, "tools") if definition.allows(tool.name)]
+    made = (_offered(tool, definition) for tool in tools)
+    by_name = {tool.name: tool for tool in made if tool is not None}  # it may say a name twice
+    return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
+
+
+async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
+    """Yield all items of a list that comes in pages; raises `RefusedError` where it does not end."""
+    cursor, seen, cursors = None, 0, set[str]()
+    for _ in range(_PAGES):
+        page = await ask(cursor=cursor)
+        for item in getattr(page, what):
+            seen += 1
+            if seen > MOST:
+                raise RefusedError(f"it lists more than {MOST} {what}")
+            yield item
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        if cursor in cursors:  # the same pages would come again and again
+            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", what)
+            return
+        cursors.add(cursor)
+    raise RefusedError(f"its list of {what} has more than {_PAGES} pages")
+
+
+def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
+    made = OfferedTool(
+        tool.name,
+        (tool.description or tool.title or "").strip(),
+        tool.input_schema,
+        _hints(tool, definition),
+        tool.output_schema,
+    )
+    wrong = _unfit(made)
+    if wrong:
+        _log.warning("tool %r of MCP server %s is left out: %s", tool.name[:100], definition.name, wrong)
+        return None
+    return made
+
+
+def _unfit(tool: OfferedTool) -> str:
+    """Return why a model cannot be shown a tool."""
+    if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
+        return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
+    try:
+        length = len(tool.description) + len(json.dumps(storable(tool.to_dict(), "tool")))
+    except RecursionError:
+        return "its schemas are nested too deeply"
+    except UnstorableValueError as error:
+        return str(error)
+    if length > LARGEST:
+        return f"its description and schemas have more than {LARGEST} characters"
+    try:
+        for key, schema in (("inputSchema", tool.input_schema), ("outputSchema", tool.output_schema)):
+            if schema is not None:
+                require_schema(schema, key, has_patterns=False)
+    except DefinitionError as error:
+        return f"{error.problems[0].key}: {error.problems[0].message}"
+    return ""
+
+
+def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
+    """Return the hints that count: what would relax the rules, only of servers that are trusted."""
+    given = tool.annotations
+    if given is None:
+        return {}
+    said = {
+        "read_only": given.read_only_hint,
+        "destructive": given.destructive_hint,
+        "idempotent": given.idempotent_hint,
+        "open_world": given.open_world_hint,
+    }
+    return {
+        name: value
+        for name, value in said.items()
+        if value is not None and (definition.trusted or _warns(name, value=value))
+    }
+
+
+def _warns(name: str, *, value: bool) -> bool:
+    return (name, value) in (("destructive", True), ("read_only", False), ("idempotent", False), ("open_world", True))
+
+
+# Resources of MCP servers as documents, which nobody writes, and their prompts; all of it plain data.
+
+
+@dataclass(frozen=True, slots=True)
+class ServedResource(Document):
+    """A resource of a server; its path is the resource's address."""
+
+    id: str = ""
+    """``mcp://server/address``: what it is asked for by."""
+    media_type: str = "text/plain"
+
+    @property
+    def content_type(self) -> str:
+        """Media type, as the server says."""
+        return self.media_type
+
+
+def id_of(server: str, address: str) -> str:
+    """Return what a resource of a server is asked for by."""
+    return f"{SCHEME}{server}/{address}"
+
+
+def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
+    """Return the parts of a resource as a document; binary ones are described."""
+    first = parts[0]
+    return ServedResource(
+        first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
+    )
+
+
+async def read(client: Client, server: str, address: str) -> ServedResource:
+    """Return a resource as a document."""
+    result = await client.session.read_resource(address, allow_input_required=True)
+    if isinstance(result, InputRequiredResult):
+        raise RefusedError("it asks a person something first, and nobody can be asked while a document is read")
+    if not result.contents:
+        raise RefusedError(f"not found: resource {address} is empty")
+    return document_of(server, result.contents)
+
+
+async def resources(client: Client, server: str) -> list[dict[str, Any]]:
+    """Return what a server has to read: id, name, description and media type of each."""
+    return [
+        {
+            "id": id_of(server, found.uri),
+            "name": found.name,
+            "description": found.description or "",
+            "media_type": found.mime_type or "",
+        }
+        async for found in listed(client.list_resources, "resources")
+    ]
+
+
+async def prompts(client: Client) -> list[dict[str, Any]]:
+    """Return the prompts that a server has: name, description and arguments of each."""
+    return [
+        {
+            "name": found.name,
+            "description": found.description or "",
+            "arguments": [argument.name for argument in found.arguments or ()],
+        }
+        async for found in listed(client.list_prompts, "prompts")
+    ]
+
+
+async def prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the messages of a prompt: role and content of each."""
+    result = await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
+    if isinstance(result, InputRequiredResult):
+        raise RefusedError("it asks a person something first; prompts are only read here")
+    return [{"role": message.role, "content": part_of(message.content)} for message in result.messages]

@@ -1,0 +1,534 @@
+"""The executions of a store as the browser lists them: which fit what is asked for, each in one line.
+
+The first page needs a few records; the others are read between the frames, and what their logs come to after that, as
+far as an order or a sum needs it. Lines are those of `divebook.projections.summary`, which reads no log twice.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any
+
+from divebook.engine.bounds import NANODOLLARS
+from divebook.environment.environment import Environment
+from divebook.environment.settings import CELL
+from divebook.errors import ExecutionNotFoundError, nearest
+from divebook.events import Event, catalog
+from divebook.events.catalog import (
+    BOOK,
+    CANCELLED,
+    COMPLETED,
+    ENQUEUED,
+    FAILED,
+    RUNNING,
+    WAITING,
+    ExecutionCancelled,
+    ExecutionCompleted,
+    ExecutionFailed,
+    InterruptExpired,
+    InterruptRaised,
+    InterruptResolved,
+)
+from divebook.events.event import to_microseconds
+from divebook.projections.summary import PAUSED, Overview, RunLine, badge_of, badged
+from divebook.questions.question import CANCELLED as KINDS_CANCELLED
+from divebook.questions.question import PENDING, InterruptStatus, address_of, became
+from divebook.runtime.execution import Execution
+from divebook.store import EventStore, ExecutionRecord
+from divebook.text.redaction import one_line
+from divebook.widgets.protocol import (
+    Asked,
+    Command,
+    Inbox,
+    InboxDelta,
+    QuestionView,
+    RunsPage,
+    RunsQuery,
+    RunView,
+    StatusCount,
+)
+from divebook.widgets.publisher import Publisher
+from divebook.widgets.source import question_of
+
+# The questions of all executions over one store as the browser follows them: what changed since the last frame.
+#
+# New events of this process wake the publisher; what other processes write is found at its heartbeat. Executions are
+# read on, never from the beginning, and only those whose log has grown.
+
+
+MAX_OPEN, MAX_SETTLED = 100, 50
+"""Questions that are shown: of the open ones the oldest, of the others the latest."""
+_TELLING_OF_QUESTIONS = (
+    InterruptRaised,
+    InterruptResolved,
+    InterruptExpired,
+    ExecutionCompleted,
+    ExecutionFailed,
+    ExecutionCancelled,
+)
+
+
+class InboxFeed:
+    """What is asked over one store, and what changed of it; what the environment defines does not matter here."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self._followed: dict[str, Execution] = {}
+        self._behind = True
+        self._last = self._hidden = 0
+        self._is_over = False
+        self._known: dict[str, Asked] = {}
+        self._told: dict[str, Asked] = {}
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when something is asked or settled in this process; call what is returned to stop it."""
+
+        def hear(_execution_id: str, events: Sequence[Event]) -> None:
+            if any(isinstance(event.data, _TELLING_OF_QUESTIONS) for event in events):
+                self.look_again()
+                wake()
+
+        return self.environment.store.subscribe(hear)
+
+    def look_again(self) -> None:
+        """Look into the store at the next frame: another process may have appended; any thread."""
+        self._behind = True
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next frame is likely to tell something."""
+        return self._behind
+
+    # --- frames ----------------------------------------------------------------------------------------------------
+
+    @property
+    def shown(self) -> list[Asked]:
+        """What the last frame left: all that is open, of a great many the oldest, and what was settled lately."""
+        return list(self._told.values())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all who asked something have ended, as of the last frame."""
+        return self._is_over
+
+    def frame(self) -> InboxDelta | None:
+        """Return what changed since the last frame, or None."""
+        if self._behind:
+            self._behind = False
+            self._read()
+        shown, hidden = self._shown()
+        changed = [asked for name, asked in shown.items() if self._told.get(name) != asked]
+        is_over = not any(asked["execution_id"] in self._followed for asked in self._known.values())
+        if not changed and (hidden, is_over) == (self._hidden, self._is_over):
+            return None
+        self._is_over = is_over
+        after, self._last, self._hidden, self._told = self._last, self._last + 1, hidden, shown
+        return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
+
+    def welcome(self, view: str, _since: int) -> Inbox:
+        """Return all that is shown."""
+        asked = list(self._told.values())
+        return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=asked)
+
+    def _read(self) -> None:
+        for execution in list(self._followed.values()):
+            with suppress(ExecutionNotFoundError):  # it was deleted
+                self._take(execution.refresh())
+                if not execution.state.is_over:
+                    continue
+            self._leave(execution)
+        for execution_id, _ in self.environment.store.asking():
+            if execution_id not in self._followed:
+                self._followed[execution_id] = self.environment.execution(execution_id)
+                self._take(self._followed[execution_id])
+
+    def _leave(self, execution: Execution) -> None:
+        """Show no longer what an execution that has ended still asks."""
+        del self._followed[execution.id]
+        for name, asked in self._known.items():
+            if asked["execution_id"] == execution.id and _is_open(asked):
+                withdrawn = QuestionView(**asked["question"])
+                withdrawn["status"], withdrawn["became"] = InterruptStatus.CANCELLED, became(KINDS_CANCELLED, None)
+                self._known[name] = Asked(**{**asked, "question": withdrawn})
+
+    def _take(self, execution: Execution) -> None:
+        badge = badge_of(self.environment.store.record(execution.id))
+        workflow = badged(one_line(execution.workflow.name, 120), badge)
+        for asked in execution.asked.values():
+            address = address_of(execution.id, asked)  # copies of an execution ask under the same ids
+            if not asked.is_open and address not in self._known:
+                continue  # settled before anybody looked here
+            question = question_of(asked._replace(id=address))
+            cell = str((execution.state.identity.get(CELL) or {}).get("cell") or "")
+            self._known[address] = Asked(execution_id=execution.id, workflow=workflow, question=question, cell=cell)
+
+    def _shown(self) -> tuple[dict[str, Asked], int]:
+        """Return what is shown, and how many open questions are not; forget what was settled long ago."""
+        open_ = sorted(filter(_is_open, self._known.values()), key=lambda asked: asked["question"]["raised_us"])
+        settled = [asked for asked in self._known.values() if not _is_open(asked)][-MAX_SETTLED:]
+        self._known = dict(_by_name([*settled, *open_]))
+        return dict(_by_name([*settled, *open_[:MAX_OPEN]])), max(0, len(open_) - MAX_OPEN)
+
+
+def _is_open(asked: Asked) -> bool:
+    return asked["question"]["status"] == PENDING
+
+
+def _by_name(asked: Sequence[Asked]) -> Iterator[tuple[str, Asked]]:
+    return ((entry["question"]["interrupt_id"], entry) for entry in asked)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+_publishers: weakref.WeakValueDictionary[int, Publisher[InboxFeed]] = weakref.WeakValueDictionary()
+
+
+def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
+    """Return the publisher of an environment's questions: one for all its views."""
+    publisher = _publishers.get(id(environment))  # it holds the environment, so that no other one gets this id
+    if publisher is None:
+        publisher = _publishers[id(environment)] = Publisher(InboxFeed(environment))
+    return publisher
+
+
+# The records of a store as a list keeps them: read page by page, and kept up to date without reading all again.
+#
+# What changes is what begins, what goes on, and what has ended since: those are looked at again, and no others.
+
+
+PAGE = 50
+"""Records that are read first, and of the newest again and again."""
+MORE = 1_000
+"""Records that are read at once after that."""
+NO_FILTERS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Gathered:
+    """The records of a store, as far as they were read.
+
+    Parameters
+    ----------
+    kind
+        Those of some ``origin``, ``parent``, ``notebook`` or ``cell`` only.
+    """
+
+    def __init__(self, store: EventStore, kind: Mapping[str, Any] = NO_FILTERS) -> None:
+        self.store, self._kind = store, kind
+        self.is_whole = False
+        """Whether all were read."""
+        self.version = 0
+        """Another whenever a record is."""
+        self._records: dict[str, ExecutionRecord] = {}
+        self._stale: set[str] = set()
+        """Those to be looked at again."""
+        self._read = 0
+
+    @property
+    def records(self) -> list[ExecutionRecord]:
+        """Those that were read, in no order."""
+        return list(self._records.values())
+
+    def forget(self, execution_ids: Iterable[str]) -> None:
+        """Look at these again, whatever is known of them; any thread."""
+        self._stale |= {*execution_ids}
+
+    def look(self) -> None:
+        """Read what may have changed, and a page of what was not read yet."""
+        going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
+        stale, self._stale = self._stale - going.keys(), {*going}
+        found = {name: self._record(name) for name in stale} | going
+        if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
+            found |= self._newest()
+        if not self.is_whole:
+            found |= self._next_page()
+        for name, record in found.items():
+            self._take(name, record)
+
+    def _newest(self) -> dict[str, ExecutionRecord]:
+        """Read the newest; if all of a page are unknown there may be more behind it, and all is read again."""
+        newest = self._page(PAGE, 0)
+        if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
+            self._read, self.is_whole = PAGE, False
+        return newest
+
+    def _next_page(self) -> dict[str, ExecutionRecord]:
+        limit = MORE if self._read else PAGE
+        page = self._page(limit, self._read)
+        self._read, self.is_whole = self._read + len(page), len(page) < limit
+        return page
+
+    def _page(self, limit: int, offset: int) -> dict[str, ExecutionRecord]:
+        page = self.store.records(limit=limit, offset=offset, **self._kind)
+        return {record.execution_id: record for record in page}
+
+    def _record(self, execution_id: str) -> ExecutionRecord | None:
+        try:
+            record = self.store.record(execution_id)
+        except ExecutionNotFoundError:  # it was deleted
+            return None
+        return record if self._fits(record) else None
+
+    def _fits(self, record: ExecutionRecord) -> bool:
+        return record.origin != BOOK and all(getattr(record, name) == value for name, value in self._kind.items())
+
+    def _take(self, name: str, record: ExecutionRecord | None) -> None:
+        if self._records.get(name) == record:
+            return
+        self.version += 1
+        if record is None:
+            del self._records[name]
+        else:
+            self._records[name] = record
+
+
+# Which executions of a list fit what is asked for, and what comes near where none does.
+
+
+DAY_US = 86_400_000_000
+_WORD = re.compile(r"\w{3,}")
+
+
+def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
+    """Return whether an execution fits all that is asked for but its status."""
+    record = line.record
+    return (
+        query["workflow"] in ("", record.workflow_name)
+        and query["tag"] in ("", *record.tags)
+        and (not query["days"] or is_within(record, query["days"], now_us))
+        and all(word in text_of(line) for word in query["text"].lower().split())
+    )
+
+
+def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
+    """Return whether an execution began in the last so many days."""
+    return to_microseconds(record.created_at) >= now_us - days * DAY_US
+
+
+def text_of(line: RunLine) -> str:
+    """Return what is searched: its name, id, tags, note, error and inputs."""
+    record, summary = line.record, line.summary
+    parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
+    return " ".join(filter(None, (*parts, summary and summary.given, line.about))).lower()
+
+
+def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
+    """Return the word of some execution that is most like the text of a query; empty where none is."""
+    words = {word for line in lines for word in _WORD.findall(text_of(line))}
+    return nearest(query["text"].lower().strip(), words) or ""
+
+
+def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
+    """Return what a list is sorted by, the highest first."""
+    began = to_microseconds(line.record.created_at)
+    if query["by"] == "cost":
+        return (-1.0 if line.cost is None else line.cost, began)
+    if query["by"] == "worked":
+        worked = line.worked_us(now_us)
+        return (-1.0 if worked is None else worked, began)
+    return (0.0, began)
+
+
+def as_code(query: RunsQuery, store: str | None) -> str:
+    """Return the code that gives the list as a frame.
+
+    >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
+    ...          "days": 0, "by": "began", "limit": 50}, None)
+    "divebook.runs(status='failed', workflow='label').frame()"
+    """
+    given = {"status": query["status"], "workflow": query["workflow"], "tag": query["tag"], "store": store}
+    return f"divebook.runs({', '.join(f'{name}={value!r}' for name, value in given.items() if value)}).frame()"
+
+
+EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", status="", days=0, by="began", limit=50)
+MOST_SHOWN = 1_000
+MOST_NAMES = 200
+PATIENCE = 0.05
+"""Seconds for which logs are read for one frame."""
+AT_ONCE = 500
+"""Executions whose summaries are looked up for one frame, beside those that are shown."""
+WEEK = 7
+RESTS = 10
+"""How many times as long as a frame took there is none after it, unless somebody asks."""
+ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
+COMMANDS: Mapping[str, list[Command]] = {
+    RUNNING: ["cancel"],
+    WAITING: ["cancel"],
+    ENQUEUED: ["cancel"],
+    PAUSED: ["resume", "cancel"],
+    FAILED: ["resume"],
+    CANCELLED: ["resume"],
+}
+_TELLING = (
+    catalog.ExecutionStarted,
+    catalog.ExecutionResumed,
+    catalog.ExecutionPaused,
+    catalog.ExecutionEnqueued,
+    catalog.ExecutionCompleted,
+    catalog.ExecutionFailed,
+    catalog.ExecutionCancelled,
+    catalog.InterruptRaised,
+    catalog.InterruptResolved,
+    catalog.InterruptExpired,
+)
+
+
+def _nothing() -> None:
+    return
+
+
+class RunsFeed:
+    """The list of the executions of one store that a widget shows."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        query: RunsQuery = EVERYTHING,
+        kind: Mapping[str, Any] = NO_FILTERS,
+        *,
+        store: str | None = None,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.environment, self._query, self._store, self._now = environment, query, store, now
+        self._gathered, self._overview = Gathered(environment.store, kind), Overview(environment.store)
+        self._clock = clock
+        self._behind, self._is_asked = True, False
+        self._basis: tuple[object, ...] | None = None
+        self._told: RunsPage | None = None
+        self._last, self._rests_until = 0, 0.0
+        self._wake: Callable[[], None] = _nothing
+        self.opened: str | None = None
+        """The execution that is shown below the list."""
+
+    # --- what happens ----------------------------------------------------------------------------------------------
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when an execution of this process begins, ends or asks; call what is returned to stop it."""
+        self._wake = wake
+
+        def hear(execution_id: str, events: Sequence[Event]) -> None:
+            if not events:  # it was deleted
+                self.look_at([execution_id])
+            elif any(isinstance(event.data, _TELLING) for event in events):
+                self.look_again()
+                wake()
+
+        return self.environment.store.subscribe(hear)
+
+    def look_again(self) -> None:
+        """Look into the store at the next frame; any thread."""
+        self._behind = True
+
+    def look_at(self, execution_ids: Iterable[str]) -> None:
+        """Look at these at the next frame, whatever has become of them; any thread."""
+        self._gathered.forget(execution_ids)
+        self.look_again()
+        self._wake()
+
+    def ask(self, query: RunsQuery) -> None:
+        """Show what fits another query from now on; any thread."""
+        self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
+        self._is_asked = True
+        self._wake()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the next frame is likely to tell something."""
+        return self._is_asked or (self._behind and self._clock() >= self._rests_until)
+
+    # --- frames ----------------------------------------------------------------------------------------------------
+
+    def frame(self) -> RunsPage | None:
+        """Return the list if it is another than the last one."""
+        began = self._clock()
+        self._behind = self._is_asked = False
+        self._gathered.look()
+        basis = (self._gathered.version, self._query, self.opened, *self._overview.moving())
+        if basis == self._basis:
+            return None
+        told, is_done = self._page()
+        self._basis = basis if is_done else None
+        self._rests_until = self._clock() + RESTS * (self._clock() - began)
+        if not self._gathered.is_whole or (self._query["by"] != "began" and not is_done):
+            self._is_asked = True  # there is more to read, and somebody waits for it
+            self._wake()
+        if told == self._told:
+            return None
+        self._told, self._last = told, self._last + 1
+        return self.welcome("", 0)
+
+    def welcome(self, view: str, _since: int) -> RunsPage:
+        """Return the list for one view."""
+        told = self._told or self._page()[0]
+        return RunsPage(**{**told, "view": view, "last": self._last, "now_us": self._now()})
+
+    def _page(self) -> tuple[RunsPage, bool]:
+        """Return the list, and whether all is known that it needs."""
+        query, now_us, records = self._query, self._now(), self._gathered.records
+        lines = self._overview.known_lines(records)
+        week = [line for line in lines if is_within(line.record, WEEK, now_us)]
+        lacking = [line.record for line in (week if query["by"] == "began" else lines) if line.summary is None]
+        self._overview.summaries(lacking[:AT_ONCE], PATIENCE)
+        fitting = [line for line in lines if fits(line, query, now_us)]
+        chosen = [line for line in fitting if query["status"] in ("", line.status)]
+        chosen.sort(key=lambda line: rank(line, query, now_us), reverse=True)
+        shown = self._overview.lines([line.record for line in chosen[: query["limit"]]], PATIENCE)
+        costs = [] if lacking else [line.cost for line in week if line.cost is not None and line.is_counted]
+        page = RunsPage(
+            type="runs",
+            view="",
+            last=0,
+            now_us=0,
+            query=query,
+            total=len(lines),
+            is_whole=self._gathered.is_whole,
+            matching=len(chosen),
+            running=sum(line.status == RUNNING for line in lines),
+            week_cost=sum(costs) / NANODOLLARS if costs else None,
+            counts=_counted(line.status for line in fitting),
+            workflows=sorted({one_line(record.workflow_name, 120) for record in records})[:MOST_NAMES],
+            tags=sorted({tag for record in records for tag in record.tags})[:MOST_NAMES],
+            runs=[self._view(line) for line in shown],
+            near="" if chosen or not query["text"] else near(lines, query),
+            frame=as_code(query, self._store),
+        )
+        return page, not lacking and all(line.summary for line in shown)
+
+    def _view(self, line: RunLine) -> RunView:
+        record, summary = line.record, line.summary
+        works = summary is not None and summary.works and line.status == RUNNING
+        return RunView(
+            execution_id=line.id,
+            workflow=one_line(record.workflow_name, 120),
+            badge=line.badge,
+            tags=list(record.tags),
+            status=line.status,
+            about=line.about,
+            is_error=bool(line.error),
+            stand=line.stand,
+            done=summary.done if summary is not None and works else 0,
+            total=summary.total if summary is not None and works else 0,
+            questions=line.questions,
+            began_us=to_microseconds(record.created_at),
+            worked_us=None if summary is None else summary.worked_us if works else line.worked_us(0),
+            since_us=summary.since_us if summary is not None and works else 0,
+            cost=None if line.cost is None else line.cost / NANODOLLARS,
+            commands=COMMANDS.get(line.status, []),
+            is_open=line.id == self.opened,
+        )
+
+
+def _counted(statuses: Iterable[str]) -> list[StatusCount]:
+    counts = Counter(statuses)
+    names = [*(name for name in ORDER if name in counts), *sorted(counts.keys() - {*ORDER})]
+    return [StatusCount(status=name, count=counts[name]) for name in names]

@@ -1,0 +1,233 @@
+"""An execution's log to be stepped through in a view: how things stood after each event, and what each event was.
+
+`divebook.replay.replayer` finds the states; everything that is returned here is plain JSON of bounded size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from divebook.engine.state import ExecutionState, PathState
+from divebook.errors import DivebookError
+from divebook.events import Event
+from divebook.events.catalog import OperationStarted, StateMutated
+from divebook.events.codec import encode
+from divebook.questions import Question
+from divebook.replay.replayer import Positions, request_at
+from divebook.text.redaction import cut
+from divebook.widgets.parts import said_with
+from divebook.widgets.protocol import (
+    ConversationPart,
+    DetailEvent,
+    EventAnswer,
+    EventBlock,
+    EventsAnswer,
+    PathView,
+    PendingView,
+    ReplayToBrowser,
+    SaidAnswer,
+    StateAnswer,
+    StateView,
+)
+from divebook.widgets.source import MAX_TEXT, BlockNames, Budget
+
+T = TypeVar("T")
+
+MAX_VALUES = 400_000
+"""Characters of all values of an answer."""
+EVENTS_PER_ANSWER = 10_000
+MAX_PATHS = 200
+_TELLING = ("error", "condition", "question", "item_key", "operation_type", "stored_variable", "target", "signal_type")
+"""Fields that tell an event from its neighbours, the most telling first."""
+
+
+class Steppable(Protocol):
+    """A log whose positions can be asked for."""
+
+    @property
+    def total(self) -> int:
+        """How many events there are."""
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
+
+    def event_at(self, sequence: int) -> DetailEvent:
+        """Return one event. Raises `IndexError`."""
+
+    def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
+        """Return the events that follow `after`, up to and with `stop`."""
+
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        0 and nothing, where none was asked. Raises `IndexError`.
+        """
+
+
+class SteppedLog:
+    """What was so at each position of one log, as views show it.
+
+    Examples
+    --------
+    >>> from divebook.events import Event, catalog
+    >>> log = [Event("event_1", "exec_1", 1, 1, catalog.ExecutionStarted("demo", {"x": 1}))]
+    >>> SteppedLog(Positions.of(log)).state_at(1)["inputs"]
+    {'x': 1}
+    """
+
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self._origin_us: int | None = None
+
+    @property
+    def total(self) -> int:
+        """How many events there are."""
+        return self.positions.total
+
+    def state_at(self, sequence: int) -> StateView:
+        """Return how the execution stood after an event; 0 is before the first. Raises `IndexError`."""
+        return view_of(self.positions.state_at(sequence))
+
+    def event_at(self, sequence: int) -> DetailEvent:
+        """Return one event as it is recorded, long texts cut. Raises `IndexError`."""
+        event = self.positions.event_at(sequence)
+        return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
+
+    def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
+        """Return what the model asked last was sent and had answered by then, after the event that asked it.
+
+        0 and nothing, where none was asked. Raises `IndexError`.
+        """
+        if not 0 <= sequence <= self.total:
+            raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
+        found = request_at(self.positions, sequence)
+        return (0, []) if found is None else (found.span.sequences[0], said_with(found))
+
+    def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
+        """Return the events that follow `after`, up to and with `stop`, as columns of short texts.
+
+        States are kept as far as that, so that wherever a page can go to then, one is near.
+        """
+        events = self.positions.events(after, stop)
+        if self._origin_us is None and self.total:
+            self._origin_us = self.positions.event_at(1).recorded_at
+        return block_of(events, map(summary_of, events), self._origin_us or 0, after + 1)
+
+
+def reply_of(log: Steppable, message: Mapping[str, Any]) -> ReplayToBrowser | None:
+    """Return a log's answer to a message of a view that steps; None if it is another message."""
+    match message:
+        case {"type": "events", "view": str(view), "after": int(after), "stop": int(stop)}:
+            block = log.block(max(0, after), min(stop, max(0, after) + EVENTS_PER_ANSWER))
+            return EventsAnswer(type="events", view=view, total=log.total, events=block)
+        case {"type": "state", "view": str(view), "sequence": int(sequence)}:
+            state, why = _tried(log.state_at, sequence)
+            return StateAnswer(type="state", view=view, sequence=sequence, state=state, error=why)
+        case {"type": "event", "view": str(view), "sequence": int(sequence)}:
+            event, why = _tried(log.event_at, sequence)
+            return EventAnswer(type="event", view=view, sequence=sequence, event=event, error=why)
+        case {"type": "said", "view": str(view), "sequence": int(sequence)}:
+            said, why = _tried(log.said_at, sequence)
+            asked, parts = said or (0, [])
+            return SaidAnswer(type="said", view=view, sequence=sequence, asked=asked, parts=parts, error=why)
+    return None
+
+
+def _tried(read: Callable[[int], T], sequence: int) -> tuple[T | None, str]:
+    try:
+        return read(sequence), ""
+    except (IndexError, DivebookError) as error:
+        return None, str(error)
+
+
+def view_of(state: ExecutionState) -> StateView:
+    """Return a state as plain JSON of bounded size."""
+    budget = Budget(MAX_VALUES)
+    return StateView(
+        sequence=state.last_sequence,
+        status=state.status,
+        inputs=budget.plain(state.inputs),
+        outputs=budget.plain(state.outputs),
+        variables=budget.plain(state.variables),
+        paths=[path_view(path_cell(path, state.variables), _cut, budget.plain) for path in shown_paths(state)],
+        usage=state.own_usage.to_dict(),
+        pending=[pending_view(asked, _cut) for asked in state.pending_interrupts()],
+        error=_cut(state.error or ""),
+    )
+
+
+def shown_paths(state: ExecutionState) -> Sequence[PathState]:
+    """Return the paths that are under way, and the newest of those that are over, in the order of their beginning."""
+    active = state.active_paths()[:MAX_PATHS]
+    names = {path.id for path in active}
+    over = sorted((path for path in state.paths.values() if path.id not in names), key=lambda path: path.number)
+    room = MAX_PATHS - len(active)
+    return sorted([*active, *(over[-room:] if room else [])], key=lambda path: path.number)
+
+
+def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
+    """Return what is to be shown of a path, as recorded; `shared` are the variables that need not be shown again."""
+    return PathView(
+        id=path.id,
+        status=path.status,
+        phase=path.phase,
+        step=path.current_step,
+        visits=path.visits.get(path.current_step, 0),
+        variables=cast("Any", path.variables) if path.open is not None and path.variables != shared else None,
+        error=path.error or "",
+    )
+
+
+def path_view(
+    cell: PathView, text: Callable[[str], str], values: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> PathView:
+    """Return a path as plain JSON, its texts and values made fit to be shown by two functions."""
+    own = None if cell["variables"] is None else values(cell["variables"])
+    return PathView(**{**cell, "variables": own, "error": text(cell["error"])})
+
+
+def pending_view(asked: Question, text: Callable[[str], str]) -> PendingView:
+    """Return an open question as plain JSON."""
+    return PendingView(
+        interrupt_id=asked.id, kind=asked.kind, question=text(asked.question or ""), path=asked.path, step=asked.step
+    )
+
+
+def detail_of(event: Event, data: Any) -> DetailEvent:
+    """Return an event with its data, which is fit to be shown."""
+    return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
+
+
+def _cut(text: str) -> str:
+    return cut(text, MAX_TEXT)
+
+
+def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
+    """Return events as columns, with what `summary_of` says of each, or what is left of that."""
+    names = BlockNames()
+    place = names.place
+    block = EventBlock(
+        first=first,
+        sequence=[event.sequence for event in events],
+        origin_us=origin_us,
+        names=[],
+        time=[event.recorded_at - origin_us for event in events],
+        type=[place(event.event_type) for event in events],
+        path=[place(event.path) for event in events],
+        step=[place(event.step) for event in events],
+        text=[place(text) for text in texts],
+    )
+    block["names"] = names.listed()
+    return block
+
+
+def summary_of(event: Event) -> str:
+    """Return in a few words what tells an event from its neighbours."""
+    if isinstance(event.data, StateMutated):
+        return ", ".join(change.key for change in event.data.mutations)
+    if isinstance(event.data, OperationStarted):
+        return f"{event.data.operation_type} {event.data.name or ''}".rstrip()
+    found = (getattr(event.data, name, None) for name in _TELLING)
+    return next((value for value in found if isinstance(value, str) and value), "")

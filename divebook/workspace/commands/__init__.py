@@ -1,1 +1,0 @@
-"""Commands: run in a shell, bounded in time and output, with nothing of them left behind."""

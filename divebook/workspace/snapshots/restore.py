@@ -1,0 +1,726 @@
+"""Putting a tree back: what is not in it goes, what differs is replaced in one step, what is the same stays."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import NamedTuple, TypeAlias
+
+from divebook.documents.policy import canonical_name, is_repository, marks_in, marks_named, why_protected_name
+from divebook.errors import PathNotAllowedError, SnapshotError
+from divebook.text.format import plural
+from divebook.workspace.paths import Root
+from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntry, shown_path
+
+GetContent: TypeAlias = Callable[[str], bytes]
+"""Returns the content of a file by its SHA-256, hexadecimal."""
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OPEN_FOLDER = 0o700
+
+
+def put_back(root: Root, present: Mapping[str, TreeEntry], wanted: Mapping[str, TreeEntry], get: GetContent) -> None:
+    """Make a folder that holds one tree hold another one.
+
+    Raises
+    ------
+    OSError, PathNotAllowedError
+        A file cannot be written, or a path leads out by now; what was put back until then stays.
+    """
+    opened = _unlocked(root, present, wanted)
+    for path in sorted(
+        (path for path in present if path not in wanted), reverse=True
+    ):  # what is inside a folder comes before it
+        _remove(root, path, present[path].kind)
+    for path in sorted(wanted):
+        entry, old = wanted[path], present.get(path)
+        if entry == old:
+            continue
+        if old is not None and old.kind != entry.kind:
+            _remove(root, path, old.kind)
+            old = None
+        if entry.kind == FOLDER:
+            _make_folder(root, path, is_new=old is None)
+            opened.append(path)
+        else:
+            _write(root, path, entry, get)
+    for path in sorted(opened, reverse=True):  # each gets its mode when all is in it
+        if path in wanted:
+            _set_mode(root, path, wanted[path].mode)
+
+
+def _unlocked(root: Root, present: Mapping[str, TreeEntry], wanted: Mapping[str, TreeEntry]) -> list[str]:
+    """Let folders be written that may not be, and in which something changes; return them."""
+    changed = {path for path in {*present, *wanted} if present.get(path) != wanted.get(path)}
+    around = {path.rpartition("/")[0] for path in changed}
+    locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
+    for path in locked:
+        _set_mode(root, path, _OPEN_FOLDER)
+    return locked
+
+
+def _is_open(entry: TreeEntry) -> bool:
+    return entry.kind != FOLDER or entry.mode & _OPEN_FOLDER == _OPEN_FOLDER
+
+
+def _set_mode(root: Root, path: str, mode: int) -> None:
+    opened = root.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchmod(opened, mode)
+    finally:
+        os.close(opened)
+
+
+def _remove(root: Root, path: str, kind: str) -> None:
+    with suppress(FileNotFoundError), root.parent(path) as (folder, name):
+        if kind != FOLDER:
+            os.unlink(name, dir_fd=folder)
+            return
+        with suppress(OSError):  # it holds what is left out of snapshots
+            os.rmdir(name, dir_fd=folder)
+
+
+def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
+    if is_new:
+        with suppress(FileExistsError), root.parent(path) as (folder, name):
+            os.mkdir(name, _OPEN_FOLDER, dir_fd=folder)
+    _set_mode(root, path, _OPEN_FOLDER)
+
+
+def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
+    """Put a file or link in place of what is there; a file with several names is not written through."""
+    temporary = f".{secrets.token_hex(8)}.restored"
+    with root.parent(path) as (folder, name):
+        try:
+            if entry.kind == LINK:
+                os.symlink(entry.content, temporary, dir_fd=folder)
+            else:
+                _write_file(os.open(temporary, _NEW, 0o600, dir_fd=folder), entry, get(entry.content))
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+
+
+def _write_file(opened: int, entry: TreeEntry, content: bytes) -> None:
+    with open(opened, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(opened, entry.mode)
+        os.utime(opened, ns=(entry.mtime, entry.mtime))
+
+
+# Protected paths: hidden names and version-control metadata, which reach a user's folder only if a person names them.
+#
+# Many programs run what such files say: git runs hooks and the commands in ``.git/config``, direnv ``.envrc``, editors
+# ``.vscode/tasks.json``. A command in a workspace can write all of them, so a person must ask for each by its name. One
+# rule holds for all of them: a path is protected if any of its names is hidden, or is the metadata of a version control
+# system under another kind of name (``CVS``, ``_darcs``, a bare git repository).
+
+
+JOURNAL_FOLDER = ".divebook-apply"
+"""Folder in which a write into a user's folder keeps its journal. It is never taken over, even by name."""
+MOST_NAMED = 20
+"""Paths that a report lists."""
+
+
+def is_protected(path: str) -> bool:
+    """Return whether a path has a hidden name, or one of version-control metadata, by its text alone."""
+    return any(map(why_protected_name, _names(path)))
+
+
+def is_reserved(path: str) -> bool:
+    """Return whether a path lies in a folder that only divebook itself writes."""
+    return any(canonical_name(name).partition(":")[0] == JOURNAL_FOLDER for name in _names(path))
+
+
+def _names(path: str) -> list[str]:
+    # A file name may hold a backslash here, which separates folders where the project is checked out on Windows.
+    return [name for name in re.split(r"[/\\]", path) if name]
+
+
+def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
+    """Return those of some changed paths that are protected in a folder.
+
+    Besides the names it looks at the folder on disk: a link in it may lead into a hidden folder, and a changed file may
+    belong to, or complete, a bare git repository, which has no hidden name.
+
+    Parameters
+    ----------
+    paths
+        Paths below the folder that are to change.
+    folder
+        The folder; None where it does not exist, so that names alone decide.
+    """
+    base = None if folder is None else os.path.realpath(folder)
+    repositories = _repositories(paths, base)
+    around_real: dict[str, str] = {}
+    protected = set()
+    for path in paths:
+        around = path.rpartition("/")[0]
+        if around not in around_real:
+            around_real[around] = _real_below(base, around)
+        if (
+            is_protected(path)
+            or is_protected(around_real[around])
+            or any(is_beneath(path, place) for place in repositories)
+        ):
+            protected.add(path)
+    return protected
+
+
+def _real_below(base: str | None, around: str) -> str:
+    """Return a folder's path below the base with links followed; a link that leads out is refused when it is opened."""
+    if base is None or not around:
+        return around
+    real = os.path.realpath(os.path.join(base, around))
+    return os.path.relpath(real, base) if real.startswith(f"{base}/") else around
+
+
+def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
+    """Return the folders that are bare git repositories once the paths are written; '' is the folder itself."""
+    by_folder: dict[str, set[str]] = {"": set()}
+    for path in paths:
+        names = path.split("/")
+        for depth, name in enumerate(names):
+            found = by_folder.setdefault("/".join(names[:depth]), set())
+            found |= marks_named(name)
+    repositories = set()
+    for place, marks in by_folder.items():
+        on_disk = set() if base is None else marks_in(os.path.join(base, place))
+        if is_repository(marks | on_disk):
+            repositories.add(place)
+    return repositories
+
+
+def is_beneath(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or lies in it; '' is the folder of all."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
+
+
+def left_out_text(paths: Collection[str], how: str) -> str:
+    """Return the sentence of a report that names protected paths which were left out; empty if there are none.
+
+    Parameters
+    ----------
+    how
+        How a person names one, with ``{}`` for the name, such as ``apply RUN {}``.
+    """
+    if not paths:
+        return ""
+    names = list(dict.fromkeys(map(_protected_part, paths)))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"{plural(len(paths), 'protected file')} left out (hidden names and version-control metadata): "
+        f"{', '.join(names[:MOST_NAMED])}{more}. To take one over, name it or its folder: {how.format(names[0])}"
+    )
+
+
+def _protected_part(path: str) -> str:
+    """Return a path up to its first protected name, with a slash if that is a folder."""
+    names = path.split("/")
+    for depth, name in enumerate(names[:-1], 1):
+        if why_protected_name(name):
+            return shown_path("/".join(names[:depth])) + "/"
+    return shown_path(path)
+
+
+# Journaled writes into a folder of the user: every file is the old or the new one, also after a kill or a power cut.
+#
+# All of the new content is first written into `JOURNAL_FOLDER` of the folder, together with hard links to the old files
+# and a journal that lists the steps. Then each file is exchanged by one rename, and the journal is removed. A write
+# that fails undoes its steps. One that was killed leaves the journal: the next write into that folder, by any process,
+# undoes the steps first. A file that a person has changed after the kill stays as that person left it.
+#
+# `tests/workspace/write_kills.py` kills a write before each of its file operations.
+
+
+LOCK_PATIENCE = 30.0
+"""Seconds to wait for another process that writes into the same folder."""
+_JOURNAL = "journal"
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_NEW_FILE_MODE, _NEW_FOLDER_MODE, _PARENT_MODE, _OWNER_ALL = 0o666, 0o777, 0o755, 0o700
+_NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+"""Why a folder is not removed that holds other files, or at which a file system is mounted."""
+_NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class _Step(NamedTuple):
+    """One path of a write: its state on disk before, and its state afterwards; None where nothing is."""
+
+    path: str
+    before: TreeEntry | None
+    after: TreeEntry | None
+
+
+class FolderWriter:
+    """Writer of files in one folder, which holds the lock of the folder; made by `folder_writer`."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def write(
+        self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
+    ) -> None:
+        """Make paths of the folder hold other entries: all of them, or none.
+
+        Parameters
+        ----------
+        targets
+            By path, what is to be there; None is nothing. A folder that is to go stays where it holds other files.
+        get
+            Returns the content of a file by its digest.
+        is_exact
+            Whether files and folders get the modes and times of their entries. If not, a file keeps its mode but for
+            whether it can be run.
+
+        Raises
+        ------
+        SnapshotError
+            A file cannot be written; the folder is as it was.
+        """
+        steps = _planned(self._root, targets, is_exact=is_exact)
+        if not steps:
+            return
+        with _named(self._root, JOURNAL_FOLDER):
+            journal = _Journal.new(self._root)
+        try:
+            states = [journal.stage(number, step, get, is_exact=is_exact) for number, step in enumerate(steps)]
+            journal.commit(steps)
+            if is_exact:
+                _unlock_folders(self._root, steps)
+            for number, step in enumerate(steps):
+                with _named(self._root, step.path):
+                    journal.carry_out(number, step, states[number])
+            if is_exact:
+                _set_folder_modes(self._root, {step.path: step.after or step.before for step in steps})
+            # From here on the write counts. If the journal stays, the next call undoes the write: so do it now.
+            _unlink_journal(self._root)
+        except BaseException as error:
+            journal.undo(steps)
+            if isinstance(error, OSError):
+                raise SnapshotError(
+                    f"{self._root.path} cannot be written: {error.strerror or error}; nothing was changed"
+                ) from error
+            raise
+        finally:
+            journal.close()
+        with suppress(OSError):  # a folder without a journal undoes nothing, and the next write removes it
+            shutil.rmtree(JOURNAL_FOLDER, dir_fd=self._root.fd)
+
+
+@contextmanager
+def folder_writer(root: Root) -> Iterator[FolderWriter]:
+    """Lock a folder, undo what a killed write has left in it, and give its writer.
+
+    Raises
+    ------
+    SnapshotError
+        Another process writes into the folder, it cannot be read, or what a killed write left cannot be undone.
+    """
+    with _named(root, "."):  # also for what the caller reads before it writes
+        folder = root.open(".", _FOLDER_FLAGS)
+        try:
+            _lock(folder, root.path)
+            _recover(root)
+            yield FolderWriter(root)
+        finally:
+            os.close(folder)  # releases the lock
+
+
+def _lock(folder: int, path: str) -> None:
+    limit = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= limit:
+                raise SnapshotError(f"another process writes into {path}: try again when it has ended") from None
+            time.sleep(0.05)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:  # some network file systems lock no folder: one writer is presumed there
+                raise
+            return
+        else:
+            return
+
+
+def present_entry(root: Root, path: str) -> TreeEntry | None:
+    """Return what is at a path; None for nothing. The content of a file is read."""
+    try:
+        with root.parent(path) as (folder, name):
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISLNK(state.st_mode):
+                return TreeEntry(LINK, content=os.readlink(name, dir_fd=folder))
+        if stat.S_ISDIR(state.st_mode):
+            return TreeEntry(FOLDER, state.st_mode & 0o7777)
+        with open(root.open_regular(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            content = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return TreeEntry(FILE, state.st_mode & 0o7777, sha256(content).hexdigest(), len(content))
+
+
+def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
+    """Return whether two entries hold the same; folders do, whatever their modes."""
+    if one is None or other is None:
+        return one is None and other is None
+    return one.kind == other.kind and one.content == other.content
+
+
+def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
+    """Return the status and the entry of a path, without the content of a file."""
+    try:
+        with root.parent(path) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    mode = found.st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+        raise PathNotAllowedError(path, "not a regular file, folder or link")
+    kind = LINK if stat.S_ISLNK(mode) else FOLDER if stat.S_ISDIR(mode) else FILE
+    return found, TreeEntry(kind, mode & 0o7777)
+
+
+def _planned(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
+    """Return the steps in the order in which they are carried out.
+
+    What makes way for a file or link goes first, then everything is made (a folder before its files), then the rest
+    goes (a folder after its files). So a renamed file is never missing under both of its names.
+    """
+    wanted = dict(targets)
+    for path, entry in targets.items():
+        names = path.split("/")[:-1]
+        if entry is not None:
+            for depth in range(1, len(names) + 1):
+                around = "/".join(names[:depth])
+                if around not in wanted and _state(root, around)[1] is None:
+                    wanted[around] = TreeEntry(FOLDER, _PARENT_MODE)
+        if is_exact and (around := "/".join(names)) and around not in wanted:
+            locked = _state(root, around)[1]  # it gets its mode back when the files in it are written
+            if locked is not None and locked.kind == FOLDER and locked.mode & _OWNER_ALL != _OWNER_ALL:
+                wanted[around] = locked
+    not_folders = {path for path, entry in wanted.items() if entry is not None and entry.kind != FOLDER}
+
+    def order(step: _Step) -> tuple[int, int, str]:
+        names = step.path.split("/")
+        if step.after is not None:
+            return 1, 0, step.path
+        is_in_the_way = any("/".join(names[:depth]) in not_folders for depth in range(1, len(names)))
+        return 0 if is_in_the_way else 2, -len(names), step.path
+
+    steps = [_Step(path, _state(root, path)[1], entry) for path, entry in wanted.items()]
+    return sorted((step for step in steps if step.before is not None or step.after is not None), key=order)
+
+
+class _Journal:
+    """The folder with the new files, links to the old ones, and the list of steps; it makes and undoes the steps."""
+
+    def __init__(self, root: Root, folder: int) -> None:
+        self._root, self._folder = root, folder
+
+    @classmethod
+    def new(cls, root: Root) -> _Journal:
+        os.mkdir(JOURNAL_FOLDER, _OWNER_ALL, dir_fd=root.fd)
+        return cls(root, os.open(JOURNAL_FOLDER, _FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=root.fd))
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    def identity(self) -> list[int]:
+        """Return the inodes of the folder and of the journal's: a journal that came from elsewhere has others.
+
+        Without it a repository that is cloned, or an archive, could bring a journal whose undoing writes what it likes.
+        """
+        return [os.fstat(self._root.fd).st_ino, os.fstat(self._folder).st_ino]
+
+    def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
+        """Write the new file of a step and link the old one; return the status of the old one."""
+        before, after = step.before, step.after
+        if after is not None and after.kind == LINK:
+            os.symlink(after.content, f"new{number}", dir_fd=self._folder)
+        elif after is not None and after.kind == FILE:
+            opened = os.open(f"new{number}", _NEW, _NEW_FILE_MODE, dir_fd=self._folder)
+            with open(opened, "wb") as file:
+                file.write(get(after.content))
+                file.flush()
+                old = before if before is not None and before.kind == FILE else None
+                old_mode = os.fstat(opened).st_mode & 0o7777 if old is None else old.mode
+                os.fchmod(opened, after.mode if is_exact else _with_execution(old_mode, after))
+                if is_exact:
+                    os.utime(opened, ns=(after.mtime, after.mtime))
+                # Not `sync` for all of them: that would flush the old files too, which are soon removed, and took five
+                # times as long for 4,000 files.
+                os.fsync(opened)
+        state = None
+        if before is not None and before.kind != FOLDER:
+            with self._root.parent(step.path) as (folder, name):
+                state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                self._keep(number, folder, name, state)
+        return state
+
+    def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
+        """Keep an old file: by a hard link, or as a copy where the file system has none."""
+        old = f"old{number}"
+        try:
+            os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            _copy(name, folder, old, self._folder, state)
+
+    def commit(self, steps: Sequence[_Step]) -> None:
+        """Write the journal, once all that it names is on the disk."""
+        record = {"identity": self.identity(), "steps": steps}
+        opened = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
+        with open(opened, "wb") as file:
+            file.write(json.dumps(record).encode())
+            file.flush()
+            os.fsync(opened)
+        os.rename(f"{_JOURNAL}.new", _JOURNAL, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        os.fsync(self._folder)
+
+    def carry_out(self, number: int, step: _Step, state: os.stat_result | None) -> None:
+        """Make one step."""
+        before, after = step.before, step.after
+        with self._root.parent(step.path) as (folder, name):
+            if state is not None and not _is_unchanged(state, name, folder):
+                raise SnapshotError(f"{shown_path(step.path)} has changed meanwhile; nothing was written")
+            if before is None and after is not None and _has(folder, name):
+                raise SnapshotError(f"{shown_path(step.path)} was made meanwhile; nothing was written")
+            if before is not None and before.kind == FOLDER and (after is None or after.kind != FOLDER):
+                # A folder that is only to go may hold files that no tree knows; one that makes way must be empty.
+                _remove_folder(name, folder, may_stay=after is None)
+            if after is None:
+                if before is not None and before.kind != FOLDER:
+                    os.unlink(name, dir_fd=folder)
+            elif after.kind != FOLDER:
+                self._place(f"new{number}", folder, name, number)
+            elif before is None or before.kind != FOLDER:
+                if before is not None:
+                    os.unlink(name, dir_fd=folder)
+                os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
+
+    def _place(self, kept: str, folder: int, name: str, number: int) -> None:
+        """Put a file of the journal in place of what is at a name, in one step."""
+        try:
+            os.rename(kept, name, src_dir_fd=self._folder, dst_dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # another file system is mounted inside the folder
+                raise
+            beside = _beside(number)
+            with suppress(FileNotFoundError):  # of a write that was killed within its copying
+                os.unlink(beside, dir_fd=folder)
+            state = os.stat(kept, dir_fd=self._folder, follow_symlinks=False)
+            _copy(kept, self._folder, beside, folder, state)
+            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def undo(self, steps: Sequence[_Step]) -> None:
+        """Undo the steps, as far as they were made, and remove the journal; can be repeated after a kill.
+
+        Raises
+        ------
+        SnapshotError
+            A step cannot be undone; the journal stays, so that the next call tries again.
+        """
+        path = "it"
+        try:
+            if _has(self._folder, _JOURNAL):
+                _unlock_folders(self._root, steps)
+                for number, step in reversed([*enumerate(steps)]):
+                    path = shown_path(step.path)
+                    self._undo_step(number, step)
+                _set_folder_modes(self._root, {step.path: step.before for step in steps})
+        except OSError as error:
+            raise SnapshotError(
+                f"{self._root.path}: {path} cannot be put back: {error.strerror or error}. "
+                f"The old files are in {JOURNAL_FOLDER} there. Make the path writable, and call again"
+            ) from error
+        _remove_journal(self._root)
+
+    def _undo_step(self, number: int, step: _Step) -> None:
+        before, after = step.before, step.after
+        current = present_entry(self._root, step.path)
+        if current is not None and not same_content(current, after):
+            return  # the old file still, or what a person has put there since
+        try:
+            with self._root.parent(step.path) as (folder, name):
+                with suppress(FileNotFoundError):
+                    os.unlink(_beside(number), dir_fd=folder)
+                if current is not None and current.kind == FOLDER and (before is None or before.kind != FOLDER):
+                    with suppress(OSError):  # a person has put files into it since
+                        os.rmdir(name, dir_fd=folder)
+                if before is None:
+                    if current is not None and current.kind != FOLDER:
+                        os.unlink(name, dir_fd=folder)
+                elif before.kind != FOLDER:
+                    if _has(self._folder, f"old{number}") and not _is_folder(name, folder):
+                        self._place(f"old{number}", folder, name, number)
+                elif current is None or current.kind != FOLDER:
+                    if current is not None:
+                        os.unlink(name, dir_fd=folder)
+                    os.mkdir(name, before.mode | _OWNER_ALL, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):  # a person has removed the folder around it
+            return
+
+
+def _with_execution(mode: int, after: TreeEntry) -> int:
+    """Return the mode of a file, so that it can be run if its new entry can: by all who can read it."""
+    return mode | (mode & 0o444) >> 2 if after.mode & 0o100 else mode & ~0o111
+
+
+def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
+    # Not its ctime, which the hard link has changed.
+    try:
+        now = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (now.st_ino, now.st_mtime_ns, now.st_size) == (state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+def _beside(number: int) -> str:
+    """Return the name of a copy in the folder of a file that lies in another file system."""
+    return f"{JOURNAL_FOLDER}-{number}"
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _remove_folder(name: str, folder: int, *, may_stay: bool) -> None:
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if not (may_stay and error.errno in _STAYS):
+            raise
+
+
+def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result) -> None:
+    if stat.S_ISLNK(state.st_mode):
+        os.symlink(os.readlink(name, dir_fd=folder), copy, dir_fd=target)
+        return
+    source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    with open(source, "rb") as old, open(os.open(copy, _NEW, 0o600, dir_fd=target), "wb") as new:
+        shutil.copyfileobj(old, new)
+        new.flush()
+        os.fchmod(new.fileno(), state.st_mode & 0o7777)
+        os.utime(new.fileno(), ns=(state.st_atime_ns, state.st_mtime_ns))
+        os.fsync(new.fileno())
+
+
+def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
+    """Let its owner write into each folder of the steps that is there."""
+    for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
+        _, entry = _state(root, path)
+        if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
+            _set_mode_of_file(root, path, entry.mode | _OWNER_ALL)
+
+
+def _set_folder_modes(root: Root, wanted: Mapping[str, TreeEntry | None]) -> None:
+    """Give folders their modes, those inside others first; one that a person has removed since is left."""
+    for path, entry in sorted(wanted.items(), reverse=True):
+        if entry is not None and entry.kind == FOLDER:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                _set_mode_of_file(root, path, entry.mode)
+
+
+def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
+    # By its name: a folder that its owner may not read can be opened by nobody but root.
+    with root.parent(path) as (folder, name):
+        if _is_folder(name, folder):
+            os.chmod(name, mode, dir_fd=folder)
+
+
+@contextmanager
+def _named(root: Root, path: str) -> Iterator[None]:
+    """Raise an error of the system as one that names the path."""
+    try:
+        yield
+    except PathNotAllowedError:  # an error of the system by its class only, which names the path already
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        place = root.path if path == "." else f"{root.path}: {shown_path(path)}"
+        raise SnapshotError(f"{place} cannot be written: {reason}; nothing was changed") from error
+
+
+def _recover(root: Root) -> None:
+    """Undo a write that was killed, and remove its journal."""
+    try:
+        folder = os.open(JOURNAL_FOLDER, _FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=root.fd)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SnapshotError(f"{root.path}/{JOURNAL_FOLDER} is not a folder of divebook: remove it") from error
+    journal = _Journal(root, folder)
+    try:
+        try:
+            opened = root.open_regular(f"{JOURNAL_FOLDER}/{_JOURNAL}", os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:  # it was killed before the first step, or after the last one
+            _remove_journal(root)
+            return
+        with open(opened, "rb") as file:
+            text = file.read()
+        try:
+            record = json.loads(text)
+            is_ours = record["identity"] == journal.identity()
+            steps = [_step(row) for row in record["steps"]] if is_ours else []
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise SnapshotError(
+                f"{root.path}/{JOURNAL_FOLDER}/{_JOURNAL} is damaged, or was not written by divebook: "
+                f"{error}. Compare the old files in {JOURNAL_FOLDER} with the folder, and remove it"
+            ) from error
+        if not is_ours:
+            raise SnapshotError(
+                f"{root.path}/{JOURNAL_FOLDER} was written for another folder, so its files are not put back: "
+                "look into it, and remove it"
+            )
+        journal.undo(steps)
+    finally:
+        journal.close()
+
+
+def _step(row: Sequence[Sequence[object] | str | None]) -> _Step:
+    path, *entries = row
+    before, after = (None if entry is None else TreeEntry(*entry) for entry in entries)  # type: ignore[arg-type]
+    return _Step(str(path), before, after)
+
+
+def _unlink_journal(root: Root) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(f"{JOURNAL_FOLDER}/{_JOURNAL}", dir_fd=root.fd)
+
+
+def _remove_journal(root: Root) -> None:
+    """Remove the folder of the journal, when no step is left to undo."""
+    try:
+        # The journal goes first: a folder without one says that there is nothing to undo.
+        _unlink_journal(root)
+        shutil.rmtree(JOURNAL_FOLDER, dir_fd=root.fd)
+    except OSError as error:
+        raise SnapshotError(
+            f"{root.path}/{JOURNAL_FOLDER} cannot be removed: {error.strerror or error}. The files of the folder are "
+            "as they were. Make the folder writable, and call again"
+        ) from error
