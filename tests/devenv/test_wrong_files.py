@@ -70,7 +70,7 @@ def test_settings_of_another_form_are_refused(dev_env, tmp_path, said, told):
 def test_a_time_that_is_none_is_a_usage_error(dev_env, words):
     code, printed, said = dev_env(*words)
     assert (code, printed) == (1, "")
-    assert "it takes a number of seconds" in said
+    assert "it must be a number of seconds" in said
 
 
 @pytest.mark.parametrize("limits", [{"cpu": "0"}, {"memory": "0"}], ids=["cpu", "memory"])
