@@ -533,7 +533,7 @@ UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, Arit
 """What contents lead to that no engine wrote; who reads a log makes a `CorruptStoreError` of it."""
 
 
-class SealedError(StoreError):
+class DecryptionError(StoreError):
     """A value of the store is encrypted, and the key for it is missing or another one."""
 
 
@@ -665,7 +665,7 @@ class ExecutionError(DivebookError):
     """A run went wrong."""
 
 
-class EditedError(ExecutionError):
+class CodeChangedError(ExecutionError):
     """Functions that a cell's run has called were edited since, and a person must say what is done about it.
 
     Parameters
@@ -818,7 +818,7 @@ class InterruptError(ExecutionError):
         super().__init__(f"question {interrupt_id}: {reason}")
 
 
-class KeptError(ExecutionError):
+class AnswerKeptError(ExecutionError):
     """An answer or a signal is kept, and its execution cannot go on in this process; `cause` says why."""
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
@@ -929,7 +929,7 @@ class SourceGoneError(ExecutionError):
         )
 
 
-class UnfaithfulError(ExecutionError):
+class ReplayMismatchError(ExecutionError):
     """An execution that is gone through again unchanged does not come to what its log says.
 
     Parameters

@@ -116,7 +116,7 @@ def _is_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-KEYBOARD = KeyboardInterrupts()
+INTERRUPTS = KeyboardInterrupts()
 
 
 def interruptible_result(future: Future[T], timeout: float | None = None, *, patience: float = 0.0) -> T:
@@ -130,11 +130,11 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
         Seconds that what takes a moment gets, before one is heeded that comes in the middle of it.
     """
     began = time.monotonic()
-    with KEYBOARD.kept_back() as is_kept_back:
+    with INTERRUPTS.kept_back() as is_kept_back:
         while is_kept_back:
             now = time.monotonic()
             if now >= began + patience:
-                KEYBOARD.heed()
+                INTERRUPTS.heed()
             look = max(LOOK, began + patience - now)
             left = look if timeout is None else max(0.0, min(look, began + timeout - now))
             try:
@@ -150,9 +150,9 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
 def interruptible_wait(event: threading.Event, timeout: float) -> bool:
     """Wait until an event is set, or so many seconds, as its own ``wait`` does; heed keyboard interrupts meanwhile."""
     until = time.monotonic() + timeout
-    with KEYBOARD.kept_back() as is_kept_back:
+    with INTERRUPTS.kept_back() as is_kept_back:
         while is_kept_back and not event.is_set():
-            KEYBOARD.heed()
+            INTERRUPTS.heed()
             left = until - time.monotonic()
             if left <= 0:
                 return False

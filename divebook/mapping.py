@@ -16,7 +16,7 @@ from divebook.events.arrow.tally import ColumnTally
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, WAITING
 from divebook.events.codec import short_hash, storable
 from divebook.events.recorded import opened
-from divebook.projections.progress import Spread, given_by, spreads_of
+from divebook.projections.progress import Distribution, given_by, spreads_of
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import is_address
 from divebook.runtime.execution import Execution
@@ -124,7 +124,7 @@ class MappedRows:
         return len(self._outcome())
 
     @property
-    def spread(self) -> tuple[Spread, ...]:
+    def spread(self) -> tuple[Distribution, ...]:
         """What the first columns of the results hold: the most frequent values, or bins of numbers, with their counts.
 
         Of those columns that have few different values, or numbers; ``words`` is a line for one of them.
@@ -213,7 +213,7 @@ class MappedRows:
         return outcome_of(len(self), rounds)
 
 
-def _spread_of(outcome: Any) -> tuple[Spread, ...]:
+def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
     from divebook.events.arrow.rows import count_frame
 
     tallies: dict[str, ColumnTally] = {}

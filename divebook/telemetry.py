@@ -25,7 +25,7 @@ from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, CACHED_RESPON
 from divebook.errors import SetupError
 from divebook.events import Event, catalog
 from divebook.projections.spans import Span, Spans
-from divebook.runtime.leases import HANDS
+from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.store import EventStore
 from divebook.text.redaction import logger, shared
 
@@ -543,7 +543,7 @@ class _Listener:
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
         """Hear of events that were written; what is copied or imported is of another time."""
-        if execution_id in self._heard or HANDS.drives(execution_id):
+        if execution_id in self._heard or DRIVEN_LEASES.drives(execution_id):
             self._heard.add(execution_id)
             self._teller.do(functools.partial(self._take, execution_id, events))
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from divebook.interrupts import GRACE, KEYBOARD, KeyboardInterrupts, interruptible_result, interruptible_wait
+from divebook.interrupts import GRACE, INTERRUPTS, KeyboardInterrupts, interruptible_result, interruptible_wait
 
 
 @pytest.fixture
@@ -187,9 +187,9 @@ def test_a_thread_that_waits_hears_of_one_that_does_not_wake_it(wait):
 
 @pytest.mark.usefixtures("keyboard")
 def test_one_is_not_heeded_before_what_takes_a_moment_has_had_it():
-    with KEYBOARD.kept_back():
+    with INTERRUPTS.kept_back():
         assert interruptible_result(Pressed("begun"), patience=60) == "begun"
-        assert interrupted(KEYBOARD.heed)
+        assert interrupted(INTERRUPTS.heed)
 
 
 class SettledLate(Future):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.models import Model
 
-    from divebook.agents.turn import Assignment, TurnContext
+    from divebook.agents.turn import AgentTask, TurnContext
 
 
 DURABLE, LOOP = "divebook.agents.batches", "divebook.agents.loop"
@@ -365,7 +365,7 @@ class Agent:
 
     async def turn(
         self,
-        asked: Assignment,
+        asked: AgentTask,
         context: TurnContext,
         tools: Sequence[ToolFunction],
         servers: Sequence[ToolServer],

@@ -31,7 +31,7 @@ _TOOL = TypeAdapter(ToolDefinition)
 
 
 @dataclass
-class Agreement:
+class TurnCompatibility:
     """Whether a turn that goes on is made with what it began with; its first request shows it.
 
     Parameters
@@ -72,7 +72,7 @@ class Agreement:
             raise AgentError(self.agent, told.number, "it is not what it was when the turn began")
 
 
-Begin = Callable[[TurnContext, Agreement | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Runs the loop at a place: with a check of what it is made with, or with what it is to be made with."""
 
 
@@ -81,7 +81,7 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
     place, number = context, 1
     while True:
         key = f"changed-{number}"
-        asked, agreement = place.asked(key), Agreement(place, agent, stands_in)
+        asked, agreement = place.asked(key), TurnCompatibility(place, agent, stands_in)
         if asked is None:
             try:
                 result = await begin(place, agreement, {})
@@ -98,7 +98,7 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
         place.recall = context.recall  # it is the same agent that asks
 
 
-async def _ask(place: TurnContext, key: str, agreement: Agreement, asked: Question | None) -> Question:
+async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked: Question | None) -> Question:
     """Ask what is to become of the turn; a question that was asked stands as it is, whatever has changed since."""
     if asked is not None:
         return await place.question(AGENT_CHANGED, asked.question, key=key, data=asked.data)
@@ -133,7 +133,7 @@ def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
-class AsBegun(AbstractCapability[Any]):
+class OriginalTurn(AbstractCapability[Any]):
     """Has the model told what it was told when the turn began.
 
     Parameters

@@ -182,7 +182,7 @@ class LimitState(NamedTuple):
         return f"{self.model}: {self.under_way} of {self.limit} at once{waiting}{paused}"
 
 
-class Turnstile:
+class RequestLimiter:
     """Lets through as many requests as a provider takes; lives on one event loop.
 
     Parameters
@@ -204,9 +204,9 @@ class Turnstile:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
 
-    def slot(self, *, tells: bool = True) -> Passage:
+    def slot(self, *, tells: bool = True) -> Permit:
         """Return the right to one request, which tells how it ended unless its parts do."""
-        return Passage(self, tells=tells)
+        return Permit(self, tells=tells)
 
     @contextmanager
     def heard(self, *, is_counted: bool) -> Iterator[None]:
@@ -303,10 +303,10 @@ class Turnstile:
         self.limit, self._clean, self._is_used = limit, 0, False
 
 
-class Passage:
+class Permit:
     """The slot of one request: held from before it is recorded until it has ended, which its turnstile learns."""
 
-    def __init__(self, turnstile: Turnstile, *, tells: bool = True) -> None:
+    def __init__(self, turnstile: RequestLimiter, *, tells: bool = True) -> None:
         self._turnstile, self._tells = turnstile, tells
         self._began: int | None = None
 
@@ -332,9 +332,9 @@ class Turnstiles:
     """Those of this process, by provider, address, key and model."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str, str, str, str], Turnstile] = {}
+        self._known: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
-    def slot(self, model: Model) -> Passage | None:
+    def slot(self, model: Model) -> Permit | None:
         """Return what a request to a model must hold; None for one that no provider serves, such as a script.
 
         One that has others behind it is limited as the first of them, which each request asks first; each of them tells
@@ -346,11 +346,11 @@ class Turnstiles:
         return None if found is None else found.slot(tells=not isinstance(model, FallbackModel))
 
     def heard(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
-        """Hear how a part of a request ends; see `Turnstile.heard`."""
+        """Hear how a part of a request ends; see `RequestLimiter.heard`."""
         found = self._of(model)
         return nullcontext() if found is None else found.heard(is_counted=is_counted)
 
-    def _of(self, model: Model) -> Turnstile | None:
+    def _of(self, model: Model) -> RequestLimiter | None:
         from pydantic_ai.models.fallback import FallbackModel
         from pydantic_ai.models.wrapper import WrapperModel
 
@@ -363,7 +363,7 @@ class Turnstiles:
         digest = hashlib.sha256(str(key).encode()).hexdigest()
         place = os.getpid(), provider.name, provider.base_url, digest, model.model_name
         found = self._known.get(place)
-        return found or self._known.setdefault(place, Turnstile(model.model_id))
+        return found or self._known.setdefault(place, RequestLimiter(model.model_id))
 
     def standings(self) -> list[LimitState]:
         """Return how those stand that are in use, or shut for a while; any thread."""

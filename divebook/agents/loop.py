@@ -20,13 +20,13 @@ from pydantic_ai.usage import UsageLimits
 
 from divebook.agents.batches import Request, resolved
 from divebook.agents.budget import TurnBudget
-from divebook.agents.changed import Agreement, AsBegun, carried_on, in_old_form, stand_ins
+from divebook.agents.changed import OriginalTurn, TurnCompatibility, carried_on, in_old_form, stand_ins
 from divebook.agents.durability import ENGINE, DivebookDurability, require_closed
 from divebook.agents.requests import RequestRecord, messages_of, settings_of, whole
 from divebook.agents.scripted_model import choosing, output_type, text_of_output
 from divebook.agents.signatures import library_tool
 from divebook.agents.tools import CALL, TURN, AgentTurn
-from divebook.agents.turn import SPENT, Assignment, TurnContext
+from divebook.agents.turn import SPENT, AgentTask, TurnContext
 from divebook.engine.retries import failure_text, names_of
 from divebook.errors import AgentError, OperationError, ToolError
 from divebook.events.codec import by_hash
@@ -175,14 +175,14 @@ class LoopRun:
         Says which conversation it goes on with, if one.
     """
 
-    def __init__(self, agent: Agent, message: Request, output: Any, asked: Assignment) -> None:
+    def __init__(self, agent: Agent, message: Request, output: Any, asked: AgentTask) -> None:
         self._agent, self._message, self._output, self._asked = agent, message, output, asked
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
         """Return what a turn comes to; where its agent is not what it was when it began, as a person says."""
 
         async def begin(
-            place: TurnContext, agreement: Agreement | None, begun_with: Mapping[str, Any]
+            place: TurnContext, agreement: TurnCompatibility | None, begun_with: Mapping[str, Any]
         ) -> dict[str, Any]:
             return await self._run(place, tools, deps, agreement, begun_with)
 
@@ -193,7 +193,7 @@ class LoopRun:
         context: TurnContext,
         tools: Sequence[ToolFunction],
         deps: Any,
-        agreement: Agreement | None,
+        agreement: TurnCompatibility | None,
         begun_with: Mapping[str, Any],
     ) -> dict[str, Any]:
         agent, definition = self._agent, self._agent.definition
@@ -291,8 +291,8 @@ def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
     return {model.model_id: model for model in found if isinstance(model, Model)}
 
 
-def _as_begun(begun_with: Mapping[str, Any]) -> list[AsBegun]:
-    return [AsBegun(begun_with)] if begun_with else []
+def _as_begun(begun_with: Mapping[str, Any]) -> list[OriginalTurn]:
+    return [OriginalTurn(begun_with)] if begun_with else []
 
 
 def _library_tool(tool: ToolFunction) -> Tool[Any]:

@@ -696,7 +696,7 @@ class RequestToSend:
         return canonical_hash({"made": made, "address": address, "headers": headers, "messages": self.messages})
 
 
-class Recall(Protocol):
+class ResponseSource(Protocol):
     """Where answers come from."""
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:

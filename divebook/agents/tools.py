@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
 
     from divebook.agents.budget import TurnBudget
-    from divebook.agents.changed import Agreement
+    from divebook.agents.changed import TurnCompatibility
     from divebook.agents.requests import RequestRecord
     from divebook.agents.turn import Sampler, TurnContext
     from divebook.engine.operations import Reserved, Write
@@ -106,7 +106,7 @@ class AgentTurn:
     """Those that are functions of ours, by name."""
     budget: TurnBudget | None = None
     """What it may spend, where that is bounded."""
-    agreement: Agreement | None = None
+    agreement: TurnCompatibility | None = None
     """Whether it is made with what it began with; None once a person has said with what."""
     policy: Policy = field(default_factory=Policy.given)
     """Which files its requests may name, and whether credentials may be in what it reads and writes."""

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypedDict, TypeVar, Unpack, cast
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import Recall
+    from divebook.agents.requests import ResponseSource
     from divebook.engine.approvals import Approved, Denied, ToolCall
     from divebook.engine.operations import Reserved, RunOperation, Setting, Slot, StreamedCall
     from divebook.questions import Question
@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class AgentTask:
     """What an agent is asked."""
 
     prompt: str
@@ -105,7 +105,7 @@ class TurnContext(Protocol):
 
     prefix: str
     """What stands in front of its keys."""
-    recall: Recall | None
+    recall: ResponseSource | None
     """Where answers of models come from, if not from the models alone."""
 
     @property

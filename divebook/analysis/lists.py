@@ -35,12 +35,12 @@ from divebook.errors import NotFoundError, SetupError, StoreError
 from divebook.events import Event, catalog
 from divebook.events.catalog import ENQUEUED, FAILED
 from divebook.events.recorded import opened
-from divebook.projections.compare import Pair, Placed, Row, told
+from divebook.projections.compare import OperationTree, Pair, Row, told
 from divebook.projections.failures import Failure, failure_in
 from divebook.questions import Question
 from divebook.replay.inspect import Inspected
 from divebook.replay.origins import ValueOrigin
-from divebook.replay.provenance import Teller, Traced
+from divebook.replay.provenance import ProvenanceText, ProvenanceTree
 from divebook.replay.trial import StepTrial
 from divebook.runtime.driver import folded
 from divebook.runtime.queueing import attempts_made
@@ -202,7 +202,7 @@ def retries_frame(found: Inspected) -> pd.DataFrame:
 
 
 class _Row(NamedTuple):
-    teller: Teller
+    teller: ProvenanceText
     origin: ValueOrigin
 
     @property
@@ -242,9 +242,9 @@ WHY_COLUMNS: Columns = {
 
 
 @documented(WHY_COLUMNS)
-def why_frame(why: Traced) -> pd.DataFrame:
+def why_frame(why: ProvenanceTree) -> pd.DataFrame:
     """Return one row for each value and choice that a value came from, itself first."""
-    teller = Teller(why)
+    teller = ProvenanceText(why)
     return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])
 
 
@@ -533,7 +533,7 @@ class _Compared(NamedTuple):
         return None if self.row.difference == "same" else told(self.row)
 
 
-def _of(side: str, value: Callable[[Placed], Any]) -> Callable[[_Compared], Any]:
+def _of(side: str, value: Callable[[OperationTree], Any]) -> Callable[[_Compared], Any]:
     def of_side(compared: _Compared) -> Any:
         found = getattr(compared.row, side)
         return None if found is None else value(found)
@@ -545,19 +545,19 @@ def _event(side: str) -> Callable[[_Compared], int | None]:
     return lambda compared: compared.row.event_of(getattr(compared.row, side))
 
 
-def _cost(placed: Placed) -> float | None:
+def _cost(placed: OperationTree) -> float | None:
     return None if placed.cost is None else placed.cost / NANODOLLARS
 
 
-def _duration(placed: Placed) -> timedelta | None:
+def _duration(placed: OperationTree) -> timedelta | None:
     return None if placed.duration_us is None else timedelta(microseconds=placed.duration_us)
 
 
-def _opened(name: str) -> Callable[[Placed], Any]:
+def _opened(name: str) -> Callable[[OperationTree], Any]:
     return lambda placed: opened(getattr(placed, name), lenient=True)
 
 
-def _of_both(name: str, dtype: str, meaning: str, value: Callable[[Placed], Any]) -> Columns:
+def _of_both(name: str, dtype: str, meaning: str, value: Callable[[OperationTree], Any]) -> Columns:
     return {f"{name}_{side}": Column(dtype, f"{meaning}, in {side.upper()}", _of(side, value)) for side in ("a", "b")}
 
 

@@ -46,12 +46,12 @@ from divebook.cli.options import (
 )
 from divebook.cli.output import note, say, secrets
 from divebook.errors import (
+    AnswerKeptError,
     ConcurrentAppendError,
     DefinitionError,
     ExecutionError,
     ExecutionNotFoundError,
     FencedError,
-    KeptError,
     NotFoundError,
     SetupError,
 )
@@ -464,7 +464,7 @@ def _carry_on(
             if file is not None:
                 take_in(environment, file, code=code)
             ended = finish(lambda: send(environment), environment, progress)
-    except KeptError as kept:
+    except AnswerKeptError as kept:
         note(str(kept), "yellow")
         needed = again if file is not None else ["FILE", *again]
         note(f"to go on: {command('resume', [kept.execution_id], needed)}", "yellow")

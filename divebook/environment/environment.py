@@ -20,8 +20,8 @@ from divebook.environment.queues import Queueing
 from divebook.environment.registry import Holdings
 from divebook.environment.settings import (
     WARN,
+    EnvironmentWorkspaces,
     GivenTelemetry,
-    Lending,
     StartOptions,
     Surroundings,
     as_bounds,
@@ -51,7 +51,7 @@ from divebook.scripting import Interpreter, default_interpreter
 from divebook.steps.action import WORKSPACE_ACTIONS, ScriptStep, condition_holds, filled, items_of
 from divebook.steps.actions import Action, action_of, built_in_actions
 from divebook.steps.call import StandingPolicy
-from divebook.steps.conversations import BOOK_WORKFLOW, Books, ThreadBooks
+from divebook.steps.conversations import BOOK_WORKFLOW, ConversationStore, DurableLog
 from divebook.steps.function import roots_of
 from divebook.steps.handlers import built_in_handlers
 from divebook.steps.prompt import ContentBuilder
@@ -196,8 +196,8 @@ class Environment(Holdings, Mending, Trials, Queueing):
         self._listening: list[Callable[[], object]] = []
         self._is_closed, self._surrounded = False, SurroundedCalls()
         self._printer, self._clock, self._chance = printer, clock or SystemClock(), chance or SystemChance()
-        books = Books(self.store, self._begin_book, self._clock)
-        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ThreadBooks(books)
+        books = DurableLog(self.store, self._begin_book, self._clock)
+        self._policy, self.threads = StandingPolicy(self.approvals_for, books), ConversationStore(books)
         own = {made.name: made for made in map(action_of, list_of(actions, "actions", "actions=[shout]"))}
         super().__init__(name, own, approvals, self.store.sealing)
         self._settle(Surroundings(place, interpreter, policy, kept, notify, formatter, codec, telemetry))
@@ -244,7 +244,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
     def _services(self, control: Control) -> Services:
         above = control.inbox, control.claim_expired, control.texts, self._executors, self._policy, self.as_written
         beyond = functools.partial(answers_for, control.store, self._grounds)
-        self.on_close((lender := Lending(self, control.store)).close)
+        self.on_close((lender := EnvironmentWorkspaces(self, control.store)).close)
         return Services(self._handlers, condition_holds, items_of, filled, *above, lender, self._surrounded, beyond)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:

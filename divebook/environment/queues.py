@@ -32,7 +32,7 @@ from divebook.runtime.manager import Control
 from divebook.runtime.messages import Annotating, annotation, this_person
 from divebook.runtime.queueing import move_out, next_attempt
 from divebook.steps.call import StandingPolicy
-from divebook.steps.conversations import Thread, ThreadBooks
+from divebook.steps.conversations import ConversationStore, Thread
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, transfer
 from divebook.store.leases import QueuedExecution, WorkerRecord
 from divebook.text.arguments import id_of, require
@@ -55,7 +55,7 @@ class Executions(ABC):
     _clock: Clock
     _chance: Chance
     _policy: StandingPolicy
-    threads: ThreadBooks
+    threads: ConversationStore
 
     @functools.cached_property
     def responses(self) -> ResponseCache:

@@ -18,7 +18,7 @@ from divebook.errors import AlreadyRegisteredError, DefinitionError, NotFoundErr
 from divebook.interrupts import interruptible_result
 from divebook.runtime.forks import require_definition
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.operations import Wanted
+from divebook.runtime.operations import OperationRequest
 from divebook.runtime.step import Handler
 from divebook.steps.actions import REGISTERED, Action
 from divebook.steps.function import require_function
@@ -184,7 +184,7 @@ class Outfit:
             for tool in server.tools()
         }
 
-    def _reads_only(self, wanted: Wanted) -> bool:
+    def _reads_only(self, wanted: OperationRequest) -> bool:
         """Return whether a call is one of a tool that is declared to change nothing."""
         is_own = wanted.operation_type == TOOL_CALL and not wanted.parameters.get("server")
         tool = self.tools.get(wanted.parameters.get("tool", "")) if is_own else None

@@ -123,7 +123,7 @@ FOLDER = "workspaces"
 """Beside a store: the folders of executions."""
 
 
-class Lending:
+class EnvironmentWorkspaces:
     """Gives executions of one environment their workspaces.
 
     Parameters

@@ -23,15 +23,22 @@ from divebook.environment.settings import (
     said_of,
     started_before,
 )
-from divebook.errors import ExecutionError, NotFoundError, SetupError, StartKeyTakenError, UnfaithfulError, did_you_mean
+from divebook.errors import (
+    ExecutionError,
+    NotFoundError,
+    ReplayMismatchError,
+    SetupError,
+    StartKeyTakenError,
+    did_you_mean,
+)
 from divebook.events import catalog
 from divebook.events.catalog import COMPLETED, FAILED
 from divebook.events.codec import canonical_hash
 from divebook.events.event import Event
 from divebook.projections.summary import ReadLog
 from divebook.questions.bounds import Bounds
-from divebook.replay.recorded_answers import RECORDED, TOOLS, EditedCalls, Grounds, ReadsOnly
-from divebook.replay.rehearsal import World
+from divebook.replay.recorded_answers import RECORDED, TOOLS, EditedCalls, ReadsOnly, ReuseInputs
+from divebook.replay.rehearsal import RehearsalHost
 from divebook.replay.resume_changed import Kept, ResumePlan, kept_by, planned_to_go_on
 from divebook.replay.trial import (
     ASKED,
@@ -61,7 +68,7 @@ from divebook.runtime.forks import (
     recorded_opening,
     require_definition,
 )
-from divebook.runtime.leases import HANDS
+from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.manager import Control, refuse_final
 from divebook.runtime.operations import FindBeyond
 from divebook.runtime.step import Services
@@ -253,7 +260,7 @@ class WhatIfs(Executions):
             return planned(self._world, wanted)
         checked = self.verify(wanted.source)
         if checked.divergence is not None:
-            raise UnfaithfulError(wanted.source, str(checked.divergence))
+            raise ReplayMismatchError(wanted.source, str(checked.divergence))
         made = [self._handle(self._control.fork(wanted.source, wanted.forked.at, wanted.forked)) for _ in range(count)]
         try:
             found = RepeatedWhatIf(result_of(each.wait(), wanted, checked.unchecked) for each in made)
@@ -328,18 +335,18 @@ class WhatIfs(Executions):
         return verified(self.execution(execution_id), self._control, definition, any_code=any_code)
 
     @property
-    def _grounds(self) -> Grounds:
-        return Grounds(self._reads_only, self._clock, self._calls_edited)
+    def _grounds(self) -> ReuseInputs:
+        return ReuseInputs(self._reads_only, self._clock, self._calls_edited)
 
     @property
-    def _world(self) -> World:
+    def _world(self) -> RehearsalHost:
         def control_over(store: EventStore, beyond: FindBeyond) -> Control:
             def services(control: Control) -> Services:
                 return replace(self._services(control), beyond=beyond)
 
             return Control(store, services, self._check, self.code_of, clock=self._clock, chance=self._chance)
 
-        return World(control_over, self._grounds)
+        return RehearsalHost(control_over, self._grounds)
 
 
 # Executions that go on with the definitions of now: with a plan first, and with all kept that these would do again.
@@ -559,7 +566,7 @@ class Mending(Forks, WhatIfs):
                 "then resume it with the new definition"
             )
         if not source.state.is_over:
-            with HANDS.taking(source.store, source.id):
+            with DRIVEN_LEASES.taking(source.store, source.id):
                 return
 
     def _corrected(self, source: Execution, definition: GivenDefinition) -> Workflow:

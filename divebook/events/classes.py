@@ -43,7 +43,7 @@ _STORED_NAMES = {
     "divebook.questions.question.InterruptStatus": "divebook.questions.kinds.InterruptStatus",
     "divebook.scripting.prelude.Limits": "divebook.scripting.contexts.Limits",
     "divebook.pipeline.envelope.interrupts.LoopVerdict": "divebook.pipeline.envelope.enums.LoopVerdict",
-    "divebook.workflow.dialect.Manner": "divebook.dialects.manner.Manner",
+    "divebook.workflow.dialect.DialectRules": "divebook.dialects.manner.DialectRules",
     "divebook.pipeline.envelope.envelope.MergeStrategy": "divebook.pipeline.envelope.accumulation.MergeStrategy",
     "divebook.workspace.background.OutputLine": "divebook.workspace.processes.OutputLine",
     "divebook.store.leases.Owner": "divebook.store.owner.Owner",

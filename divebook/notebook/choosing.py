@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from divebook.errors import EditedError
-from divebook.interrupts import KEYBOARD, interruptible_wait
+from divebook.errors import CodeChangedError
+from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import tell
 from divebook.notebook.lasting import NOTHING, WIDGET_VIEW, display_bundle
 from divebook.notebook.reattach import AGAIN, KEEP, REUSE
@@ -33,7 +33,7 @@ PATIENCE = 15.0
 class OfferOutput:
     """What a person can choose, in the present cell."""
 
-    def __init__(self, error: EditedError) -> None:
+    def __init__(self, error: CodeChangedError) -> None:
         self.chosen = ""
         choices = [Choice(name=name, label=LABELS[name], told=told) for name, told in error.choices.items()]
         offer = Offer(type="offer", view="", id="edited", text=_text(error), choices=choices)
@@ -55,12 +55,12 @@ class OfferOutput:
         self.view.retire()
 
 
-def _text(error: EditedError) -> str:
+def _text(error: CodeChangedError) -> str:
     after = "" if error.default is None else f" {LABELS[error.default]} begins by itself after {PATIENCE:.0f} seconds."
     return f"{error.told}{after}"
 
 
-def static_bundle(error: EditedError) -> dict[str, str]:
+def static_bundle(error: CodeChangedError) -> dict[str, str]:
     """Return what a page shows that has no kernel: the same as text, with the commands."""
     ways = "".join(
         f"<li><code>--changed {html.escape(name)}</code>: {html.escape(told)}</li>"
@@ -70,7 +70,7 @@ def static_bundle(error: EditedError) -> dict[str, str]:
     return {"text/plain": str(error), "text/html": f"<div>{told}<ul style='margin:0'>{ways}</ul></div>"}
 
 
-async def chosen_awaited(error: EditedError) -> Run:
+async def chosen_awaited(error: CodeChangedError) -> Run:
     """Await what a person chooses, and return the run that comes of it."""
     with _offered(error) as output:
         if not await greeted(output):
@@ -81,20 +81,20 @@ async def chosen_awaited(error: EditedError) -> Run:
     return _begun(error, output)
 
 
-def chosen_blocking(error: EditedError) -> Run:
+def chosen_blocking(error: CodeChangedError) -> Run:
     """Wait for what a person chooses, and return the run that comes of it."""
     with _offered(error) as output:
         if not interruptible_wait(output.view.greeted, GREETING):
             return _begun_unasked(error)
         until = _end_of_patience(error)
         while not output.chosen and time.monotonic() < until:
-            KEYBOARD.heed()
+            INTERRUPTS.heed()
             time.sleep(TICK)
     return _begun(error, output)
 
 
 @contextmanager
-def _offered(error: EditedError) -> Iterator[OfferOutput]:
+def _offered(error: CodeChangedError) -> Iterator[OfferOutput]:
     output = OfferOutput(error)
     try:
         yield output
@@ -104,18 +104,18 @@ def _offered(error: EditedError) -> Iterator[OfferOutput]:
         output.leave()
 
 
-def _end_of_patience(error: EditedError) -> float:
+def _end_of_patience(error: CodeChangedError) -> float:
     return math.inf if error.default is None else time.monotonic() + PATIENCE
 
 
-def _begun_unasked(error: EditedError) -> Run:
+def _begun_unasked(error: CodeChangedError) -> Run:
     """Begin what holds if nobody chooses; where a person must, raise."""
     if error.default is None:
         raise error
     return _told(error.begin(error.default))
 
 
-def _begun(error: EditedError, output: OfferOutput) -> Run:
+def _begun(error: CodeChangedError, output: OfferOutput) -> Run:
     return _told(error.begin(output.chosen or error.default or ""))
 
 

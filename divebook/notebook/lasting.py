@@ -214,7 +214,7 @@ def display_bundle(bundle: dict[str, Any]) -> Any:
 FIX, AGAIN, REPLAY = "Fix and continue from here", "Run again", "Open replay here"
 
 
-class Steered(Protocol):
+class ControllableRun(Protocol):
     """What a view asks of a run."""
 
     @property
@@ -281,14 +281,14 @@ def redefined_of(environment: Environment, execution: Execution) -> list[str]:
     return [*(["the definition"] if found.fingerprint != state.fingerprint else []), *labels]
 
 
-def plan_of(run: Steered) -> str:
+def plan_of(run: ControllableRun) -> str:
     """Return what continuing would reuse and do; nothing where that is the run itself, which needs no confirmation."""
     if not redefined_of(run.environment, run.execution):
         return ""
     return "\n".join(run.environment.resume(run.execution.id, definition=NEW, plan=True).lines)
 
 
-def go_on(run: Steered) -> None:
+def go_on(run: ControllableRun) -> None:
     """Continue a run that has failed, which somebody else may do at the same time: it is done once."""
     try:
         run.resume(definition=NEW if redefined_of(run.environment, run.execution) else None)
@@ -342,7 +342,7 @@ def _replay() -> Way:
 # A live view of a run as a widget: what its buttons and forms do.
 
 
-def view_of(run: Steered) -> LiveView:
+def view_of(run: ControllableRun) -> LiveView:
     """Return a live view of a run, as a widget of its own."""
     from divebook.widgets.views import LiveView
 
@@ -350,12 +350,12 @@ def view_of(run: Steered) -> LiveView:
     return view
 
 
-def follow_run(run: Steered) -> Publisher[Feed]:
+def follow_run(run: ControllableRun) -> Publisher[Feed]:
     """Return the publisher of a run as it is now."""
     return publisher_of(run.execution, Ways(run.environment, lambda: run.execution).of)
 
 
-def _handlers(run: Steered, moved: Callable[[], None]) -> Handlers:
+def _handlers(run: ControllableRun, moved: Callable[[], None]) -> Handlers:
 
     def again() -> None:
         run.again()

@@ -19,8 +19,8 @@ from IPython import get_ipython
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, magics_class, needs_local_scope, no_var_expand
 
-from divebook.errors import DevEnvError, EditedError
-from divebook.interrupts import KEYBOARD
+from divebook.errors import CodeChangedError, DevEnvError
+from divebook.interrupts import INTERRUPTS
 from divebook.notebook.commands import (
     HELP_OPTIONS,
     Command,
@@ -279,11 +279,11 @@ class DiveMagics(TryingMagics):
             return called.method(self, arguments)
         front_end = present_front_end(self.shell)
         self._session.streams_text = front_end.shows_widgets
-        with KEYBOARD.kept_back():  # until it is shown, and can be paused
+        with INTERRUPTS.kept_back():  # until it is shown, and can be paused
             begun = self._begun(called, arguments, front_end)
-            if not isinstance(begun, Run | EditedError):
+            if not isinstance(begun, Run | CodeChangedError):
                 return at_once(begun) if awaited else begun
-            if arguments.has("background") and not isinstance(begun, EditedError):
+            if arguments.has("background") and not isinstance(begun, CodeChangedError):
                 return in_background(begun, arguments, front_end, awaited=awaited)
             return (finish_in_cell if awaited else finish_here)(begun, arguments, front_end)
 
@@ -291,7 +291,7 @@ class DiveMagics(TryingMagics):
         """Return what came of it; or what a person must say first, where somebody sits there who can."""
         try:
             return called.method(self, arguments)
-        except EditedError as error:
+        except CodeChangedError as error:
             is_asked = front_end.shows_widgets and not arguments.has("background") and not arguments.has("strict")
             if not is_asked and error.default is None:
                 raise

@@ -22,7 +22,7 @@ from IPython.core.error import UsageError
 from divebook.engine.lifecycle import TERMINAL
 from divebook.environment.environment import Environment
 from divebook.environment.settings import CELL, StartOptions
-from divebook.errors import DivebookError, EditedError, ExecutionError, StoreError
+from divebook.errors import CodeChangedError, DivebookError, ExecutionError, StoreError
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, ExecutionStarted
 from divebook.events.codec import canonical_hash, storable
 from divebook.notebook.frontend import FrontEnd
@@ -113,7 +113,7 @@ class Ordinals:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class PreviousRun:
     """The run that a cell began before."""
 
     record: ExecutionRecord
@@ -137,7 +137,7 @@ class Earlier:
 
 def earlier_run(
     environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
-) -> Earlier | None:
+) -> PreviousRun | None:
     """Return the newest execution of the workflow that was begun at a place."""
     for record in environment.executions(workflow=workflow.name, limit=MOST_LOOKED_AT):
         opening = _opening(environment, record)
@@ -147,9 +147,9 @@ def earlier_run(
         changed = _changes(opening, workflow, inputs)
         undone = record.status in (FAILED, CANCELLED) and environment.execution(record.execution_id).state.is_final
         if place.is_surely_that_of(kept):
-            return Earlier(record, changed, is_rolled_back=undone)
+            return PreviousRun(record, changed, is_rolled_back=undone)
         if not changed and dict(opening.code or {}) == environment.code_of(workflow):
-            return Earlier(record, changed, str(kept.get("notebook") or ""), undone)
+            return PreviousRun(record, changed, str(kept.get("notebook") or ""), undone)
     return None
 
 
@@ -158,7 +158,7 @@ def start_key(
     workflow: Workflow,
     inputs: Mapping[str, Any],
     place: CellPlace,
-    earlier: Earlier | None,
+    earlier: PreviousRun | None,
 ) -> str:
     """Return what is unique to the next run that a cell begins: two kernels, or two clicks, that begin it are one.
 
@@ -186,7 +186,7 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
     return tuple(changed)
 
 
-def note_of(execution: Execution, earlier: Earlier) -> str:
+def note_of(execution: Execution, earlier: PreviousRun) -> str:
     """Return what is said beside a run that is shown and was not run again."""
     from divebook.text.format import local_time
 
@@ -195,7 +195,7 @@ def note_of(execution: Execution, earlier: Earlier) -> str:
     return f"{run} had completed{ended}, and was not run again; --new runs it anew"
 
 
-def whose(earlier: Earlier) -> str:
+def whose(earlier: PreviousRun) -> str:
     """Return what a run is called in a note: the cell's own, or that of an equal cell, perhaps of another notebook."""
     if earlier.begun_by is None:
         return f"this cell's run {earlier.record.execution_id}"
@@ -208,7 +208,7 @@ def elsewhere_note(execution_id: str) -> str:
     return f"this cell's run {execution_id} goes on in another process, and is not run twice: %dive show {execution_id}"
 
 
-def changed_meanwhile(earlier: Earlier) -> ExecutionError:
+def changed_meanwhile(earlier: PreviousRun) -> ExecutionError:
     """Return what is wrong where the run that a cell began has not ended, and is not what the cell says any more."""
     execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
     mended = f"%dive resume {execution_id} --definition new goes on with the new one; " * (changed == "definition")
@@ -234,7 +234,7 @@ CHOICES = (AGAIN, KEEP, REUSE)
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class ChangedFunctions:
     """What was edited of a run's functions, and what of the run that reaches."""
 
     execution_id: str
@@ -248,7 +248,7 @@ class Edit:
     has_completed: bool
     """Whether there is nothing to go on with."""
 
-    def offer(self, begin: Callable[[str], Run]) -> EditedError:
+    def offer(self, begin: Callable[[str], Run]) -> CodeChangedError:
         """Return what is wrong where a person must choose."""
         anew = plural(self.done - self.calls, "completed call")
         part = f"from the first call that this can reach, and reuses {self._calls}" if self.until else "from its start"
@@ -256,7 +256,7 @@ class Edit:
         keeping = "shows the old one as it is" if self.has_completed else f"goes on with the old one, with its {kept}"
         told = f"{self._changed} since this cell's run {self.execution_id}, which is not shown as its result."
         ways = {AGAIN: f"runs it {part}; {anew} made anew", KEEP: f"{keeping}, and asks no more until the next edit"}
-        return EditedError(told, ways, begin)
+        return CodeChangedError(told, ways, begin)
 
     def note(self, new: str) -> str:
         """Return what is said beside the run that takes its place."""
@@ -285,20 +285,20 @@ def said_of_edits(word: str | None) -> WhenEdited | None:
 _BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 
-def edit_of(environment: Environment, execution: Execution) -> Edit | None:
+def edit_of(environment: Environment, execution: Execution) -> ChangedFunctions | None:
     """Return what was edited since a run and reaches what it has done; None if nothing does."""
     events, name = execution.history(), execution.state.workflow_name
     changed = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
     functions = tuple({found.label: found for functions in changed.values() for found in functions}.values())
     done, has_completed = calls_in(events), execution.status == COMPLETED
     if any(found.by_workflow for found in [*changed.values()][-1]):
-        return Edit(execution.id, functions, 0, 0, done, has_completed)
+        return ChangedFunctions(execution.id, functions, 0, 0, done, has_completed)
     reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})
     if reached is None:
         return None
     until = reached - 1
     calls = calls_in(events[:until])
-    return Edit(execution.id, functions, until if calls else 0, calls, done, has_completed)
+    return ChangedFunctions(execution.id, functions, until if calls else 0, calls, done, has_completed)
 
 
 # A definition that was edited since a cell's run: what of that run it would do again, and what is offered.
@@ -308,18 +308,18 @@ def edit_of(environment: Environment, execution: Execution) -> Edit | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Redefined:
+class ChangedDefinition:
     """What a cell's run and its edited definition have in common."""
 
     plan: ResumePlan
     has_ended: bool
     """Whether that run has; one that has not is not cancelled without being asked for."""
 
-    def offer(self, begin: Callable[[str], Run]) -> EditedError:
+    def offer(self, begin: Callable[[str], Run]) -> CodeChangedError:
         """Return what a person may choose; without a choice all of it is run."""
         told = f"The definition of {self.plan.workflow!r} changed since this cell's run {self.plan.source}."
         ways = {REUSE: str(self.plan), AGAIN: "runs all of it, as a new run"}
-        return EditedError(told, ways, begin, AGAIN if self.has_ended else None)
+        return CodeChangedError(told, ways, begin, AGAIN if self.has_ended else None)
 
     @property
     def advice(self) -> str:
@@ -345,7 +345,7 @@ class Redefined:
         )
 
 
-def redefined(environment: Environment, workflow: Workflow, earlier: Earlier | None) -> Redefined | None:
+def redefined(environment: Environment, workflow: Workflow, earlier: PreviousRun | None) -> ChangedDefinition | None:
     """Return what is to be offered; None where the inputs changed as well, or nothing would be saved."""
     now = environment.workflows.get(workflow.name)
     if earlier is None or earlier.changed != ("definition",) or now is None or now.fingerprint != workflow.fingerprint:
@@ -354,4 +354,4 @@ def redefined(environment: Environment, workflow: Workflow, earlier: Earlier | N
         plan = environment.run_again(earlier.record.execution_id, plan=True)
     except DivebookError:  # it is driven elsewhere, damaged, or needs what is not here: no run to go on with
         return None
-    return Redefined(plan, earlier.is_over) if plan.saves else None
+    return ChangedDefinition(plan, earlier.is_over) if plan.saves else None

@@ -448,11 +448,11 @@ def open_line(environment: Environment) -> Callable[[], None]:
         return lambda: None
     from divebook.notebook.lasting import PAGES
     from divebook.widgets.lists import RunsFeed, inbox_publisher_of
-    from divebook.widgets.views import Handlers, InboxLine, RunsLine
+    from divebook.widgets.views import Handlers, InboxComm, RunsComm
 
-    questions = InboxLine(inbox_publisher_of(environment), Handlers(environment.answer))
+    questions = InboxComm(inbox_publisher_of(environment), Handlers(environment.answer))
     questions.when_hosted(PAGES.learn)
-    runs = RunsLine(RunsFeed(environment))
+    runs = RunsComm(RunsFeed(environment))
 
     def close() -> None:
         questions.close()

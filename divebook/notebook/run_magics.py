@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 
-from divebook.errors import EditedError, ExecutionCancelledError, ExecutionFailedError
+from divebook.errors import CodeChangedError, ExecutionCancelledError, ExecutionFailedError
 from divebook.notebook.commands import command, tell
 from divebook.notebook.frontend import FrontEnd, present_front_end
 from divebook.notebook.waiting import finish_awaited, finish_blocking, show_live
@@ -264,25 +264,27 @@ async def at_once(value: Any) -> Any:
     return value
 
 
-def finish_in_cell(begun: Run | EditedError, arguments: Arguments, front_end: FrontEnd) -> Coroutine[Any, Any, Run]:
+def finish_in_cell(
+    begun: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd
+) -> Coroutine[Any, Any, Run]:
     """Return what a cell awaits: the run, once it has ended or has to wait, as `checked` returns it."""
     from divebook.notebook.choosing import chosen_awaited
     from divebook.notebook.report import short_errors
 
     async def finish() -> Run:
         with short_errors():
-            run = await chosen_awaited(begun) if isinstance(begun, EditedError) else begun
+            run = await chosen_awaited(begun) if isinstance(begun, CodeChangedError) else begun
             _keep_data(run, arguments)
             return checked(await finish_awaited(run, front_end), arguments, front_end)
 
     return finish()
 
 
-def finish_here(begun: Run | EditedError, arguments: Arguments, front_end: FrontEnd) -> Run:
+def finish_here(begun: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd) -> Run:
     """Block until a run has ended or has to wait, where a cell cannot await it."""
     from divebook.notebook.choosing import chosen_blocking
 
-    run = chosen_blocking(begun) if isinstance(begun, EditedError) else begun
+    run = chosen_blocking(begun) if isinstance(begun, CodeChangedError) else begun
     _keep_data(run, arguments)
     return checked(finish_blocking(run, front_end), arguments, front_end)
 

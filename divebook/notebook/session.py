@@ -26,8 +26,8 @@ from divebook.notebook.reattach import (
     KEEP,
     REUSE,
     CellPlace,
-    Earlier,
     Ordinals,
+    PreviousRun,
     WhenEdited,
     changed_meanwhile,
     earlier_run,
@@ -265,7 +265,7 @@ class Session:
             raise edit.offer(begin)
         return begin(edited)
 
-    def _go_on_with(self, run: Run, earlier: Earlier) -> Run:
+    def _go_on_with(self, run: Run, earlier: PreviousRun) -> Run:
         """Show the run that a cell has begun, and resume it if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from divebook.errors import DivebookError, ExecutionPausedError, InterruptError
 from divebook.events.catalog import CANCELLED, FAILED
-from divebook.interrupts import KEYBOARD, interruptible_wait
+from divebook.interrupts import INTERRUPTS, interruptible_wait
 from divebook.notebook.commands import tell
 from divebook.notebook.frontend import FrontEnd
 from divebook.questions import Question, Typed
@@ -63,7 +63,7 @@ def finish_blocking(run: Run, front_end: FrontEnd) -> Run:
                 return run
             if output is not None and interruptible_wait(output.view.greeted, GREETING):
                 while _rests(run):
-                    KEYBOARD.heed()
+                    INTERRUPTS.heed()
                     time.sleep(TICK)
             elif not (front_end.takes_input and _answered_here(run)):
                 return run
@@ -161,7 +161,7 @@ def _answered(run: Run, question: Question) -> bool:
 
 
 def _typed(prompt: str) -> str:
-    with KEYBOARD.let_through():
+    with INTERRUPTS.let_through():
         return input(prompt)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 
 from divebook.agents import Agent
-from divebook.agents.turn import Assignment
+from divebook.agents.turn import AgentTask
 from divebook.engine.bounds import NANODOLLARS
 from divebook.engine.operations import ACTION_EXECUTION, AGENT_RESPONSE, ENCLOSING, STAGE_ATTEMPT, StreamedCall
 from divebook.engine.retries import Fault, retry_delay
@@ -53,7 +53,7 @@ from divebook.steps.action import render_texts
 from divebook.steps.actions import Action
 from divebook.steps.call import call, invoke
 from divebook.steps.prompt import all_asked, ask_agent
-from divebook.steps.turns import Offers
+from divebook.steps.turns import AgentServices
 from divebook.text.redaction import logger
 from divebook.workflow.definition import (
     BATCH,
@@ -362,7 +362,7 @@ class Work:
     """
 
     def __init__(
-        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: Offers
+        self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: AgentServices
     ) -> None:
         self._find_agent, self._actions, self._offers = find_agent, actions, offers
 
@@ -416,7 +416,7 @@ class Work:
             temperature=stage.temperature, max_tokens=stage.max_tokens
         )
         prompt = await prompt_of(config, stage, trial.envelope)
-        answer = await ask_agent(trial, agent, Assignment(prompt, prefix=trial.prefix), self._offers)
+        answer = await ask_agent(trial, agent, AgentTask(prompt, prefix=trial.prefix), self._offers)
         return object_in(answer.text)
 
     # --- tools -----------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
 
 @dataclass(slots=True)
-class Placed:
+class OperationTree:
     """Something at its place in a run."""
 
     kind: Kind
@@ -102,7 +102,7 @@ class Placed:
     ended: int = 0
     """That of its last one."""
     span: Span | None = None
-    inside: list[Placed] = field(default_factory=list)
+    inside: list[OperationTree] = field(default_factory=list)
     path: str = ""
     step: str = ""
     way: str = ""
@@ -158,7 +158,7 @@ class Placed:
         return str((self.span.parameters or {}).get("signal", ""))
 
 
-def placed(log: ReadLog) -> Placed:
+def placed(log: ReadLog) -> OperationTree:
     """Return a log as the tree of its places; the root is the run."""
     return _Placing(log).root
 
@@ -167,17 +167,17 @@ class _Placing:
     """Makes the tree of one log."""
 
     def __init__(self, log: ReadLog) -> None:
-        self.root = Placed("run", "", ())
-        self._steps: dict[str, Placed] = {}
+        self.root = OperationTree("run", "", ())
+        self._steps: dict[str, OperationTree] = {}
         """By path: the visit it is in, or was in last."""
         self._places: dict[str, None] = {}
         """Lines of code that failures name (`divebook.projections.failures`)."""
-        self._begun: dict[int, Placed] = {}
+        self._begun: dict[int, OperationTree] = {}
         """Visits by the event with which they began."""
-        self._variables: dict[str, Placed] = {}
-        self._questions: dict[str, Placed] = {}
+        self._variables: dict[str, OperationTree] = {}
+        self._questions: dict[str, OperationTree] = {}
         self._counts: Counter[Any] = Counter()
-        self._ends: dict[int, Placed] = {}
+        self._ends: dict[int, OperationTree] = {}
         """Operations by the event with which they ended."""
         self._is_answered = False
         """Whether what comes now is that of a what-if, or of what goes on with the results of another execution."""
@@ -198,8 +198,8 @@ class _Placing:
     # --- what takes time -------------------------------------------------------------------------------------------
 
     def _place_spans(self, spans: Iterable[Span]) -> None:
-        known: dict[int, Placed] = {}
-        items: dict[tuple[str, int | None], Placed] = {}
+        known: dict[int, OperationTree] = {}
+        items: dict[tuple[str, int | None], OperationTree] = {}
         for span in spans:
             if span.is_pause:
                 continue
@@ -218,14 +218,16 @@ class _Placing:
                 around.inside.append(made)
             known[span.index] = made
 
-    def _call(self, span: Span, around: Placed) -> Placed:
+    def _call(self, span: Span, around: OperationTree) -> OperationTree:
         key = span.key
         if isinstance(key, str) and key.startswith("tool-"):
             key = _TOOL_KEY.sub(rf"\1-{span.called or ''}\2\3", key)
         name = span.called or ""
         place = (span.type, name, key)
         self._counts[id(around), place] += 1
-        made = Placed("operation", name, (*place, self._counts[id(around), place]), path=span.path, step=span.step)
+        made = OperationTree(
+            "operation", name, (*place, self._counts[id(around), place]), path=span.path, step=span.step
+        )
         if span.kind == "event":
             made.kind, made.answered = "event", (span.parameters or {}).get("data")
         else:
@@ -235,12 +237,12 @@ class _Placing:
 
     # --- what takes none -------------------------------------------------------------------------------------------
 
-    def _add(self, kind: Kind, name: str, event: Event, asked: Any, answered: Any) -> Placed:
+    def _add(self, kind: Kind, name: str, event: Event, asked: Any, answered: Any) -> OperationTree:
         """Add what an event says to the visit that its path is in, or to the run."""
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
-        made = Placed(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
+        made = OperationTree(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
         made.path, made.step = event.path, event.step
         around.inside.append(made)
         return made
@@ -310,7 +312,7 @@ class _Placing:
                 self._add("output", name, event, None, value)
         status = STATUS_AFTER[type(data)]
         error = without_places(getattr(data, "error", None) or "", self._places)
-        made = Placed("end", "end", ("end",), None, error or status, status)
+        made = OperationTree("end", "end", ("end",), None, error or status, status)
         made.began = made.ended = event.sequence
         self.root.inside.append(made)
 
@@ -334,28 +336,30 @@ class _Placing:
     }
 
 
-def _is_open_question(inner: Placed) -> bool:
+def _is_open_question(inner: OperationTree) -> bool:
     return inner.kind == "question" and inner.status == catalog.WAITING
 
 
-def _variable(event: Event, name: str, value: Any) -> Placed:
-    made = Placed("variable", name, ("variable", name), None, value)
+def _variable(event: Event, name: str, value: Any) -> OperationTree:
+    made = OperationTree("variable", name, ("variable", name), None, value)
     made.began = made.ended = event.sequence
     return made
 
 
-def _step(span: Span) -> Placed:
-    made = Placed("step", span.step, (span.path, span.step, span.visit), span.type, path=span.path, step=span.step)
+def _step(span: Span) -> OperationTree:
+    made = OperationTree(
+        "step", span.step, (span.path, span.step, span.visit), span.type, path=span.path, step=span.step
+    )
     made.answered = _answered(span)
     return _timed(made, span)
 
 
-def _item(span: Span) -> Placed:
-    made = Placed("item", span.name, span.iteration, span.item, _answered(span), path=span.path, step=span.step)
+def _item(span: Span) -> OperationTree:
+    made = OperationTree("item", span.name, span.iteration, span.item, _answered(span), path=span.path, step=span.step)
     return _timed(made, span)
 
 
-def _timed(made: Placed, span: Span) -> Placed:
+def _timed(made: OperationTree, span: Span) -> OperationTree:
     made.span, made.status = span, span.status
     made.began, made.ended = span.sequences[0], span.sequences[-1]
     return made
@@ -411,8 +415,8 @@ SIGNS: dict[Difference, str] = {"same": "=", "changed": "≠", "added": "+", "re
 class Row:
     """One place in two runs."""
 
-    a: Placed | None
-    b: Placed | None
+    a: OperationTree | None
+    b: OperationTree | None
     place: str
     """``classify / classify[18] / model call helper``."""
     facet: Facet | None
@@ -426,13 +430,13 @@ class Row:
         return "removed" if self.b is None else "same" if self.facet is None else "changed"
 
     @property
-    def present(self) -> Placed:
+    def present(self) -> OperationTree:
         """It in the first run that has it."""
         found = self.a or self.b
         assert found is not None, "a row stands for something"  # noqa: S101 - rows are made in this file only
         return found
 
-    def event_of(self, side: Placed | None) -> int | None:
+    def event_of(self, side: OperationTree | None) -> int | None:
         """Return the event with which the difference is met in a run; None where that run lacks it."""
         if side is None:
             return None
@@ -475,7 +479,7 @@ class Side(NamedTuple):
     began_us: int
     took_us: int
     """From its first event to its last, without the time between the fork of a fork and what it was forked from."""
-    root: Placed
+    root: OperationTree
 
     @classmethod
     def of(cls, log: Iterable[Event]) -> Side:
@@ -571,11 +575,11 @@ class Pair:
 # --- matching ------------------------------------------------------------------------------------------------------
 
 
-def _rows(a: Placed, b: Placed, above: str) -> Iterator[Row]:
+def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
     """Yield the rows of what two places hold, in the first's order; what only the other has after its neighbour."""
     partner = _partners(a.inside, b.inside)
     taken = {id(mine): its for its, mine in ((inner, partner.get(id(inner))) for inner in b.inside) if mine is not None}
-    after: dict[int, list[Placed]] = defaultdict(list)
+    after: dict[int, list[OperationTree]] = defaultdict(list)
     neighbour = 0
     for inner in b.inside:
         mine = partner.get(id(inner))
@@ -598,7 +602,7 @@ def _rows(a: Placed, b: Placed, above: str) -> Iterator[Row]:
             yield from _alone(added, above, is_first=False)
 
 
-def _alone(inner: Placed, above: str, *, is_first: bool) -> Iterator[Row]:
+def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]:
     """Yield the rows of what one run has alone."""
     place = above + inner.label
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
@@ -606,7 +610,7 @@ def _alone(inner: Placed, above: str, *, is_first: bool) -> Iterator[Row]:
         yield from _alone(part, f"{place} / ", is_first=is_first)
 
 
-def _facet(a: Placed, b: Placed) -> Facet | None:
+def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
     if not alike(a.asked, b.asked):
         return "asked"
     if not alike(a.answered, b.answered):
@@ -614,11 +618,11 @@ def _facet(a: Placed, b: Placed) -> Facet | None:
     return None if a.status == b.status else "status"
 
 
-def _partners(ours: Sequence[Placed], theirs: Sequence[Placed]) -> dict[int, Placed]:
+def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
     """Return, by the id of each of theirs that has one, what it is matched with."""
     if [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs):
         return {id(its): mine for mine, its in zip(ours, theirs, strict=True)}
-    found: dict[int, Placed] = {}
+    found: dict[int, OperationTree] = {}
     for kind in dict.fromkeys(inner.kind for inner in theirs):
         left = [inner for inner in ours if inner.kind == kind]
         other = [inner for inner in theirs if inner.kind == kind]
@@ -632,13 +636,15 @@ def _partners(ours: Sequence[Placed], theirs: Sequence[Placed]) -> dict[int, Pla
     return found
 
 
-def _are_settled(ours: Sequence[Placed], theirs: Sequence[Placed]) -> bool:
+def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
     """Whether those that have the same places are one by one the same things."""
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
 
 
-def _ways(kind: str, ours: Sequence[Placed], theirs: Sequence[Placed]) -> tuple[Callable[[Placed], Hashable], ...]:
+def _ways(
+    kind: str, ours: Sequence[OperationTree], theirs: Sequence[OperationTree]
+) -> tuple[Callable[[OperationTree], Hashable], ...]:
     """Return by what they are matched, the surest first."""
     if kind == "step":
         return _by_key, _by_telling
@@ -648,23 +654,26 @@ def _ways(kind: str, ours: Sequence[Placed], theirs: Sequence[Placed]) -> tuple[
     return _by_both, _by_telling, _by_key
 
 
-def _by_key(inner: Placed) -> Hashable:
+def _by_key(inner: OperationTree) -> Hashable:
     return inner.key  # type: ignore[no-any-return]  # of each kind another
 
 
-def _by_telling(inner: Placed) -> Hashable:
+def _by_telling(inner: OperationTree) -> Hashable:
     return inner.tells  # type: ignore[no-any-return]  # likewise
 
 
-def _by_both(inner: Placed) -> Hashable:
+def _by_both(inner: OperationTree) -> Hashable:
     return inner.key, inner.tells
 
 
 def _match(
-    ours: Iterable[Placed], theirs: Iterable[Placed], way: Callable[[Placed], Hashable], found: dict[int, Placed]
+    ours: Iterable[OperationTree],
+    theirs: Iterable[OperationTree],
+    way: Callable[[OperationTree], Hashable],
+    found: dict[int, OperationTree],
 ) -> None:
     """Match what is equal in one way, each once, in order."""
-    waiting: dict[Hashable, deque[Placed]] = defaultdict(deque)
+    waiting: dict[Hashable, deque[OperationTree]] = defaultdict(deque)
     for inner in ours:
         waiting[way(inner)].append(inner)
     for inner in theirs:
@@ -734,7 +743,7 @@ def took(totals: Totals) -> str:
     return "answered from the log" if totals.seconds is None else seconds(totals.seconds)
 
 
-def _totals(side: Side, found: Sequence[Placed], other: Side, its: Sequence[Placed]) -> Totals:
+def _totals(side: Side, found: Sequence[OperationTree], other: Side, its: Sequence[OperationTree]) -> Totals:
     calls = [each for each in found if each.kind == "operation"]
     served = {each.served["sequence"] for each in calls if each.served and each.served.get("execution") == other.id}
     calls += [each for each in its if each.kind == "operation" and each.ended in served]

@@ -21,8 +21,8 @@ from divebook.projections.compare import (
     SIGNS,
     Difference,
     Divergence,
+    OperationTree,
     Pair,
-    Placed,
     Row,
     Side,
     as_text,
@@ -256,12 +256,12 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
     return a + "\n".join(lanes[0]), b + "\n".join(lanes[1])
 
 
-def _way(side: Placed | None) -> str:
+def _way(side: OperationTree | None) -> str:
     """Return how a call of a what-if was answered."""
     return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
 
 
-def _alone(side: Placed) -> str:
+def _alone(side: OperationTree) -> str:
     told = side.asked if side.answered is None else side.answered
     return safe(cut(shared().text(as_text(told)), LONGEST if side.kind == "end" else 400)) if told is not None else ""
 

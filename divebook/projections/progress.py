@@ -43,7 +43,7 @@ LATEST_ENDS = 50
 """Items from whose ends it is estimated how long the others will take."""
 
 
-class Stretch(NamedTuple):
+class Phase(NamedTuple):
     """A time in which no call ran."""
 
     doing: Doing
@@ -107,7 +107,7 @@ class _Open:
         self._by_path.pop(path, None)
 
 
-class Course:
+class Activity:
     """Follows a log, event by event.
 
     Examples
@@ -122,7 +122,7 @@ class Course:
     """
 
     def __init__(self) -> None:
-        self.stretches: list[Stretch] = []
+        self.stretches: list[Phase] = []
         """Those that are over, oldest first."""
         self.doing: Doing = WORKED
         """What it does since `since_us`; ``stopped`` once it has ended."""
@@ -171,9 +171,9 @@ class Course:
         return times_told(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
 
     @property
-    def lasting(self) -> Stretch | None:
+    def lasting(self) -> Phase | None:
         """The stretch that has not ended, if there is one."""
-        return None if self.doing == WORKED or self.is_over else Stretch(self.doing, self.since_us)
+        return None if self.doing == WORKED or self.is_over else Phase(self.doing, self.since_us)
 
     @property
     def progress(self) -> list[ItemProgress]:
@@ -195,10 +195,10 @@ class Course:
         if doing == self.doing:
             return
         if self.doing != WORKED and moment - self.since_us >= SHORTEST_US:
-            self._note(Stretch(self.doing, self.since_us, moment))
+            self._note(Phase(self.doing, self.since_us, moment))
         self.doing, self.since_us = doing, moment
 
-    def _note(self, stretch: Stretch) -> None:
+    def _note(self, stretch: Phase) -> None:
         self.stretches.append(stretch)
         took = (stretch.ended_us or 0) - stretch.started_us
         self._idle[stretch.doing] = self._idle.get(stretch.doing, 0) + took
@@ -318,7 +318,7 @@ class Course:
         told.left_us = (told.total - told.done) * (event.recorded_at - visit.begun_us) // max(1, told.done)
 
     _ENDS: ClassVar[list[type]] = [kind for kind, status in STATUS_AFTER.items() if status in TERMINAL]
-    _CHANGES: ClassVar[dict[type, Callable[[Course, Event, Any], None]]] = {
+    _CHANGES: ClassVar[dict[type, Callable[[Activity, Event, Any], None]]] = {
         **dict.fromkeys(_ENDS, _execution_ended),
         catalog.ExecutionStarted: _execution_started,
         catalog.ExecutionForked: _execution_forked,
@@ -343,9 +343,9 @@ class Course:
     }
 
 
-def course_of(events: Iterable[Event]) -> Course:
+def course_of(events: Iterable[Event]) -> Activity:
     """Return how a run has gone on, by its log."""
-    course = Course()
+    course = Activity()
     for event in events:
         course.take(event)
     return course
@@ -402,7 +402,7 @@ class Counted(NamedTuple):
     rows: int
 
 
-class Spread(NamedTuple):
+class Distribution(NamedTuple):
     """What one column holds."""
 
     name: str
@@ -450,7 +450,7 @@ class Spreads:
         """What was counted, by step and path."""
         self._waiting: deque[tuple[Columns, str, Any, int]] = deque()
         """What is still to be counted: where, of which step, and of how many rows."""
-        self._told: dict[str, tuple[Spread, ...]] = {}
+        self._told: dict[str, tuple[Distribution, ...]] = {}
         """By step, unless more was counted since."""
 
     def take(self, event: Event) -> None:
@@ -485,18 +485,18 @@ class Spreads:
         for columns, cells in items.values():
             _count_cells(cells, columns)
 
-    def of(self, step: str) -> tuple[Spread, ...]:
+    def of(self, step: str) -> tuple[Distribution, ...]:
         """Return what the rows of a step gave in its latest visit of each path, counted to the end."""
         self.count()
         return self.so_far(step)
 
-    def so_far(self, step: str) -> tuple[Spread, ...]:
+    def so_far(self, step: str) -> tuple[Distribution, ...]:
         """Return that of what was counted by now."""
         if step not in self._told:
             self._told[step] = spreads_of(_together(self._visits.get(step, {}).values()))
         return self._told[step]
 
-    def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Spread, ...]]:
+    def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Distribution, ...]]:
         """Return that of the latest steps of which there is something to tell: of those that run, if any do."""
         progress = [*steps]
         chosen = [told for told in progress if told.running] or progress
@@ -540,13 +540,13 @@ def _together(visits: Iterable[Columns]) -> Columns:
 # --- in words ------------------------------------------------------------------------------------------------------
 
 
-def spreads_of(columns: Columns) -> tuple[Spread, ...]:
+def spreads_of(columns: Columns) -> tuple[Distribution, ...]:
     """Return what is told of columns, in their order."""
     found = (_spread(name, tally) for name, tally in columns.items() if not looks_secret(name))
     return tuple(spread for spread in found if spread is not None)[:MOST_COLUMNS]
 
 
-def _spread(name: str, tally: ColumnTally) -> Spread | None:
+def _spread(name: str, tally: ColumnTally) -> Distribution | None:
     """Return what is told of a column; None of one that holds free text, or no single values."""
     has_words = bool(tally.text_count or any(tally.truths))
     many = tally.whole is None and tally.bins.count
@@ -565,17 +565,17 @@ def _spread(name: str, tally: ColumnTally) -> Spread | None:
     return _of_values(name, counts, tally)
 
 
-def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> Spread | None:
+def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> Distribution | None:
     total = sum(count for _, count in counts)
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None
     first, rest = (ranked := sorted(counts, key=lambda one: (-one[1], one[0])))[:MOST_VALUES], ranked[MOST_VALUES:]
     others = Counted(f"{len(rest):,} other{'' if len(rest) == 1 else 's'}", sum(count for _, count in rest))
-    return Spread(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
+    return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
 
 
-def _of_numbers(name: str, tally: ColumnTally) -> Spread | None:
+def _of_numbers(name: str, tally: ColumnTally) -> Distribution | None:
     bins = tally.bins
     if bins.count < LEAST_NUMBERS:
         return None
@@ -585,7 +585,7 @@ def _of_numbers(name: str, tally: ColumnTally) -> Spread | None:
     parts = tuple(Counted(_range(begin, begin + width - step), count) for begin, count in listed)
     middle = _about(_middle(listed, bins.count) + (width - step) / 2, width)
     ends = _number(bins.least), _number(bins.greatest)
-    return Spread(
+    return Distribution(
         one_line(name, NAME), "numbers", parts, Counted("infinite", tally.endless), tally.empty, *ends, middle
     )
 

@@ -37,7 +37,7 @@ from divebook.events.catalog import BADGED, CANCELLED, COMPLETED, FAILED, LEFT_A
 from divebook.events.codec import decode, encode, readable
 from divebook.events.event import to_datetime
 from divebook.projections.progress import PAUSED as COURSE_PAUSED
-from divebook.projections.progress import STOPPED, WORKED, Course, Spreads, course_of
+from divebook.projections.progress import STOPPED, WORKED, Activity, Spreads, course_of
 from divebook.projections.spans import Span, spans_of
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.base import StoredSummary
@@ -110,7 +110,7 @@ class Summing:
     def __init__(self) -> None:
         self.sequence = 0
         """The last event that is in it."""
-        self._course, self._usage, self._asked_models = Course(), NO_USAGE, False
+        self._course, self._usage, self._asked_models = Activity(), NO_USAGE, False
         self._given = self._step = self._error = self._ended_by = ""
         self._failed_item: int | None = None
         """The item that made a step fail, which the error names."""
@@ -442,7 +442,7 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
         return tuple(spans_of(self, for_people=True)) if has_hidden else self.spans
 
     @cached_property
-    def course(self) -> Course:
+    def course(self) -> Activity:
         """How it went on, for reading only."""
         return course_of(self)
 

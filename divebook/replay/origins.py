@@ -320,7 +320,7 @@ class Choosing:
 
 
 @dataclass(slots=True)
-class OnPath:
+class PathOrigins:
     """A path."""
 
     control: tuple[int, ...] = ()
@@ -360,7 +360,7 @@ class Origins:
         self._reads: dict[str, ReadKeys] = {}
         self._items: dict[str, ReadKeys] = {}
         self._conditions: dict[str, ReadKeys] = {}
-        self._lines: dict[str, OnPath] = {}
+        self._lines: dict[str, PathOrigins] = {}
         self._calls: dict[str, tuple[StepCall, StepVisit]] = {}
         """By id of the operation, or of the question."""
         self._last: StepVisit | None = None
@@ -422,8 +422,8 @@ class Origins:
     def _versions(self, reads: ReadKeys, view: Mapping[str, int]) -> dict[int, None]:
         return dict.fromkeys([*found_in(view, reads.state), *found_in(self._inputs, reads.inputs)])
 
-    def _line(self, event: Event) -> OnPath:
-        return self._lines.setdefault(event.path, OnPath())
+    def _line(self, event: Event) -> PathOrigins:
+        return self._lines.setdefault(event.path, PathOrigins())
 
     def _execution_started(self, event: Event, data: catalog.ExecutionStarted) -> None:
         if data.definition is not None:
@@ -607,7 +607,7 @@ class Origins:
         line = self._line(event)
         self._decide(line, [new_path["current_step"] for new_path in data.new_paths])
         for new_path in data.new_paths:
-            self._lines[new_path["id"]] = OnPath(line.control)
+            self._lines[new_path["id"]] = PathOrigins(line.control)
 
     def _path_waiting(self, event: Event, data: catalog.PathWaiting) -> None:
         self._decide(self._line(event), [data.join_step])
@@ -620,7 +620,7 @@ class Origins:
     def _path_completed(self, event: Event, _data: catalog.Payload) -> None:
         self._decide(self._line(event), [])
 
-    def _decide(self, line: OnPath, taken: list[str]) -> None:
+    def _decide(self, line: PathOrigins, taken: list[str]) -> None:
         """Note the choice after a step, once it is known which ways were taken."""
         after, line.after = line.after, None
         if after is None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # What a value came from, all the way back: read off an index of its log.
 
 
-class Traced:
+class ProvenanceTree:
     """A value with everything that it came from.
 
     Parameters
@@ -148,7 +148,7 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 # column has, row by row, what the items gave, the items made it. Where nothing has, the log cannot tell.
 
 
-def cell_of(whole: Traced, known: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
+def cell_of(whole: ProvenanceTree, known: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
     """Return where a row came from, last its own origin; before that those which are new with it.
 
     Raises
@@ -178,12 +178,12 @@ def cell_of(whole: Traced, known: Sequence[ValueOrigin], row: int, column: str |
     )
 
 
-def _made_of_items(whole: Traced, length: int) -> Iterator[ValueOrigin]:
+def _made_of_items(whole: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
     return (origin for origin in whole.origins if len(origin.items) == length)
 
 
 def _of_item(
-    whole: Traced, known: Sequence[ValueOrigin], made: ValueOrigin, row: int, column: str | None
+    whole: ProvenanceTree, known: Sequence[ValueOrigin], made: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
     """Return where a row of what items have made came from."""
     if not 0 <= row < len(made.items):
@@ -245,10 +245,10 @@ MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
 """Lines of a text, calls that are told of one step, and how far back it goes."""
 
 
-class Teller:
+class ProvenanceText:
     """Says in words what the parts of a provenance are; without secrets."""
 
-    def __init__(self, why: Traced) -> None:
+    def __init__(self, why: ProvenanceTree) -> None:
         self.why = why
         self._redactor: Redactor = shared().fresh()
         first = why.event(1).data
@@ -395,9 +395,9 @@ class Teller:
         return one_line(self._redactor.text(text), VALUE)
 
 
-def lines(why: Traced, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
+def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
     """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
-    teller, told, count, is_cut = Teller(why), set[int](), 0, False
+    teller, told, count, is_cut = ProvenanceText(why), set[int](), 0, False
     waiting = [(0, why.root.number)]
     while waiting:
         depth, number = waiting.pop()
@@ -418,7 +418,7 @@ def lines(why: Traced, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
         yield 0, f"... {len(why.depths):,} values and choices in all; .frame() lists them"
 
 
-def text(why: Traced) -> str:
+def text(why: ProvenanceTree) -> str:
     """Return a provenance as text."""
     return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
 
@@ -433,7 +433,7 @@ _LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT[
 _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
 
 
-def html_of(why: Traced) -> str:
+def html_of(why: ProvenanceTree) -> str:
     """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
     found = [*lines(why, MOST_LINES * 4)]
     style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
@@ -457,9 +457,9 @@ def _part(found: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
     return "".join(parts)
 
 
-def mermaid(why: Traced) -> str:
+def mermaid(why: ProvenanceTree) -> str:
     """Return a flow chart from causes to effects; dotted lines come from choices, and of many values the nearest."""
-    teller = Teller(why)
+    teller = ProvenanceText(why)
     shown = [*why.depths][:MOST_NODES]
     drawn = ["flowchart LR"]
     for number in shown:
@@ -479,7 +479,7 @@ def _quoted(text: str) -> str:
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
-class Provenance(Traced):
+class Provenance(ProvenanceTree):
     """Where one value came from; printed it says so in words, in a notebook it unfolds.
 
     `divebook.Environment.why` and ``run.why("x")`` return it.

@@ -43,7 +43,15 @@ from divebook.events.values import normalize
 from divebook.questions import Question
 from divebook.runtime.clock import Clock
 from divebook.runtime.forks import made_again
-from divebook.runtime.operations import Beside, Inside, Likeness, Served, Settled, Unserved, Wanted
+from divebook.runtime.operations import (
+    CallOptions,
+    NoAnswer,
+    OperationRequest,
+    PolicyAnswer,
+    Settled,
+    WhatIfSource,
+    WorkspaceRef,
+)
 
 # What a log can answer calls and questions with: each recorded end once, that of the same place first. Pure.
 #
@@ -264,7 +272,7 @@ class RecordedFiles:
                     if trees:
                         self._found[latest] = under_way.pop(data.operation_id, {})
 
-    def fitting(self, inside: Inside) -> Callable[[RecordedEnd], bool]:
+    def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
         """Return what says whether a call found the files that are in a workspace now."""
         name, tree = inside.name, inside.tree()
         return lambda end: tree in self._found.get(end.sequence, {}).get(name, {None})
@@ -281,12 +289,12 @@ COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
 _CONVERSATION = REQUESTS | {TOOL_CALL}
 """What later requests of a turn depend on."""
 
-ReadsOnly = Callable[[Wanted], bool]
+ReadsOnly = Callable[[OperationRequest], bool]
 """Whether a call is declared to change nothing."""
 
 
 class RecordedAnswers:
-    """Answers the operations of one what-if; see `divebook.runtime.operations.Beyond`.
+    """Answers the operations of one what-if; see `divebook.runtime.operations.MissPolicy`.
 
     Parameters
     ----------
@@ -329,7 +337,7 @@ class RecordedAnswers:
         """By id of a turn: the event with which that turn of the source began that it is answered from; None where
         something in it came from elsewhere."""
         self._take_up(own, begun)
-        self.unanswered: list[Wanted] = []
+        self.unanswered: list[OperationRequest] = []
         """What code rests at."""
 
     @property
@@ -344,13 +352,13 @@ class RecordedAnswers:
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
+    def answer(self, wanted: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return what becomes of an operation."""
         kind = wanted.operation_type
         if kind in COMPUTED:
-            return Unserved.LIVE
+            return NoAnswer.LIVE
         if kind == TIMER:
-            return Served(_end(wanted, None))
+            return PolicyAnswer(_end(wanted, None))
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             return self._continued(wanted)
         found = self._found(wanted, beside)
@@ -359,9 +367,9 @@ class RecordedAnswers:
         if self._may_run(wanted):
             return self._live(wanted)
         if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
-            return Served(_end(wanted, beside.done(self._blocked)), {"blocked": self._blocked})
+            return PolicyAnswer(_end(wanted, beside.done(self._blocked)), {"blocked": self._blocked})
         failed = catalog.OperationFailed(wanted.operation_id, kind, error=self._blocked)
-        return Served(failed, {"blocked": self._blocked})
+        return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, asked: Question) -> Settled | None:
         """Return the recorded answer to the same question, under its id."""
@@ -377,7 +385,7 @@ class RecordedAnswers:
         """Return with which files the source has begun a workspace, behind the event from which on it is left."""
         return self._files.opened.get(workspace)
 
-    def child_like(self, wanted: Wanted) -> Likeness | None:
+    def child_like(self, wanted: OperationRequest) -> WhatIfSource | None:
         """Return the execution of another workflow that the source began at a place, else the first one of that name.
 
         With the inputs that it had there its outcome is taken whole; with others it is a what-if itself
@@ -385,7 +393,7 @@ class RecordedAnswers:
         """
         named: dict[str, str] = self._children.get(wanted.parameters["workflow"], {})
         found = named.get(wanted.operation_id) or next(iter(named.values()), None)
-        return None if found is None else Likeness(found, self._tools)
+        return None if found is None else WhatIfSource(found, self._tools)
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return what an operation of the source was made with at that place."""
@@ -394,13 +402,13 @@ class RecordedAnswers:
     def _told(self, found: RecordedEnd) -> Mapping[str, Any]:
         return {"execution": self.pool.execution_id, "sequence": found.sequence}
 
-    def _live(self, wanted: Wanted) -> Unserved:
+    def _live(self, wanted: OperationRequest) -> NoAnswer:
         if not self._rests:
-            return Unserved.LIVE
+            return NoAnswer.LIVE
         self.unanswered.append(wanted)
-        return Unserved.REST
+        return NoAnswer.REST
 
-    def _may_run(self, wanted: Wanted) -> bool:
+    def _may_run(self, wanted: OperationRequest) -> bool:
         """Return whether a call may be carried out of which the source has nothing."""
         kind, parameters = wanted.operation_type, wanted.parameters
         if kind == CHILD_WORKFLOW:
@@ -415,20 +423,20 @@ class RecordedAnswers:
 
     # --- from the source -------------------------------------------------------------------------------------------
 
-    def _found(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+    def _found(self, wanted: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
         is_request = wanted.operation_type in REQUESTS
         return self._request(wanted, beside) if is_request else self._call(wanted, beside)
 
-    def _served(self, found: RecordedEnd) -> Served:
+    def _served(self, found: RecordedEnd) -> PolicyAnswer:
         assert isinstance(found.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-        return Served(found.data, self._told(found), self._files.changed.get(found.sequence, ()))
+        return PolicyAnswer(found.data, self._told(found), self._files.changed.get(found.sequence, ()))
 
-    def recorded_at(self, wanted: Wanted) -> RecordedEnd | None:
+    def recorded_at(self, wanted: OperationRequest) -> RecordedEnd | None:
         """Return the time or the chance that the source has at a place."""
         found = self.pool.take_at(wanted.operation_id, asked_of(wanted.operation_type, wanted.parameters))
         return found if found is not None and isinstance(found.data, catalog.OperationCompleted) else None
 
-    def _request(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+    def _request(self, wanted: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
         """Return the answer to a request to a model; a later one of a turn belongs to those before it.
 
         In a trial models are asked: what they say anew is what it is for.
@@ -446,7 +454,7 @@ class RecordedAnswers:
         self._note(turn, found)
         return found
 
-    def _call(self, wanted: Wanted, beside: Beside) -> RecordedEnd | None:
+    def _call(self, wanted: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
         """Return the recorded end of a call, of the same turn if it is made in one.
 
         One that works in a workspace is the same where it found the same files there.
@@ -466,7 +474,7 @@ class RecordedAnswers:
         came_from = None if found is None else found.within
         self._turns[turn] = came_from if self._turns.get(turn, came_from) == came_from else None
 
-    def _continued(self, wanted: Wanted) -> Served:
+    def _continued(self, wanted: OperationRequest) -> PolicyAnswer:
         """Return the time, or chance: at a place of the source what it had there, elsewhere what follows from that."""
         found = self.recorded_at(wanted)
         if found is not None:
@@ -477,10 +485,10 @@ class RecordedAnswers:
         if wanted.operation_type == TIME_ACCESS:
             now = self._clock.now()
             self._moment, self._since = self._moment + max(0, now - self._since), now
-            return Served(_end(wanted, self._moment))
+            return PolicyAnswer(_end(wanted, self._moment))
         count = wanted.parameters["count"]
         drawn = hashlib.shake_256(f"{self._seed}/{wanted.operation_id}".encode()).digest(count // 8 + 1)
-        return Served(_end(wanted, int.from_bytes(drawn) % 2**count))
+        return PolicyAnswer(_end(wanted, int.from_bytes(drawn) % 2**count))
 
     # --- after a restart -------------------------------------------------------------------------------------------
 
@@ -513,7 +521,7 @@ class RecordedAnswers:
                 self._note(held[data.operation_id], found)
 
 
-def _end(wanted: Wanted, result: Any) -> catalog.OperationCompleted:
+def _end(wanted: OperationRequest, result: Any) -> catalog.OperationCompleted:
     return catalog.OperationCompleted(wanted.operation_id, wanted.operation_type, result=result)
 
 
@@ -546,7 +554,7 @@ EditedCalls = Callable[[str, Sequence[Event]], Collection[str]]
 """Returns the operations of a log, of a workflow of that name, whose functions were edited since."""
 
 
-class Grounds(NamedTuple):
+class ReuseInputs(NamedTuple):
     """What of an environment says what is answered, and how."""
 
     reads_only: ReadsOnly
@@ -586,23 +594,23 @@ class ReusedAnswers(RecordedAnswers):
         """Whether what is said in books outside its log is written: it is, but in a rehearsal."""
         return not self._rests
 
-    def child_like(self, wanted: Wanted) -> Likeness | None:
+    def child_like(self, wanted: OperationRequest) -> WhatIfSource | None:
         """Return the execution of another workflow that did not complete at a place of the source.
 
         What that had done is not done again either (`tests/replay/test_gone_on.py`).
         """
         found = self._children.get(wanted.parameters["workflow"], {}).get(wanted.operation_id)
-        return None if found is None else Likeness(found, self._tools)
+        return None if found is None else WhatIfSource(found, self._tools)
 
-    def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
+    def answer(self, wanted: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return what becomes of an operation."""
         kind = wanted.operation_type
         if kind in COMPUTED:
-            return Unserved.LIVE
+            return NoAnswer.LIVE
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             found = self.recorded_at(wanted)
             if found is None and not self._rests:
-                return Unserved.LIVE
+                return NoAnswer.LIVE
             return self._continued(wanted) if found is None else self._served(found)
         found = self._found(wanted, beside)
         if found is not None:
@@ -613,7 +621,7 @@ class ReusedAnswers(RecordedAnswers):
 
 
 def answering(
-    source: Sequence[Event], own: Sequence[Event], forked: Event, grounds: Grounds, *, rests: bool = False
+    source: Sequence[Event], own: Sequence[Event], forked: Event, grounds: ReuseInputs, *, rests: bool = False
 ) -> RecordedAnswers:
     """Return what answers an execution as its beginning says: a what-if, or one that goes on."""
     begun = forked.data

@@ -18,10 +18,10 @@ from divebook.errors import ExecutionNotFoundError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.event import Event
 from divebook.interrupts import interruptible_result
-from divebook.replay.recorded_answers import REQUESTS, Grounds, RecordedAnswers, answering
+from divebook.replay.recorded_answers import REQUESTS, RecordedAnswers, ReuseInputs, answering
 from divebook.runtime.commit import StoreCalls
 from divebook.runtime.manager import Control
-from divebook.runtime.operations import Beyond, FindBeyond, Wanted
+from divebook.runtime.operations import FindBeyond, MissPolicy, OperationRequest
 from divebook.store import EventStore
 from divebook.store.memory import MemoryStore
 from divebook.workflow.definition import Workflow
@@ -30,11 +30,11 @@ ControlOver: TypeAlias = Callable[[EventStore, FindBeyond], Control]
 """Makes what drives executions over another store, with what an environment has."""
 
 
-class World(NamedTuple):
+class RehearsalHost(NamedTuple):
     """What of an environment goes along into a rehearsal."""
 
     control_over: ControlOver
-    grounds: Grounds
+    grounds: ReuseInputs
 
 
 class Rehearsal(NamedTuple):
@@ -47,7 +47,7 @@ class Rehearsal(NamedTuple):
     """What it was answered with, and what is left of that."""
 
     @property
-    def unanswered(self) -> Sequence[Wanted]:
+    def unanswered(self) -> Sequence[OperationRequest]:
         """What would be carried out, as far as that can be known before it is: code rests there."""
         return self.answers.unanswered
 
@@ -61,7 +61,7 @@ class Rehearsal(NamedTuple):
         return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in resting)
 
 
-def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
+def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
     """Go through a fork of an execution in memory; return what it comes to.
 
     Parameters
@@ -73,7 +73,7 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
     """
     answers: list[RecordedAnswers] = []
 
-    async def find(state: ExecutionState, calls: StoreCalls) -> Beyond:
+    async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
         own = await calls.patiently(lambda: store.read(state.execution_id))
         begun_by = forked_by(own)
         found = answering(events, own, begun_by, world.grounds, rests=True)
@@ -91,7 +91,9 @@ def rehearsed(world: World, events: Sequence[Event], forked: catalog.ExecutionFo
             control.close()
 
 
-async def answers_for(store: EventStore, grounds: Grounds, state: ExecutionState, calls: StoreCalls) -> RecordedAnswers:
+async def answers_for(
+    store: EventStore, grounds: ReuseInputs, state: ExecutionState, calls: StoreCalls
+) -> RecordedAnswers:
     """Return what answers an execution that is driven on, wherever it was left; raises `SourceGoneError`."""
 
     def read() -> RecordedAnswers:
@@ -128,13 +130,13 @@ class Planned(NamedTuple):
         return " ".join(filter(None, (operation_kind(self.operation_type), self.name, f"(step {self.step})")))
 
 
-def planned_call(wanted: Wanted) -> Planned:
+def planned_call(wanted: OperationRequest) -> Planned:
     """Return the call that code wants to make."""
     kind = wanted.operation_type
     return Planned(kind, operation_name(kind, wanted.parameters) or "", wanted.place.step)
 
 
-def likely_cost(events: Iterable[Event], wanted: Sequence[Wanted]) -> float | None:
+def likely_cost(events: Iterable[Event], wanted: Sequence[OperationRequest]) -> float | None:
     """Return about what calls cost in dollars, as the requests of the same agents in a log did.
 
     None where one of an agent is among them of which the log has no request, or another workflow.

@@ -33,7 +33,7 @@ from divebook.replay.recorded_answers import COMPUTED
 from divebook.replay.rehearsal import (
     Planned,
     Rehearsal,
-    World,
+    RehearsalHost,
     items_to_come,
     likely_cost,
     likely_items,
@@ -175,7 +175,7 @@ def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
 
 
 def planned_to_go_on(
-    world: World, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
+    world: RehearsalHost, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
     """Return what an execution would reuse and do if it went on so, without a call."""
     events, at = source.history(), kept.at

@@ -30,7 +30,7 @@ from divebook.replay.replayer import Positions
 from divebook.replay.sameness import has_older_words, is_same
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import present_place
-from divebook.runtime.operations import PLAIN, Beside, CarryOut, Once, Unserved, Wanted
+from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest
 from divebook.runtime.recorder import Call, Recorder
 
 OUTSIDE = (
@@ -82,7 +82,7 @@ class Diverged(Suspended):
     """Unwinds code that does something else than its log says, or more; nothing that it catches holds this up."""
 
 
-class Noted(NamedTuple):
+class ReplayDifference(NamedTuple):
     """Something that a path did otherwise than its log says."""
 
     sequence: int
@@ -138,7 +138,7 @@ class Tape:
         """How many events were claimed, one after the other."""
         self.computing = 0
         """How many scripts run just now, in threads."""
-        self.first: Noted | None = None
+        self.first: ReplayDifference | None = None
         """The earliest difference."""
         self.latest = events[0]
         """The event that was claimed last."""
@@ -153,7 +153,7 @@ class Tape:
         self._known: dict[str, ExecutionState] = {}
         """By path: how things stand for the code of its step."""
         self._differing: set[str] = set()
-        self._wanted: dict[str, Noted] = {}
+        self._wanted: dict[str, ReplayDifference] = {}
         """By path: the first thing that its code did and the log does not have."""
         self._failures: dict[str, str] = {}
         """By path: what a script raised that the log tells of in older words; they run on through what follows."""
@@ -395,14 +395,14 @@ class Tape:
         """Note what code does and the log does not have: a difference only if the path comes to something else."""
         following = self.next_of_path(path)
         place = self.high + 1 if following is None else following
-        self._wanted.setdefault(path, Noted(place, path, step, actual, present_place()))
+        self._wanted.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
         """Note a difference: the earliest one stays, whatever a step's own code does about it."""
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
-            self.first = Noted(sequence, path, step, actual, line or present_place())
+            self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
     def close(self, path: str) -> None:
@@ -515,7 +515,7 @@ class TapeLog:
         return 0.0
 
 
-class NothingBeyond:
+class RunMisses:
     """What the log of an execution does not have is not made, and no book or rule outside it is written to."""
 
     def __init__(self, tape: Tape) -> None:
@@ -531,10 +531,10 @@ class NothingBeyond:
         """Return False."""
         return False
 
-    def answer(self, wanted: Wanted, beside: Beside) -> Unserved:
+    def answer(self, wanted: OperationRequest, beside: CallOptions) -> NoAnswer:
         """Let code rest there."""
         del wanted, beside
-        return Unserved.REST
+        return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
         """Return nothing: the log has the workspaces that it has."""
@@ -542,7 +542,7 @@ class NothingBeyond:
     def settled(self, asked: Question) -> None:
         """Answer no question in place of its own recorded answer."""
 
-    def child_like(self, wanted: Wanted) -> None:
+    def child_like(self, wanted: OperationRequest) -> None:
         """Return nothing: no other workflow runs."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
@@ -552,7 +552,7 @@ class NothingBeyond:
         return getattr(data, "setting", None) or {}
 
 
-class AnsweredOnce(Once):
+class AnsweredOnce(OperationLog):
     """The one look-up of operations, over a log that is only compared with.
 
     Attributes
@@ -562,7 +562,7 @@ class AnsweredOnce(Once):
     """
 
     def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
-        super().__init__(journal, NothingBeyond(tape))
+        super().__init__(journal, RunMisses(tape))
         self.tape, self._waits = tape, waits
         self.answered: Counter[str] = Counter()
 
@@ -579,11 +579,13 @@ class AnsweredOnce(Once):
 
     # --- operations --------------------------------------------------------------------------------------------------
 
-    def run(self, wanted: Wanted, carry_out: CarryOut, beside: Beside = PLAIN) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of an operation; see `Once.run`."""
+    def run(
+        self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+    ) -> Coroutine[Any, Any, Any]:
+        """Return what awaits the recorded result of an operation; see `OperationLog.run`."""
         return self._from_log(wanted, carry_out, beside)
 
-    async def _from_log(self, wanted: Wanted, carry_out: CarryOut, beside: Beside) -> Any:
+    async def _from_log(self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
         place, operation_id = wanted.place, wanted.operation_id
         self.tape.require_agreement(place.path)
         self._meet(place.path, operation_id)
@@ -599,7 +601,7 @@ class AnsweredOnce(Once):
             return await carry_out(known if known is not None and known.status == RUNNING else None)
         return await self._answer(wanted, beside, has_begun=known is not None and known.status == RUNNING)
 
-    def _otherwise(self, sequence: int, wanted: Wanted, beside: Beside) -> Diverged:
+    def _otherwise(self, sequence: int, wanted: OperationRequest, beside: CallOptions) -> Diverged:
         place, setting = wanted.place, beside.setting
         begun = catalog.OperationStarted(
             wanted.operation_id,
@@ -610,7 +612,7 @@ class AnsweredOnce(Once):
         )
         return self.tape.differ(sequence, place.path, place.step, begun)
 
-    async def _answer(self, wanted: Wanted, beside: Beside, *, has_begun: bool) -> Any:
+    async def _answer(self, wanted: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
         """Go through all that the stretch has of an operation; return what it came to, or raise that."""
         place, operation_id = wanted.place, wanted.operation_id
         while (found := self.tape.next_of(operation_id)) is not None:
@@ -627,7 +629,7 @@ class AnsweredOnce(Once):
             self.tape.want(place.path, place.step, str(wanted))
         return await self._never(place)
 
-    def _ended(self, wanted: Wanted, beside: Beside, sequence: int) -> Any:
+    def _ended(self, wanted: OperationRequest, beside: CallOptions, sequence: int) -> Any:
         data = self.tape.take(sequence).data
         self.answered[wanted.operation_type] += 1
         record = self.record_of(wanted.place, wanted.operation_id)
@@ -672,7 +674,7 @@ class AnsweredOnce(Once):
         """Whether the log goes on in this step."""
         return self.tape.has_left(place.path) or super().has_history_ahead(place)
 
-    def is_known(self, wanted: Wanted) -> bool:
+    def is_known(self, wanted: OperationRequest) -> bool:
         """Whether the log has an operation in the stretch, or before it."""
         return self.known_at(wanted.place) is not None
 
@@ -708,7 +710,7 @@ class AnsweredRecorder(Recorder):
 
     once: AnsweredOnce
 
-    def run(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
+    def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of a call; see `Recorder.run`."""
         if wanted.operation_type == VERSION_DECISION and not self.once.is_known(wanted):
             return self._decided(call)
@@ -718,7 +720,7 @@ class AnsweredRecorder(Recorder):
             return self._within_bounds(wanted, call)
         return super().run(wanted, call)
 
-    async def _compute(self, wanted: Wanted, make: Callable[[], Awaitable[Any]]) -> Any:
+    async def _compute(self, wanted: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
         """Run a script again; its end waits for its turn, as recorded ends do.
 
         Of items in parallel, the first to fail ends the step, so a script that is faster now would end it too early
@@ -738,7 +740,7 @@ class AnsweredRecorder(Recorder):
         """Return which version is followed where the log was past that place before there was a choice."""
         return await call.make()
 
-    async def _within_bounds(self, wanted: Wanted, call: Call) -> Any:
+    async def _within_bounds(self, wanted: OperationRequest, call: Call) -> Any:
         """Let a bound refuse the call that it has refused: the log has nothing else of it."""
         assert call.reserved is not None  # noqa: S101 - that is what was asked
         await self.asking.within_bounds(wanted.place, call.reserved)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Where a step was entered in a run, and the workflow of a trial: this step alone. Pure.
 
 
-class Entered(NamedTuple):
+class StepEntry(NamedTuple):
     """One visit of a run to a step, or one item of it."""
 
     step: str
@@ -70,7 +70,7 @@ class Entered(NamedTuple):
 
 def entry_of(
     events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
-) -> Entered:
+) -> StepEntry:
     """Return where a run entered a step.
 
     Parameters
@@ -105,7 +105,7 @@ def entry_of(
     assert isinstance(begun.data, catalog.StepStarted)  # noqa: S101 - they were chosen so
     if item is not None:
         _require_item(events, workflow, begun, own[number:], item)
-    return Entered(step, begun.path, begun.data.visit, item, begun.sequence)
+    return StepEntry(step, begun.path, begun.data.visit, item, begun.sequence)
 
 
 def _require_item(
@@ -137,7 +137,7 @@ def with_only(workflow: Workflow, step: Step) -> Workflow:
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
 
-def require_known(entry: Entered, change: Change, before: ExecutionState) -> None:
+def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> None:
     """Raise `NotFoundError` for a variable or input that is to be otherwise and that a step was entered without."""
     known = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
     for kind, names, there in known:
@@ -160,7 +160,7 @@ _ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
 class CallOfAgent(NamedTuple):
     """One call of an agent."""
 
-    entry: Entered
+    entry: StepEntry
     workflow: Workflow
     """With a step that makes this call alone."""
     prompt: str
@@ -197,7 +197,7 @@ def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = N
     call = own[wanted - 1]
     prompt = str((call.parameters or {}).get("prompt", ""))
     step = Step(agent, agent=agent, prompt=f"${{state.{ASKED}}}", output=_class_of(call), store=ANSWER, edges=())
-    entry = Entered(agent, call.path, 1, None, call.sequences[0], wanted)
+    entry = StepEntry(agent, call.path, 1, None, call.sequences[0], wanted)
     return CallOfAgent(entry, with_only(workflow, step), prompt)
 
 
@@ -232,7 +232,7 @@ RECORDED_NUMBER = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialResult:
     """What a step came to once."""
 
     number: int
@@ -265,16 +265,16 @@ class Tried:
         return "recorded" if self.number == RECORDED_NUMBER else f"try {self.number}"
 
 
-def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execution) -> Tried:
+def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
     """Return what a step came to in a log: in that of its run, or of a try, where it stands at the same place."""
     read = ReadLog.of(log)
     own, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
     state = execution.state
     if done is None:  # it was stopped before it could begin, by a bound for instance
-        return Tried(number, execution.id, state.status, "", None, state.error, None, None, None, None)
+        return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
     status = done.status if done.ended_us is not None else state.status
     usage, took = done.usage or _consumed(own), done.duration_us
-    return Tried(
+    return TrialResult(
         number,
         execution.id,
         status,
@@ -288,7 +288,7 @@ def tried_in(log: Sequence[Event], entry: Entered, number: int, execution: Execu
     )
 
 
-def _spans(log: ReadLog, entry: Entered) -> tuple[list[Span], Span | None]:
+def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
     """Return all that happened in a visit to a step, or in an item of it, and the span of that itself."""
     own = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
     if entry.item is not None:
@@ -297,7 +297,7 @@ def _spans(log: ReadLog, entry: Entered) -> tuple[list[Span], Span | None]:
     return own, next((span for span in reversed(own) if span.kind == kind), None)
 
 
-def _spans_of_call(log: ReadLog, entry: Entered) -> tuple[list[Span], Span]:
+def _spans_of_call(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span]:
     """Return all that happened in a call that a workflow function made, and its own span."""
     call = next(span for span in log.spans if span.kind == "operation" and span.sequences[0] == entry.began)
     return [span for span in log.spans if span is call or span.holder == call.index], call
@@ -358,7 +358,7 @@ _CARD = f"min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padd
 _SAME = "= as recorded"
 
 
-def as_text(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
+def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return a trial as lines: what was asked, then each outcome, in one text with the recorded one."""
     lines = [f"{_shown(title)}: {_summary(tries)}"]
     for asked, titles in _prompts(recorded, tries):
@@ -373,7 +373,7 @@ def as_text(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
     return "\n".join(filter(None, [*lines, _left(tries)]))
 
 
-def as_html(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
+def as_html(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return a trial as a page: cards beside each other as far as they fit, the recorded one first."""
     cards = [_card(recorded, safe(_shown(recorded.text)))]
     cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
@@ -385,11 +385,11 @@ def as_html(title: str, recorded: Tried, tries: Sequence[Tried]) -> str:
     )
 
 
-def _left(tries: Sequence[Tried]) -> str:
+def _left(tries: Sequence[TrialResult]) -> str:
     return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
 
 
-def _summary(tries: Sequence[Tried]) -> str:
+def _summary(tries: Sequence[TrialResult]) -> str:
     done = sum(tried.status == COMPLETED for tried in tries)
     told = [plural(len(tries), "try").replace("trys", "tries")]
     if done < len(tries):
@@ -402,7 +402,7 @@ def _summary(tries: Sequence[Tried]) -> str:
     return " · ".join(told)
 
 
-def _figures(tried: Tried) -> str:
+def _figures(tried: TrialResult) -> str:
     told = [tried.status]
     if tried.model:
         told.append(tried.model)
@@ -423,26 +423,26 @@ def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.split("\n")]
 
 
-def _is_same(recorded: Tried, tried: Tried) -> bool:
+def _is_same(recorded: TrialResult, tried: TrialResult) -> bool:
     return (tried.status, tried.text) == (recorded.status, recorded.text)
 
 
-def _beside(recorded: Tried, tried: Tried) -> str:
+def _beside(recorded: TrialResult, tried: TrialResult) -> str:
     """Return an outcome in one text with the recorded one; of an error there is nothing to compare."""
     both = recorded.error is None and tried.error is None
     return marked(_shown(recorded.text), _shown(tried.text)) if both else tried.text
 
 
-def _differ(recorded: Tried, tries: Sequence[Tried]) -> bool:
+def _differ(recorded: TrialResult, tries: Sequence[TrialResult]) -> bool:
     return any(_is_asked_otherwise(recorded, tried) for tried in tries)
 
 
-def _is_asked_otherwise(recorded: Tried, tried: Tried) -> bool:
+def _is_asked_otherwise(recorded: TrialResult, tried: TrialResult) -> bool:
     """Return whether a try was asked something else; one that was stopped before it could ask was asked nothing."""
     return bool(tried.asked) and tried.asked != recorded.asked
 
 
-def _prompts(recorded: Tried, tries: Sequence[Tried]) -> Iterator[tuple[str, str]]:
+def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
     """Yield what was asked otherwise than recorded, each once, and in which tries."""
     titles: dict[str, list[str]] = {}
     for tried in tries:
@@ -455,7 +455,7 @@ def _prompts(recorded: Tried, tries: Sequence[Tried]) -> Iterator[tuple[str, str
 # --- HTML ------------------------------------------------------------------------------------------------------------
 
 
-def _asked(recorded: Tried, tries: Sequence[Tried]) -> str:
+def _asked(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
     """Return what was asked, with what differs from the recorded text marked in it."""
     if not recorded.asked and not _differ(recorded, tries):
         return ""
@@ -475,12 +475,12 @@ def _box(title: str, told: str, text: str) -> str:
     )
 
 
-def _card(tried: Tried, text: str) -> str:
+def _card(tried: TrialResult, text: str) -> str:
     head = f"{styled(BADGE, safe(tried.title))}{styled(FAINT, safe(_figures(tried)))}"
     return f'<div style="{_CARD}"><div style="margin:0 0 4px">{head}</div><div style="{TEXT}">{text}</div></div>'
 
 
-def _outcome(recorded: Tried, tried: Tried) -> str:
+def _outcome(recorded: TrialResult, tried: TrialResult) -> str:
     """Return what a try came to; words that are not in the recorded outcome are marked, what it lacks is not shown."""
     if _is_same(recorded, tried):
         return styled(FAINT, _SAME)
@@ -510,9 +510,9 @@ class StepTrial:
 
     source: str
     """Id of the execution that it was forked from."""
-    entry: Entered
-    recorded: Tried
-    tries: Sequence[Tried]
+    entry: StepEntry
+    recorded: TrialResult
+    tries: Sequence[TrialResult]
     workflow: Workflow
     """The whole workflow, in which the step has the changed keys."""
     change: Change = field(default=Change())

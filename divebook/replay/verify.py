@@ -21,14 +21,23 @@ from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.interrupts import interruptible_result
 from divebook.replay.sameness import differing, is_same, told
-from divebook.replay.tape import OPENINGS, AnsweredOnce, AnsweredRecorder, AnsweredWaits, NoChance, Noted, Tape, TapeLog
+from divebook.replay.tape import (
+    OPENINGS,
+    AnsweredOnce,
+    AnsweredRecorder,
+    AnsweredWaits,
+    NoChance,
+    ReplayDifference,
+    Tape,
+    TapeLog,
+)
 from divebook.runtime.concurrency import Suspended
 from divebook.runtime.errors import line_of
 from divebook.runtime.execution import Execution
 from divebook.runtime.forks import opening_in, workflow_in
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.manager import Control
-from divebook.runtime.runner import Following
+from divebook.runtime.runner import PathRunner
 from divebook.runtime.step import Services, code_place
 from divebook.text.format import plural
 from divebook.text.redaction import one_line, shared
@@ -44,7 +53,7 @@ from divebook.workflow.step import Step
 _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
-class PathByPath(Following):
+class PathByPath(PathRunner):
     """The paths of one stretch of a log."""
 
     def __init__(self, tape: Tape, recorder: AnsweredRecorder, workflow: Workflow, services: Services) -> None:
@@ -352,7 +361,7 @@ def _changed_functions(execution: Execution, workflow: Workflow, control: Contro
     return tuple(told + ([f"{', '.join(gone)}: not here any more"] if gone else []))
 
 
-def _divergence(noted: Noted, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
+def _divergence(noted: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
     event = events[noted.sequence - 1] if noted.sequence <= len(events) else None
     step = noted.step or ("" if event is None else event.step)
     expected = "nothing more" if event is None else told(event.data, event.step)
@@ -374,7 +383,7 @@ def _divergence(noted: Noted, events: Sequence[Event], workflow: Workflow) -> Fi
     )
 
 
-def _place(noted: Noted, workflow: Workflow, name: str, data: Payload | None) -> str:
+def _place(noted: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
     """Return the line of the definition, or of the function, that does otherwise."""
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:

@@ -25,7 +25,7 @@ from divebook.questions.bounds import Bounds
 from divebook.replay.recorded_answers import RecordedEnds
 from divebook.replay.rehearsal import (
     Planned,
-    World,
+    RehearsalHost,
     forked_by,
     items_to_come,
     likely_cost,
@@ -359,7 +359,7 @@ def bounds_beside(own: Bounds, before: ExecutionState) -> Bounds:
     )
 
 
-def planned(world: World, asked: Proposal) -> Plan:
+def planned(world: RehearsalHost, asked: Proposal) -> Plan:
     """Return what would be reused and what would be live, without a call."""
     came, at = rehearsed(world, asked.events, asked.forked), asked.forked.at
     told = tally(asked.events, came.events, forked_by(came.events))

@@ -45,7 +45,7 @@ from divebook.questions.bounds import Bounds
 from divebook.runtime.clock import Chance, Ids
 from divebook.runtime.concurrency import GoesOnElsewhere, Suspended, Waits
 from divebook.runtime.errors import clean_text
-from divebook.runtime.operations import Likeness, Once, Wanted
+from divebook.runtime.operations import OperationLog, OperationRequest, WhatIfSource
 from divebook.store.append import Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
@@ -177,7 +177,7 @@ class Child(NamedTuple):
     """The model of all agents, in place of theirs, as the parent has it."""
     variables: Mapping[str, Any] = EMPTY
     """What one begins with that goes on where its parent leaves."""
-    like: Likeness | None = None
+    like: WhatIfSource | None = None
     """The execution that it is a what-if of."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
@@ -273,7 +273,7 @@ class Children:
     process and of the id of its parent.
     """
 
-    def __init__(self, once: Once, waits: Waits, chance: Chance) -> None:
+    def __init__(self, once: OperationLog, waits: Waits, chance: Chance) -> None:
         self._once, self._waits = once, waits
         self._ids = Ids(once.journal.clock, chance)
 
@@ -332,15 +332,15 @@ class Children:
         strands = sum(self._waits.count(path.id) for path in state.active_paths() if path.phase != JOINING)
         return max(1, strands - len(running_children(state)))
 
-    def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> Wanted:
+    def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
         """Return the operation with the id of its child: the recorded one, also of a child that failed."""
         record = self._once.known_at(place)
         known = None if record is None else record.signal
         asked = {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
-        wanted = Wanted.of(place, CHILD_WORKFLOW, asked)
+        wanted = OperationRequest.of(place, CHILD_WORKFLOW, asked)
         if record is None or record.status != PENDING or record.parameters_hash == wanted.digest:
             return wanted
-        return Wanted.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
+        return OperationRequest.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
 
     async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
         """Return the last state of a child; the process that drives it to its end sends a signal."""

@@ -243,7 +243,7 @@ class Committing(Protocol):
         """Keep the state as of the latest batch."""
 
 
-class Standstill(NamedTuple):
+class StoreUnavailable(NamedTuple):
     """A store that nothing can be written to."""
 
     reason: str
@@ -256,7 +256,7 @@ class Standstill(NamedTuple):
         return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
-class Handed:
+class PendingCommit:
     """Batches that a thread writes, or has written, after so many seconds; without a call they are written."""
 
     def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall | None, waited: float = 0.0) -> None:
@@ -293,7 +293,7 @@ class GroupCommit:
         """Whether a single path was under way in the latest turn; whether the thread's latest commit took a moment."""
         self._in_a_row = 0
         self._pause, self._is_said = SHORTEST, False
-        self.held_up: Standstill | None = None
+        self.held_up: StoreUnavailable | None = None
         """Why nothing can be written at present; None if nothing is in the way."""
 
     def schedule(self, journal: Committing) -> None:
@@ -359,7 +359,7 @@ class GroupCommit:
             else:
                 self._begin_elsewhere(None)
 
-    def _begin_elsewhere(self, handed: Handed | None) -> None:
+    def _begin_elsewhere(self, handed: PendingCommit | None) -> None:
         work = self._write_elsewhere(handed)
         self._under_way = asyncio.get_running_loop().create_task(work, name="divebook-commit")
 
@@ -410,7 +410,7 @@ class GroupCommit:
                 self._begin_elsewhere(handed)
         self._wake()
 
-    def _handed_in_a_moment(self) -> Handed:
+    def _handed_in_a_moment(self) -> PendingCommit:
         """Write what is pending, or begin to: on the loop as far as that takes a moment, the rest in a thread."""
         batches, began = self._take(), time.perf_counter()
         count = len(batches)
@@ -422,14 +422,14 @@ class GroupCommit:
         if appending.answers is not None:
             self._was_quick = waited < MOMENT
             self._end(batches, appending.answers)
-            return Handed(batches, None)
+            return PendingCommit(batches, None)
         call = self.calls.begun(lambda: _outcomes(appending.finish, count))
-        handed = Handed(batches, call, waited)
+        handed = PendingCommit(batches, call, waited)
         if not appending.is_begun and call.within(MOMENT) is not None:
             self._end_handed(handed)
         return handed
 
-    async def _write_elsewhere(self, handed: Handed | None) -> None:
+    async def _write_elsewhere(self, handed: PendingCommit | None) -> None:
         """Write what is handed over, what is pending, and what is recorded meanwhile, until nothing is left."""
         try:
             while handed is not None or self._dirty:
@@ -447,11 +447,11 @@ class GroupCommit:
             self._under_way = None
             self._wake()
 
-    def _hand_over(self) -> Handed:
+    def _hand_over(self) -> PendingCommit:
         batches = self._take()
-        return Handed(batches, self.calls.begun(lambda: self._append(batches.values())))
+        return PendingCommit(batches, self.calls.begun(lambda: self._append(batches.values())))
 
-    async def _until_over(self, handed: Handed) -> None:
+    async def _until_over(self, handed: PendingCommit) -> None:
         assert handed.call is not None  # noqa: S101 - it is not over
         try:
             await handed.call.end()
@@ -460,7 +460,7 @@ class GroupCommit:
             raise
         self._end_handed(handed)
 
-    def _end_handed(self, handed: Handed) -> None:
+    def _end_handed(self, handed: PendingCommit) -> None:
         assert handed.call is not None and handed.call.outcome is not None  # noqa: S101, PT018 - the call is over
         outcomes, error = handed.call.outcome
         handed.is_over, self._was_quick = True, handed.waited + handed.call.seconds < MOMENT
@@ -514,7 +514,7 @@ class GroupCommit:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
         loop, before = asyncio.get_running_loop(), self.held_up
         since = loop.time() if before is None else before.since
-        self.held_up = Standstill(str(error), since, "disk" if self.store.local else "server")
+        self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
         if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
             self._is_said = True
             _log.warning("%s. Executions wait for it and go on by themselves; what they did is kept in memory", error)

@@ -32,14 +32,14 @@ class GoesOnElsewhere(Suspended):
         self.successor, self.reason, self.inputs = successor, reason, inputs
 
 
-class UnderWay:
+class CallCounter:
     """The calls that one strand waits for and does nothing else meanwhile: the first of them takes its place.
 
     Each further one is a strand more. A call that is itself such a strand, since it waits for calls of its own, has an
-    `UnderWay` of its own.
+    `CallCounter` of its own.
     """
 
-    def __init__(self, strands: Strands) -> None:
+    def __init__(self, strands: ConcurrentCalls) -> None:
         self._strands, self._count = strands, 0
 
     def begin(self) -> None:
@@ -63,7 +63,7 @@ class UnderWay:
             self.end()
 
 
-class Strands:
+class ConcurrentCalls:
     """The strands of one path while its step runs; begins with one, the step's own.
 
     Parameters
@@ -74,7 +74,7 @@ class Strands:
         Called when the strands become blocked, and when they stop being so; see `is_blocked`.
     """
 
-    def __init__(self, idle: Callable[[Strands], None], changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, idle: Callable[[ConcurrentCalls], None], changed: Callable[[], None] = lambda: None) -> None:
         self.running = 1
         self.are_resting = False
         """Whether the execution is not driven: what moves all the same is let go."""
@@ -389,13 +389,13 @@ class Waits:
     """Where the strands of an execution wait, and for how long."""
 
     def __init__(self, journal: StepLog) -> None:
-        self.idle: Callable[[Strands], None] = Strands.let_go
+        self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.let_go
         """Takes the strands of a path that has nothing left to do."""
         self.changed: Callable[[], None] = lambda: None
         """Called when the strands of a path become blocked, and when they stop being so."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
         """Lets an open question expire before its time."""
-        self._strands: dict[str, Strands] = {}
+        self._strands: dict[str, ConcurrentCalls] = {}
         """Of the step that each path is in, where that has asked for any."""
         self.deadlines: Callable[[str, int], None] | None = None
         """Takes a path that is to be looked at again, and when (microseconds)."""
@@ -405,10 +405,10 @@ class Waits:
         """Forget the strands of the step that a path was in."""
         self._strands.pop(path, None)
 
-    def strands(self, path: str) -> Strands:
+    def strands(self, path: str) -> ConcurrentCalls:
         """Return the strands of the step that a path is in."""
         if path not in self._strands:
-            self._strands[path] = Strands(self.idle, self._note_change)
+            self._strands[path] = ConcurrentCalls(self.idle, self._note_change)
         return self._strands[path]
 
     def _note_change(self) -> None:
@@ -425,7 +425,7 @@ class Waits:
         return 1 if found is None else found.running + found.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Return when `is_ready`, at `look_again` or when something comes; see `Strands.park`."""
+        """Return when `is_ready`, at `look_again` or when something comes; see `ConcurrentCalls.park`."""
         await self.strands(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:

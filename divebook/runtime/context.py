@@ -35,9 +35,9 @@ from divebook.questions.question import KINDS
 from divebook.runtime.children import BeginSuccessor, DriveChild, succeeded_by, successor_of
 from divebook.runtime.clock import Chance, Clock, StepLog
 from divebook.runtime.compute.dask import Executors
-from divebook.runtime.concurrency import Strands
+from divebook.runtime.concurrency import ConcurrentCalls
 from divebook.runtime.errors import fault_of
-from divebook.runtime.operations import Wanted
+from divebook.runtime.operations import OperationRequest
 from divebook.runtime.recorder import Body, Call, Recorder
 from divebook.runtime.waiting import engine_code
 from divebook.workflow.definition import Workflow
@@ -391,7 +391,7 @@ class StepContext:
             called = operation_name(operation_type, parameters)
             call = self._limit.of(call, timeout, called)
             streamed = streamed and self._limit.of(streamed, timeout, called)
-        wanted = Wanted.of(self.place(key, attempt), operation_type, parameters, self.known)
+        wanted = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
         made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, seen, undone
         return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
 
@@ -420,7 +420,7 @@ class StepContext:
             As for `operation`.
         """
         return self._recorder.enclosing(
-            Wanted.of(self.place(key), operation_type, parameters, self.known), body, setting, within
+            OperationRequest.of(self.place(key), operation_type, parameters, self.known), body, setting, within
         )
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
@@ -499,7 +499,7 @@ class StepContext:
         """Record an event of a person's own; with a `key`, once for this place."""
         self._recorder.once.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
-    def strands(self) -> Strands:
+    def strands(self) -> ConcurrentCalls:
         """Return the concurrent strands of the step, for code that runs calls side by side."""
         return self._recorder.waits.strands(self.path)
 

@@ -43,10 +43,10 @@ from divebook.runtime.commit import StoreCalls
 from divebook.runtime.context import STRAND
 from divebook.runtime.forks import entered_workflow, opening_in, recorded_opening, recorded_workflow, workflow_in
 from divebook.runtime.journal import Journal
-from divebook.runtime.leases import HANDS
-from divebook.runtime.loop import ENGINE, Desk, failed_with, passed_on
-from divebook.runtime.operations import Beyond
-from divebook.runtime.runner import AtRest, Runner
+from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.loop import ENGINE, StoreSession, failed_with, passed_on
+from divebook.runtime.operations import MissPolicy
+from divebook.runtime.runner import ParkedRun, Runner
 from divebook.runtime.step import Services
 from divebook.runtime.waiting import engine_code
 from divebook.store.append import FIRST_TOKEN, Durability
@@ -90,7 +90,7 @@ class Driven(Protocol):
     store: EventStore
 
 
-class Farewell:
+class ExitNotice:
     """Minds the executions that this process drives."""
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ def _line(execution: Driven, below: int) -> str:
     return f"{left}. To go on: {way_on}; wait() for it to let it end"
 
 
-FAREWELL = Farewell()
+EXIT_NOTICE = ExitNotice()
 """That of this process."""
 
 
@@ -155,7 +155,7 @@ FAREWELL = Farewell()
 # taken up, and each counts for itself how often it was interrupted (`tests/queues/test_families.py`).
 
 
-class Employer(Protocol):
+class WorkerRef(Protocol):
     """A worker, as far as those know it that it has driven."""
 
     @property
@@ -167,7 +167,7 @@ class Belonging(ABC):
     """The part of a driver that tells for whom it drives."""
 
     def __init__(self) -> None:
-        self.worker: Employer | None = None
+        self.worker: WorkerRef | None = None
         """The worker of this process that drives it, or has driven it."""
         self.comes_from: ExecutionState | None = None
         """How the execution stood that has started it, or goes on as it, while it is pending."""
@@ -197,7 +197,7 @@ class Belonging(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class LoadedLog:
     """What the log of an execution says."""
 
     workflow: Workflow
@@ -215,7 +215,7 @@ class KnownExecution(Belonging):
         What its log says, or what reads that.
     """
 
-    def __init__(self, execution_id: str, past: Past | Callable[[], Past]) -> None:
+    def __init__(self, execution_id: str, past: LoadedLog | Callable[[], LoadedLog]) -> None:
         super().__init__()
         self.id, self._past = execution_id, past
         self._latest: ExecutionState | None = None
@@ -224,12 +224,12 @@ class KnownExecution(Belonging):
     @property
     def is_read(self) -> bool:
         """Whether it is known what its log says."""
-        return isinstance(self._past, Past)
+        return isinstance(self._past, LoadedLog)
 
-    def read(self) -> Past:
+    def read(self) -> LoadedLog:
         """Return what its log said when this was asked first."""
         past = self._past
-        if not isinstance(past, Past):
+        if not isinstance(past, LoadedLog):
             self._past = past = past()
         return past
 
@@ -256,7 +256,7 @@ class KnownExecution(Belonging):
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class DriverDependencies:
     """What a driver is given."""
 
     services: Services
@@ -282,7 +282,7 @@ class Driver(KnownExecution):
     """One execution, live or past."""
 
     def __init__(
-        self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, past: Past | Callable[[], Past]
+        self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, past: LoadedLog | Callable[[], LoadedLog]
     ) -> None:
         super().__init__(execution_id, past)
         self.store = store
@@ -292,8 +292,8 @@ class Driver(KnownExecution):
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
-        self.standing = AtRest(self)
-        self._desk: Desk | None = None
+        self.standing = ParkedRun(self)
+        self._desk: StoreSession | None = None
         self._future: Future[None] | None = None
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
@@ -432,7 +432,7 @@ class Driver(KnownExecution):
 
     # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
 
-    def begin(self, given: Means, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
+    def begin(self, given: DriverDependencies, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
         """Drive a pending execution from now on, and have `begun` done once the store knows it.
 
         Its beginning is recorded together with what it does first, or `at_once`
@@ -452,7 +452,13 @@ class Driver(KnownExecution):
             driving.add_done_callback(functools.partial(failed_with, begun))
 
     def go_on(
-        self, given: Means, resumed: catalog.ExecutionResumed, lease: Lease, state: ExecutionState, *, anew: bool
+        self,
+        given: DriverDependencies,
+        resumed: catalog.ExecutionResumed,
+        lease: Lease,
+        state: ExecutionState,
+        *,
+        anew: bool,
     ) -> None:
         """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
         self._state, self._is_stored, self.may_have_children = state, True, True
@@ -463,7 +469,9 @@ class Driver(KnownExecution):
             journal.record_all(first)
         self._set_going(self._run(given, journal, lease, () if is_counted else first), lease)
 
-    def _take_up(self, given: Means, lease: Lease, told: catalog.ExecutionResumed) -> tuple[Journal, Sequence[Fact]]:
+    def _take_up(
+        self, given: DriverDependencies, lease: Lease, told: catalog.ExecutionResumed
+    ) -> tuple[Journal, Sequence[Fact]]:
         """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
         code = given.code_of(self.workflow)
         first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
@@ -474,7 +482,9 @@ class Driver(KnownExecution):
         self._journal.go_on(self._present_desk().commit, lease.token)
         return self._journal, first
 
-    def begin_cancellation(self, given: Means, why: str, lease: Lease, state: ExecutionState, *, undoes: bool) -> None:
+    def begin_cancellation(
+        self, given: DriverDependencies, why: str, lease: Lease, state: ExecutionState, *, undoes: bool
+    ) -> None:
         """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`.
 
         `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
@@ -484,7 +494,7 @@ class Driver(KnownExecution):
         work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
         self._set_going(work, lease)
 
-    def cancel_pending(self, given: Means, why: str) -> bool:
+    def cancel_pending(self, given: DriverDependencies, why: str) -> bool:
         """Record a pending execution as cancelled: no step of it runs. Return False if it has begun meanwhile.
 
         Its start key stays free for one that is started.
@@ -497,12 +507,12 @@ class Driver(KnownExecution):
         return True
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
-        HANDS.drive(held)  # from here on without an await: code that finds the lease finds it driven
+        DRIVEN_LEASES.drive(held)  # from here on without an await: code that finds the lease finds it driven
         self._token, self._task = held.token, ENGINE.keep(work)
         standstill = self._standstill = _Standstill()
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
         self._future.add_done_callback(lambda done: passed_on(standstill.future, done))
-        FAREWELL.mind(self)
+        EXIT_NOTICE.mind(self)
         return self._future
 
     def cancel(self, reason: str) -> bool:
@@ -556,7 +566,7 @@ class Driver(KnownExecution):
         elif self._runner is not None and self._paused is not None:
             self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
-    async def _run(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
+    async def _run(self, given: DriverDependencies, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
         """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
         STRAND.set("")  # another execution may have started this one, from among its own calls
         CURRENT.set(None)
@@ -573,7 +583,9 @@ class Driver(KnownExecution):
     def _rest(self) -> None:
         self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
 
-    async def _drive_once(self, given: Means, journal: Journal, held: Lease, first: Sequence[Fact]) -> None:
+    async def _drive_once(
+        self, given: DriverDependencies, journal: Journal, held: Lease, first: Sequence[Fact]
+    ) -> None:
         desk = self._present_desk()
         desk.keeper.keep(held)
         try:
@@ -602,7 +614,9 @@ class Driver(KnownExecution):
                 self._settle(journal)
                 await self._give_back(desk, held)
 
-    async def _roll_back(self, given: Means, journal: Journal, desk: Desk, beyond: Beyond | None) -> Runner:
+    async def _roll_back(
+        self, given: DriverDependencies, journal: Journal, desk: StoreSession, beyond: MissPolicy | None
+    ) -> Runner:
         """Return what undoes what was done, once all that was under way has been stopped."""
         await given.stop_children(self)
         self._cancel_reason, journal.is_left = None, False
@@ -618,7 +632,7 @@ class Driver(KnownExecution):
         if runner is not None:
             self.standing.keep(runner, is_stored=self._is_stored)
 
-    async def _give_back(self, desk: Desk, held: Lease) -> None:
+    async def _give_back(self, desk: StoreSession, held: Lease) -> None:
         await desk.keeper.give_back(held, is_gone=self._is_stored and self._state.is_over)
 
     async def _taken_up_again(self) -> Lease | None:
@@ -639,10 +653,10 @@ class Driver(KnownExecution):
         if not await self._has_come(desk.calls):
             return None
         try:
-            lease = await desk.calls.patiently(lambda: HANDS.take(self.store, self.id))
+            lease = await desk.calls.patiently(lambda: DRIVEN_LEASES.take(self.store, self.id))
         except LeaseHeldError:  # who sent it takes care of it
             return None
-        HANDS.drive(lease)
+        DRIVEN_LEASES.drive(lease)
         desk.keeper.keep(lease)
         is_wanted = False
         try:
@@ -663,7 +677,9 @@ class Driver(KnownExecution):
             return self._cancel_reason is not None
         return bool(facts_of(state, await calls.patiently(lambda: self.store.inbox(self.id, state.taken))))
 
-    async def _record_cancel(self, given: Means, journal: Journal, why: str, held: Lease, *, undoes: bool) -> None:
+    async def _record_cancel(
+        self, given: DriverDependencies, journal: Journal, why: str, held: Lease, *, undoes: bool
+    ) -> None:
         goes_on = False
         self._present_desk().keeper.keep(held)
         try:
@@ -679,13 +695,13 @@ class Driver(KnownExecution):
                 self._rest()
         await (self._run(given, journal, held) if goes_on else given.came_to_rest(self))
 
-    def _open_journal(self, given: Means, lease: Lease | None) -> Journal:
+    def _open_journal(self, given: DriverDependencies, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
         commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
         self._journal = Journal(self._state, commit, given.clock, ids, token=token, durability=self.durability)
         return self._journal
 
-    def _present_desk(self) -> Desk:
+    def _present_desk(self) -> StoreSession:
         self._desk = self._desk or ENGINE.desk(self.store)
         return self._desk
 
@@ -696,7 +712,7 @@ class Driver(KnownExecution):
 _log = logger(__name__)
 
 
-class Register:
+class ExecutionRegistry:
     """Finds the executions of one store; each is one object as long as somebody holds on to it."""
 
     def __init__(self, store: EventStore) -> None:
@@ -741,15 +757,15 @@ class Register:
         driver.durability = self.store.record(execution_id).durability
         return driver
 
-    def _past(self, execution_id: str, opening: catalog.ExecutionStarted) -> Past:
+    def _past(self, execution_id: str, opening: catalog.ExecutionStarted) -> LoadedLog:
         ENGINE.refuse_waiting(self.store)
         try:
             workflow = recorded_workflow(execution_id, self.store, opening)
-            return Past(workflow, folded(self.store, execution_id))
+            return LoadedLog(workflow, folded(self.store, execution_id))
         except (CorruptStoreError, NewerStoreError) as damage:
             return self._sound_part(execution_id, damage)
 
-    def _sound_part(self, execution_id: str, damage: StoreError) -> Past:
+    def _sound_part(self, execution_id: str, damage: StoreError) -> LoadedLog:
         """Return what the sound beginning of a damaged log says."""
         events, found = self.store.read_sound(execution_id)
         damage, state = found or damage, ExecutionState(execution_id)
@@ -761,7 +777,7 @@ class Register:
                 break
         if not events:
             raise damage
-        return Past(_readable_workflow(execution_id, events), state, damage)
+        return LoadedLog(_readable_workflow(execution_id, events), state, damage)
 
     def read_all(self) -> None:
         """Read what was looked up and not read, before the store is closed; what cannot be read says so later."""

@@ -30,7 +30,7 @@ from divebook.events.catalog import WAITING, Payload
 from divebook.events.event import Record
 from divebook.events.recorded import ATOMS, Recorded
 from divebook.runtime.clock import MICROSECONDS, Clock, Ids
-from divebook.runtime.commit import GroupCommit, Standstill
+from divebook.runtime.commit import GroupCommit, StoreUnavailable
 from divebook.runtime.concurrency import Suspended
 from divebook.store.append import FIRST_TOKEN, Batch, Durability
 from divebook.store.leases import Owner
@@ -66,7 +66,7 @@ MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
 _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
-class Gathering:
+class RecordBuilder:
     """The latest record of a log, which the next fact may join; one object for all of them.
 
     Attributes
@@ -245,7 +245,7 @@ class Journal:
         self._state, self._home, self._lock = state, get_ident(), Lock()
         self._draft: Draft | None = None
         """The state on its way; None where it is the latest that is whole."""
-        self._latest = Gathering(self.execution_id, ids, state.last_us)
+        self._latest = RecordBuilder(self.execution_id, ids, state.last_us)
         self._unfolded: list[tuple[Record, int]] = []
         """The records that the draft does not have yet, each with how many of its facts it has."""
         self._unsealed: list[tuple[Record, int]] = []
@@ -259,7 +259,7 @@ class Journal:
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
 
     @property
-    def held_up(self) -> Standstill | None:
+    def held_up(self) -> StoreUnavailable | None:
         """Why nothing can be written at present; None if nothing is in the way."""
         return self._commit.held_up
 

@@ -18,7 +18,7 @@ HEARTBEAT_SECONDS = LEASE_SECONDS / 3
 _log = logger(__name__)
 
 
-class Hands:
+class DrivenLeases:
     """What this process really does with the leases in its name.
 
     A lease in the store names the process that holds it, by its start, and not the thread: which executions the engine
@@ -142,7 +142,7 @@ def _is_alive(ident: int) -> bool:
     return any(thread.ident == ident for thread in threading.enumerate())
 
 
-HANDS = Hands()
+DRIVEN_LEASES = DrivenLeases()
 """Those of this process."""
 
 
@@ -188,7 +188,7 @@ class LeaseKeeper:
             _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
         finally:
             self.forget(lease)
-            HANDS.rest(lease)
+            DRIVEN_LEASES.rest(lease)
 
     def forget(self, lease: Lease) -> None:
         """Renew a lease no more."""

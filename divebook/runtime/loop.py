@@ -21,7 +21,7 @@ from divebook.errors import ExecutionError, FencedError, StoreError
 from divebook.interrupts import interruptible_result
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.compute.threads import open_to_libraries, rest
-from divebook.runtime.leases import HANDS, LeaseKeeper
+from divebook.runtime.leases import DRIVEN_LEASES, LeaseKeeper
 from divebook.runtime.runner import RESTING, Runner
 from divebook.runtime.waiting import guard
 from divebook.store.base import EventStore
@@ -135,7 +135,7 @@ STOP_SECONDS = 5.0
 """How long what is on the loop may take to end, where the loop is to end."""
 
 
-class Desk:
+class StoreSession:
     """What the executions over one store share on the loop; it goes with the last of them."""
 
     def __init__(self, store: EventStore) -> None:
@@ -159,9 +159,9 @@ class EngineThread:
         self._promised: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
         self._stopped: asyncio.AbstractEventLoop | None = None
-        self._desks: weakref.WeakValueDictionary[int, Desk] = weakref.WeakValueDictionary()
+        self._desks: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
-        HANDS.clear()
+        DRIVEN_LEASES.clear()
         RESTING.forget()
 
     @property
@@ -175,7 +175,7 @@ class EngineThread:
             self._loop = asyncio.new_event_loop()
             guard(self._loop)
             self._desks, self._background = weakref.WeakValueDictionary(), set()
-            HANDS.clear()
+            DRIVEN_LEASES.clear()
             RESTING.forget()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
             self._thread.start()
@@ -239,7 +239,7 @@ class EngineThread:
     def stop_if_idle(self) -> None:
         """End the thread unless an execution is driven on it; as long as it lives, stores stay open."""
         thread = self._thread
-        if not HANDS.are_full:
+        if not DRIVEN_LEASES.are_full:
             self.stop()
         if thread is not None and thread.is_alive():
             leave_open()
@@ -340,11 +340,11 @@ class EngineThread:
         task.add_done_callback(settle)
         return promised
 
-    def desk(self, store: EventStore) -> Desk:
+    def desk(self, store: EventStore) -> StoreSession:
         """Return what the executions over a store share; call it on the loop, and hold on to it."""
         desk = self._desks.get(id(store))
         if desk is None:
-            desk = self._desks[id(store)] = Desk(store)
+            desk = self._desks[id(store)] = StoreSession(store)
         return desk
 
     def held_up(self, store: EventStore) -> str | None:

@@ -47,10 +47,10 @@ from divebook.runtime.children import (
     workflows_to_begin,
 )
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.driver import Driver, Means, Past, Register, folded
+from divebook.runtime.driver import Driver, DriverDependencies, ExecutionRegistry, LoadedLog, folded
 from divebook.runtime.forks import first_batch
-from divebook.runtime.leases import HANDS
-from divebook.runtime.loop import ENGINE, STOP_SECONDS, Desk, passed_on
+from divebook.runtime.leases import DRIVEN_LEASES
+from divebook.runtime.loop import ENGINE, STOP_SECONDS, StoreSession, passed_on
 from divebook.runtime.messages import Answering, this_person
 from divebook.runtime.queueing import QueueControl, Relatives
 from divebook.runtime.step import Services
@@ -219,7 +219,7 @@ def is_elsewhere(driver: Driver) -> bool:
 def _is_driven(driver: Driver) -> bool:
     """Return whether another process, or another environment of this one, drives an execution."""
     held = driver.store.live_lease_of(driver.id)
-    return held is not None and not HANDS.is_left(held)
+    return held is not None and not DRIVEN_LEASES.is_left(held)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
@@ -379,19 +379,21 @@ class Control(QueueControl):
     ) -> None:
         self.store, self.clock, self.chance = store, clock, chance
         self.check = check
-        self._register = Register(store)
+        self._register = ExecutionRegistry(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Takes answers and signals."""
         self.family_bounds = FamilyBounds(store, self._register.find)
         """Limits how many executions those over this store start."""
         self._resuming, self._cancelling = threading.Lock(), threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
-        self._latest_desk: Desk | None = None
+        self._latest_desk: StoreSession | None = None
         """Held on to, so that executions one after the other need not make one each."""
         self.texts = TextStreams()
         """What models write in these executions."""
         self._relatives = Relatives(store, self._register.find, self.cancel, self._send_word)
-        self.means = Means(services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest)
+        self.means = DriverDependencies(
+            services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest
+        )
 
     # --- starting and finding --------------------------------------------------------------------------------------
 
@@ -405,7 +407,7 @@ class Control(QueueControl):
         """Return a pending execution, of which nothing is recorded before it is started."""
         shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
-        driver = Driver(execution_id, {}, self.store, Past(workflow, ExecutionState(execution_id)))
+        driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
         driver.opening = replace(opening, seed=opening.seed or f"{self.chance.bits(SEED_BITS):0{SEED_BITS // 4}x}")
         driver.durability = durability
         self._register.enter(driver)
@@ -464,7 +466,7 @@ class Control(QueueControl):
         execution_id = name or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
         alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
-        with alone, HANDS.about_to_drive(execution_id):
+        with alone, DRIVEN_LEASES.about_to_drive(execution_id):
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
             if refusal is not None:
                 raise refusal
@@ -521,7 +523,7 @@ class Control(QueueControl):
             return driver
         refuse_final(driver)
         self._require_means(driver)
-        with HANDS.taking(self.store, driver.id) as lease:
+        with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
             driver.under(lease)
             if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
                 self.store.release(lease)
@@ -547,7 +549,7 @@ class Control(QueueControl):
             return driver
         with suppress(LeaseHeldError):
             self._require_means(driver)
-            with HANDS.taking(self.store, driver.id) as lease:
+            with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
                 if self._can_go_on(state := driver.under(lease), child, again=again):
                     self._drive(driver, lease, None if child is None else child.resumed(driver.workflow, state))
                 else:
@@ -570,7 +572,7 @@ class Control(QueueControl):
         return interruptible_result(ENGINE.call(lambda: ENGINE.promise(hand_over())))
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> StoreSession:
         return ENGINE.desk(self.store)
 
     def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
@@ -697,7 +699,7 @@ class Control(QueueControl):
         refuse_over(driver.refresh())
         if driver.state.rolling_back is not None and driver.state.paused is None:
             return self.go_on(driver) if can_undo(driver, self.check) else driver
-        with HANDS.taking(self.store, driver.id, by_force=True) as lease:
+        with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
             state = driver.under(lease)
             refuse_over(driver, "meanwhile ")
             undoes = can_undo(driver, self.check)
@@ -742,9 +744,9 @@ class Control(QueueControl):
         """
         found = {record.execution_id: record for record in self.store.orphans()}
         for record in all_abandoned(self.store):
-            if not HANDS.drives(record.execution_id):  # here its end is being written
+            if not DRIVEN_LEASES.drives(record.execution_id):  # here its end is being written
                 found[record.execution_id] = record
-        left = [self.store.record(name) for name in HANDS.left(self.store) if name not in found]
+        left = [self.store.record(name) for name in DRIVEN_LEASES.left(self.store) if name not in found]
         unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
         return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
 

@@ -29,10 +29,10 @@ from divebook.engine.inbox import (
 )
 from divebook.engine.lifecycle import FINAL, WAY_ON
 from divebook.errors import (
+    AnswerKeptError,
     DefinitionError,
     ExecutionError,
     InterruptError,
-    KeptError,
     LeaseHeldError,
     NotFoundError,
     SetupError,
@@ -44,8 +44,8 @@ from divebook.events.event import Event, Record, to_microseconds
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import EXPIRED_ALREADY, PENDING, address_of, already_answered, for_others, sort_of
 from divebook.runtime.clock import Chance, Clock, Ids
-from divebook.runtime.driver import Driver, Register
-from divebook.runtime.leases import HANDS
+from divebook.runtime.driver import Driver, ExecutionRegistry
+from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.store.append import Batch, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease
@@ -61,7 +61,9 @@ class Answering:
         Lets an execution that rests do what there is to do.
     """
 
-    def __init__(self, register: Register, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self, register: ExecutionRegistry, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance
+    ) -> None:
         self._register, self._store, self._go_on = register, register.store, go_on
         self._clock, self._chance = clock, chance
 
@@ -122,7 +124,7 @@ class Answering:
         try:
             self._go_on(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
-            raise KeptError(driver.id, what, error) from error
+            raise AnswerKeptError(driver.id, what, error) from error
         if kept is not None and driver.refresh().state.is_over and driver.state.taken < kept.number:
             raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
         return driver
@@ -319,7 +321,7 @@ class Annotating:
         """
         with _ONE_AT_A_TIME:  # a lease is held by a process, not by a thread
             try:
-                with HANDS.taking(self._store, execution_id) as lease:
+                with DRIVEN_LEASES.taking(self._store, execution_id) as lease:
                     self._write(self._store.record(execution_id), said, lease)
                     self._store.release(lease)
             except LeaseHeldError as error:

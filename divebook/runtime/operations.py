@@ -119,7 +119,7 @@ def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
 # What code asks for at a place of an execution: an operation, in the form in which it is compared with the log.
 
 
-class Wanted(NamedTuple):
+class OperationRequest(NamedTuple):
     """The operation that code wants at a place: what is compared with the log."""
 
     place: Place
@@ -131,11 +131,13 @@ class Wanted(NamedTuple):
     digest: str
 
     @staticmethod
-    def of(place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()) -> Wanted:
+    def of(
+        place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()
+    ) -> OperationRequest:
         """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
         plain = normalize(parameters, "parameters", known)
         digest = short_hash(plain, "parameters")
-        return tuple.__new__(Wanted, (place, place.operation_id, operation_type, plain, digest))
+        return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
 
     def __str__(self) -> str:
         return operation_text(self.operation_type, self.parameters)
@@ -153,7 +155,7 @@ BringFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Call
 """Surrounds the answer, and gives what records that here, right behind the end of the call."""
 
 
-class Inside(NamedTuple):
+class WorkspaceRef(NamedTuple):
     """The workspace that a call works in: what it comes to depends on the files there."""
 
     name: str
@@ -162,7 +164,7 @@ class Inside(NamedTuple):
     bring: BringFiles
 
 
-class Beside(NamedTuple):
+class CallOptions(NamedTuple):
     """What is said of an operation besides what it asks for."""
 
     setting: Setting | None = None
@@ -175,14 +177,14 @@ class Beside(NamedTuple):
     """Makes of what is said in place of a result what the call would have returned."""
     repeatable: bool = False
     """Whether making it twice does no harm."""
-    inside: Inside | None = None
+    inside: WorkspaceRef | None = None
     """The workspace that it works in, if it does in one."""
 
 
-PLAIN = Beside()
+PLAIN = CallOptions()
 
 
-class Unserved(Enum):
+class NoAnswer(Enum):
     """What is done with an operation that is not answered."""
 
     LIVE = "live"
@@ -191,7 +193,7 @@ class Unserved(Enum):
     """Its code rests here: what comes after it is not known."""
 
 
-class Served(NamedTuple):
+class PolicyAnswer(NamedTuple):
     """The end of an operation that is recorded in place of carrying it out."""
 
     end: catalog.OperationCompleted | catalog.OperationFailed
@@ -205,7 +207,7 @@ class Served(NamedTuple):
 Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
-class Likeness(NamedTuple):
+class WhatIfSource(NamedTuple):
     """An execution from whose log another one is answered."""
 
     source: str
@@ -213,7 +215,7 @@ class Likeness(NamedTuple):
     """Which actions and tools may be executed, as `divebook.events.catalog.ExecutionForked` says it."""
 
 
-class Beyond(Protocol):
+class MissPolicy(Protocol):
     """Answers what the log of one execution does not have; called on the engine's loop, and not to wait there."""
 
     @property
@@ -224,7 +226,7 @@ class Beyond(Protocol):
     def asks_models(self) -> bool:
         """Whether a request that has no answer may go to its model, which needs its key and library then."""
 
-    def answer(self, wanted: Wanted, beside: Beside) -> Served | Unserved:
+    def answer(self, wanted: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
         """Return what becomes of an operation."""
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
@@ -233,14 +235,14 @@ class Beyond(Protocol):
     def settled(self, asked: Question) -> Settled | None:
         """Return the answer to a question, under its id; None if a person is to be asked."""
 
-    def child_like(self, wanted: Wanted) -> Likeness | None:
+    def child_like(self, wanted: OperationRequest) -> WhatIfSource | None:
         """Return the execution from which that of another workflow is answered; None if it is to run by itself."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
         """Return what an operation that is to begin was made with elsewhere; nothing if that is not known."""
 
 
-FindBeyond: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[Beyond | None]"]
+FindBeyond: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
 """Returns what answers an execution that is a what-if."""
 
 
@@ -260,12 +262,12 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 """Carries out an operation that is not in the log (None), or has begun there."""
 
 
-class Once:
+class OperationLog:
     """The operations of one execution in its log: looked up, begun, ended."""
 
     only_settles = staticmethod(only_settles)
 
-    def __init__(self, journal: StepLog, beyond: Beyond | None = None) -> None:
+    def __init__(self, journal: StepLog, beyond: MissPolicy | None = None) -> None:
         self.journal, self.beyond = journal, beyond
         self._met: set[str] = set()
         """Ids of the operations and questions that code has asked for in this process."""
@@ -291,7 +293,9 @@ class Once:
 
     # --- looking up ------------------------------------------------------------------------------------------------
 
-    def run(self, wanted: Wanted, carry_out: CarryOut, beside: Beside = PLAIN) -> Coroutine[Any, Any, Any]:
+    def run(
+        self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+    ) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of an operation, or carries it out.
 
         Raises
@@ -312,20 +316,22 @@ class Once:
             return self._diverge(record, wanted)
         return carry_out(record) if record.status == RUNNING else self._recorded(wanted.place, record)
 
-    async def _answered(self, beyond: Beyond, wanted: Wanted, carry_out: CarryOut, beside: Beside) -> Any:
+    async def _answered(
+        self, beyond: MissPolicy, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions
+    ) -> Any:
         """Do with an operation that the log does not have what a policy says; return its result."""
         match beyond.answer(wanted, beside):
-            case Unserved.REST:
+            case NoAnswer.REST:
                 raise Suspended
-            case Served(end, told, files):
+            case PolicyAnswer(end, told, files):
                 async with nullcontext(_nothing) if beside.inside is None else beside.inside.bring(files) as bring:
                     return self._serve(wanted, beside, end, told, bring)
         return await carry_out(None)
 
     def _serve(
         self,
-        wanted: Wanted,
-        beside: Beside,
+        wanted: OperationRequest,
+        beside: CallOptions,
         end: catalog.OperationCompleted | catalog.OperationFailed,
         told: Mapping[str, Any] | None,
         bring: Callable[[], None],
@@ -354,11 +360,11 @@ class Once:
             raise self.failing(place, record)
         return record.result
 
-    async def _diverge(self, record: OperationRecord, wanted: Wanted) -> NoReturn:
+    async def _diverge(self, record: OperationRecord, wanted: OperationRequest) -> NoReturn:
         asked = wanted.operation_type, wanted.parameters
         self._refuse(wanted.place, call_diverged(wanted.place, await self._begun(record), asked))
 
-    def _known(self, wanted: Wanted) -> OperationRecord | None:
+    def _known(self, wanted: OperationRequest) -> OperationRecord | None:
         """Return what the log knows of an operation at the place of `wanted`, perhaps of another one."""
         place, operation_id = wanted.place, wanted.operation_id
         is_new = place.path in self.fresh and operation_id not in self._met
@@ -393,7 +399,7 @@ class Once:
             self._refuse(place, question_diverged(place, known, wanted))
         return known
 
-    def _refuse_where_asked(self, wanted: Wanted) -> None:
+    def _refuse_where_asked(self, wanted: OperationRequest) -> None:
         known = self.journal.state.interrupts.get(self.question_id(wanted.place))
         if known is not None:
             self._refuse(wanted.place, kind_diverged(wanted.place, question_text(known), str(wanted)))
@@ -473,7 +479,7 @@ class Once:
 
     def begin(
         self,
-        wanted: Wanted,
+        wanted: OperationRequest,
         reserved: Reserved | None = None,
         setting: Setting | None = None,
         within: str | None = None,
@@ -514,7 +520,7 @@ class Once:
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
         """Record an event of a person's own, unless the log has it at this place."""
-        wanted = Wanted.of(place, EVENT_EMITTED, {"name": name, "data": data})
+        wanted = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (known := self._known(wanted)) is not None:
             if _differs(known, wanted):  # what it began with cannot be read here, where nothing is awaited
                 self._refuse(
@@ -599,7 +605,7 @@ def _nothing() -> None:
     """Record nothing of files."""
 
 
-def _differs(record: OperationRecord, wanted: Wanted) -> bool:
+def _differs(record: OperationRecord, wanted: OperationRequest) -> bool:
     return record.operation_type != wanted.operation_type or record.parameters_hash not in (None, wanted.digest)
 
 

@@ -21,8 +21,8 @@ from divebook.events.catalog import CANCELLED, FAILED, MOVED, RUNNING, Execution
 from divebook.events.event import Event, Record
 from divebook.runtime.children import Abandoned, children_to_end, running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.driver import Driver, Employer, Register
-from divebook.runtime.leases import HANDS
+from divebook.runtime.driver import Driver, ExecutionRegistry, WorkerRef
+from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.loop import ENGINE, STOP_SECONDS
 from divebook.store import Lease
 from divebook.store.append import FULL, Batch, records_of
@@ -102,7 +102,7 @@ class QueueControl(ABC):
     store: EventStore
     clock: Clock
     chance: Chance
-    _register: Register
+    _register: ExecutionRegistry
 
     @abstractmethod
     def _require_means(self, driver: Driver) -> None: ...
@@ -161,8 +161,8 @@ class QueueControl(ABC):
         LeaseHeldError
             One of them drives it.
         """
-        with HANDS.about_to_drive(driver.id):
-            lease = HANDS.take(self.store, driver.id)
+        with DRIVEN_LEASES.about_to_drive(driver.id):
+            lease = DRIVEN_LEASES.take(self.store, driver.id)
             try:
                 before = driver.under(lease)
                 if before.is_over:
@@ -190,9 +190,9 @@ class QueueControl(ABC):
         self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
     ) -> list[Lease]:
         """Take the leases of executions that have something to do, for this thread to take up; as the store does."""
-        return HANDS.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
+        return DRIVEN_LEASES.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
 
-    def take_up(self, lease: Lease, worker: Employer) -> Driver:
+    def take_up(self, lease: Lease, worker: WorkerRef) -> Driver:
         """Drive an execution whose lease was claimed; where that cannot be, the lease is given back.
 
         One whose driver has died is resumed as often as `divebook.runtime.queueing` allows.
@@ -203,7 +203,7 @@ class QueueControl(ABC):
             It cannot be driven here: something that it needs is not there, or it was resumed too often.
         """
         try:
-            with HANDS.about_to_drive(lease.execution_id):
+            with DRIVEN_LEASES.about_to_drive(lease.execution_id):
                 driver = self._register.find(lease.execution_id)
                 if self.ends_with_parent(driver):  # its lease is taken from this one
                     return driver
@@ -274,7 +274,7 @@ def move_out(
         if store.record(execution_id).status == MOVED:
             lines.events(store.read(execution_id))
         else:
-            with HANDS.taking(store, execution_id) as lease:
+            with DRIVEN_LEASES.taking(store, execution_id) as lease:
                 events = store.read(execution_id)
                 _check_movable(store, fold(execution_id, events))
                 now, last = clock.now(), len(events)

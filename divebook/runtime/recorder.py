@@ -38,10 +38,10 @@ from divebook.runtime.children import Children
 from divebook.runtime.clock import Chance, add_advice, described, lost_in, told_of
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import clean_failure, clean_text
-from divebook.runtime.operations import Beside, Once, Wanted, in_short
+from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest, in_short
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import ApprovalPolicy, Approving, Asking, Signals, engine_code
-from divebook.runtime.workspaces import KEEP, RESTORE, Lender, Stay, Workspaces
+from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, WorkspaceProvider, Workspaces
 
 # Keeps what code inside a step raises from ending more than that step.
 #
@@ -106,7 +106,7 @@ Body: TypeAlias = Callable[[str], Awaitable[Any]]
 
 
 async def entered(
-    once: Once, loop: asyncio.AbstractEventLoop, wanted: Wanted, record: OperationRecord, body: Body
+    once: OperationLog, loop: asyncio.AbstractEventLoop, wanted: OperationRequest, record: OperationRecord, body: Body
 ) -> Any:
     """Return what an operation that has begun comes to, once it is recorded.
 
@@ -252,7 +252,7 @@ class Settled(NamedTuple):
 class UnknownOutcomes:
     """Asks about each beginning of a call once."""
 
-    def __init__(self, once: Once, waits: Waits) -> None:
+    def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
     async def settle(
@@ -373,12 +373,12 @@ class Recorder:
 
     def __init__(  # noqa: PLR0917 - each is what one of its parts is made of
         self,
-        once: Once,
+        once: OperationLog,
         waits: Waits,
         chance: Chance,
         texts: TextStreams,
         policy: ApprovalPolicy,
-        lender: Lender | None = None,
+        lender: WorkspaceProvider | None = None,
         surrounded: SurroundedCalls | None = None,
     ) -> None:
         self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
@@ -420,7 +420,7 @@ class Recorder:
         for write in self._unwritten:
             write()
 
-    def run(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
+    def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of a call, or makes it; see `StepContext.operation`."""
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
@@ -436,10 +436,12 @@ class Recorder:
         inside = None
         if call.workspace is not None:
             inside = self.workspaces.inside(call.workspace, wanted.place, wanted.operation_id)
-        beside = Beside(call.setting, call.within, call.noted, call.done, call.repeatable, inside)
+        beside = CallOptions(call.setting, call.within, call.noted, call.done, call.repeatable, inside)
         return self.once.run(wanted, carry_out, beside)
 
-    async def _settled(self, wanted: Wanted, call: Call, record: OperationRecord, cause: str | None = None) -> Any:
+    async def _settled(
+        self, wanted: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
+    ) -> Any:
         """Return the result that a person gave for a call that may have taken effect, or make it again."""
         seen = "" if call.seen is None else call.seen()
         if call.workspace is not None:
@@ -453,10 +455,10 @@ class Recorder:
             self.once.record(wanted.place, call.noted(settled.result))
         return settled.result
 
-    def _begun(self, wanted: Wanted, call: Call) -> Coroutine[Any, Any, Any]:
+    def _begun(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         return self._begin(wanted, call) if call.slot is None else self._in_slot(wanted, call, call.slot)
 
-    async def _in_slot(self, wanted: Wanted, call: Call, slot: Slot) -> Any:
+    async def _in_slot(self, wanted: OperationRequest, call: Call, slot: Slot) -> Any:
         while True:
             if call.reserved is not None:  # who waits for a person holds no slot meanwhile
                 await self.asking.within_bounds(wanted.place, call.reserved)
@@ -464,7 +466,7 @@ class Recorder:
                 if call.reserved is None or self.asking.is_within_bounds(call.reserved):
                     return await self._begin(wanted, call)
 
-    async def _begin(self, wanted: Wanted, call: Call) -> Any:
+    async def _begin(self, wanted: OperationRequest, call: Call) -> Any:
         if call.reserved is not None:
             await self.asking.within_bounds(wanted.place, call.reserved)
             with self.asking.model_call():
@@ -473,14 +475,14 @@ class Recorder:
             return await self._begin_inside(wanted, call, call.workspace)
         return await self._make(wanted, call)
 
-    async def _begin_inside(self, wanted: Wanted, call: Call, workspace: str) -> Any:
+    async def _begin_inside(self, wanted: OperationRequest, call: Call, workspace: str) -> Any:
         """Make a call that works in a workspace, and record what it has done to the files there."""
         entered = await self.workspaces.enter(workspace, wanted.place)
         with entered.staying(wanted.operation_id, wanted.place):
             inside = call._replace(make=entered.around(call.make), streamed=entered.heard(call.make))
             return await self._make(wanted, inside, entered)
 
-    async def _make(self, wanted: Wanted, call: Call, entered: Stay | None = None) -> Any:
+    async def _make(self, wanted: OperationRequest, call: Call, entered: WorkspaceLease | None = None) -> Any:
         self._under_way += not call.repeatable
         try:
             record = self.once.begin(wanted, call.reserved, call.setting, call.within, call.undone)
@@ -496,7 +498,9 @@ class Recorder:
                 self._end()
         return result
 
-    async def _carried_out(self, wanted: Wanted, call: Call, record: OperationRecord, entered: Stay | None) -> Any:
+    async def _carried_out(
+        self, wanted: OperationRequest, call: Call, record: OperationRecord, entered: WorkspaceLease | None
+    ) -> Any:
         """Return what comes of a call, recorded: its result, or `Unknown`."""
         started_at = self.journal.clock.now()
         result, has_returned = None, False
@@ -542,7 +546,7 @@ class Recorder:
         return result
 
     def enclosing(
-        self, wanted: Wanted, body: Body, setting: Setting | None = None, within: str | None = None
+        self, wanted: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Return what awaits the recorded result of an operation that holds others; see `StepContext.enclosing`."""
 
@@ -551,7 +555,7 @@ class Recorder:
                 record = self.once.begin(wanted, None, setting, within)
             return await entered(self.once, self.loop, wanted, record, body)
 
-        return self.once.run(wanted, carry_out, Beside(setting, within))
+        return self.once.run(wanted, carry_out, CallOptions(setting, within))
 
     def _streamed(
         self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall

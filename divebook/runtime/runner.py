@@ -32,10 +32,10 @@ from divebook.engine.state import ExecutionState
 from divebook.errors import DivebookError
 from divebook.events import catalog
 from divebook.runtime.clock import Chance, StepLog
-from divebook.runtime.concurrency import GoesOnElsewhere, Group, Strands, Suspended, Waits, after_start
+from divebook.runtime.concurrency import ConcurrentCalls, GoesOnElsewhere, Group, Suspended, Waits, after_start
 from divebook.runtime.errors import OwnFacts, fault_of, own_facts
 from divebook.runtime.journal import Journal
-from divebook.runtime.operations import Beyond, Once
+from divebook.runtime.operations import MissPolicy, OperationLog
 from divebook.runtime.recorder import Recorder
 from divebook.runtime.step import Outcome, Services, StepRun, definition_place
 from divebook.runtime.waiting import engine_code
@@ -49,7 +49,7 @@ from divebook.workflow.step import Step
 # other, against a log.
 
 
-class Following(ABC):
+class PathRunner(ABC):
     """What is done on the paths of one execution; subclasses say when."""
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
@@ -297,7 +297,7 @@ class Alarms:
 # A task that comes to rest and goes on, for code that waits for its end or its next rest.
 
 
-class Apart:
+class PausableTask:
     """Work in a task of its own, which outlives those who wait for it to come to rest; on one loop."""
 
     def __init__(self) -> None:
@@ -355,7 +355,7 @@ class Apart:
             await asyncio.wait((self._task,))
 
 
-class Runner(Following):
+class Runner(PathRunner):
     """One execution on its way.
 
     Parameters
@@ -378,8 +378,8 @@ class Runner(Following):
         self._recorder.waits.changed = self._note_blocked
         self.blocked: Callable[[], None] = lambda: None
         """Called when the execution may have become blocked, or may be so no more; see `is_blocked`."""
-        self._apart = Apart() if may_stay else None
-        self._still: Strands | None = None
+        self._apart = PausableTask() if may_stay else None
+        self._still: ConcurrentCalls | None = None
         """Strands that stand still."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
@@ -476,7 +476,7 @@ class Runner(Following):
             self._end()
         await self.journal.durable()
 
-    async def _run_apart(self, apart: Apart, first: Callable[[], object]) -> None:
+    async def _run_apart(self, apart: PausableTask, first: Callable[[], object]) -> None:
         if self._still is not None:
             await apart.pursue(self._go_on(self._still, first))
         else:
@@ -519,7 +519,7 @@ class Runner(Following):
     def _note_blocked(self) -> None:
         self.blocked()
 
-    def _note_idle(self, strands: Strands) -> None:
+    def _note_idle(self, strands: ConcurrentCalls) -> None:
         """Hear that a path has nothing to do before something comes from outside."""
         if self._apart is None or not self.may_take():
             strands.let_go()
@@ -528,7 +528,7 @@ class Runner(Following):
         self._alarms.stop()
         self._apart.rest()
 
-    async def _go_on(self, strands: Strands, first: Callable[[], object]) -> None:
+    async def _go_on(self, strands: ConcurrentCalls, first: Callable[[], object]) -> None:
         """Let the code that stands still have what has come meanwhile."""
         self._still, strands.are_resting = None, False
         with self.journal.held():
@@ -538,7 +538,7 @@ class Runner(Following):
         if strands.is_idle:
             self._note_idle(strands)
 
-    def let_go(self) -> Apart | None:
+    def let_go(self) -> PausableTask | None:
         """Unwind the code that stands still; return what ends then."""
         if self._still is not None:
             self._still.let_go()
@@ -633,7 +633,7 @@ MOST = 64
 """How many strands of code stand still at a time, in all executions of a process."""
 
 
-class Resting:
+class ParkedRuns:
     """All that stands still in this process, the least recently used first; on the engine's loop.
 
     Parameters
@@ -644,25 +644,25 @@ class Resting:
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._kept: dict[AtRest, Runner] = {}
-        self._lost: list[dict[AtRest, Runner]] = []
+        self._kept: dict[ParkedRun, Runner] = {}
+        self._lost: list[dict[ParkedRun, Runner]] = []
         """Of a loop that has died, or of the process that this one was forked from: held on to, since Python would
         unwind here what it throws away."""
 
     def __len__(self) -> int:
         return sum(runner.strands for runner in self._kept.values())
 
-    def keep(self, standing: AtRest, runner: Runner) -> None:
+    def keep(self, standing: ParkedRun, runner: Runner) -> None:
         """Keep a runner that rests, and let go those that there is no room for."""
         self._kept[standing] = runner
         while len(self) > self.most:
             next(iter(self._kept)).let_go()
 
-    def take(self, standing: AtRest) -> Runner | None:
+    def take(self, standing: ParkedRun) -> Runner | None:
         """Return what stands still of an execution, and keep it no more."""
         return self._kept.pop(standing, None)
 
-    def let_all_go(self) -> list[AtRest]:
+    def let_all_go(self) -> list[ParkedRun]:
         """Unwind everything; return of what."""
         return [standing for standing in list(self._kept) if standing.let_go()]
 
@@ -672,7 +672,7 @@ class Resting:
         self._kept = {}
 
 
-RESTING = Resting()
+RESTING = ParkedRuns()
 """That of this process."""
 
 
@@ -697,7 +697,7 @@ def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
     return function, given.services.hands_of(step)
 
 
-class AtRest:
+class ParkedRun:
     """What stands still of one execution, if anything does.
 
     Parameters
@@ -710,9 +710,9 @@ class AtRest:
         self._owner = owner
         self._made_of: tuple[object, object] = (None, None)
         """The function and the agent of its one step, when its code began."""
-        self._unwinding: list[Apart] = []
+        self._unwinding: list[PausableTask] = []
 
-    def begin(self, workflow: Workflow, journal: Journal, given: Given, beyond: Beyond | None = None) -> Runner:
+    def begin(self, workflow: Workflow, journal: Journal, given: Given, beyond: MissPolicy | None = None) -> Runner:
         """Return a runner, whose code may stand still later if it is a function, or one agent at work.
 
         Of other steps few are replayed. `beyond` answers in place of the world.
@@ -722,7 +722,7 @@ class AtRest:
             RESTING.most > 0 and journal.state.rolling_back is None and any(part is not None for part in self._made_of)
         )
         services = given.services
-        once, waits = Once(journal, beyond), Waits(journal)
+        once, waits = OperationLog(journal, beyond), Waits(journal)
         above = services.texts, services.policy, services.lender, services.surrounded
         recorder = Recorder(once, waits, given.chance, *above)
         return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)
@@ -751,7 +751,7 @@ class AtRest:
         self._unwind(runner)
         return None
 
-    def let_go(self) -> AtRest | None:
+    def let_go(self) -> ParkedRun | None:
         """Unwind what stands still; return itself if anything does."""
         runner = RESTING.take(self)
         if runner is None:

@@ -37,7 +37,7 @@ from divebook.runtime.operations import FindBeyond, nothing_beyond
 from divebook.runtime.recorder import Recorder, SurroundedCalls, contained
 from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import ApprovalPolicy
-from divebook.runtime.workspaces import Lender
+from divebook.runtime.workspaces import WorkspaceProvider
 from divebook.scripting.values import value_text
 from divebook.text.redaction import one_line
 from divebook.workflow.definition import Workflow
@@ -318,7 +318,7 @@ class Services:
     """What is said of calls that need a person's yes."""
     as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
     """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
-    lender: Lender | None = None
+    lender: WorkspaceProvider | None = None
     """What gives executions their workspaces."""
     surrounded: SurroundedCalls = field(default_factory=SurroundedCalls)
     """What calls are made in."""

@@ -28,7 +28,7 @@ from divebook.questions import Question
 from divebook.questions.question import EXPIRED
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import is_own, present_place
-from divebook.runtime.operations import Beside, Once, Wanted
+from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
 from divebook.workflow.servers import ALLOW, ASK, ApprovalRule, Approvals
@@ -40,7 +40,7 @@ MICROSECONDS = 1_000_000
 class Asking:
     """Asks each question once; its answer stays with the question that was shown."""
 
-    def __init__(self, once: Once, waits: Waits) -> None:
+    def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
         self._model_calls = 0
         """Model calls that are under way: each holds back what it may spend at most until it has ended."""
@@ -190,7 +190,7 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 class Approving:
     """Judges the calls of one execution."""
 
-    def __init__(self, once: Once, policy: ApprovalPolicy) -> None:
+    def __init__(self, once: OperationLog, policy: ApprovalPolicy) -> None:
         self._once, self._policy = once, policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
@@ -411,12 +411,12 @@ def seconds_of(value: Any, call: str) -> float:
 class Signals:
     """The timers and the waits for signals of one execution."""
 
-    def __init__(self, once: Once, waits: Waits) -> None:
+    def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
         """Let time pass, counted from when the timer was first set; `holder` is the operation that holds it, if any."""
-        wanted = Wanted.of(place, TIMER, {"seconds": seconds})
+        wanted = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
             begun = record or self._once.begin(wanted, within=holder)
@@ -424,7 +424,7 @@ class Signals:
             await self._let_pass(begun.started_at, seconds)
             self._once.complete(place, begun)
 
-        await self._once.run(wanted, carry_out, Beside(within=holder))
+        await self._once.run(wanted, carry_out, CallOptions(within=holder))
 
     async def _let_pass(self, started_at: int, seconds: float) -> None:
         clock = self._once.journal.clock
@@ -442,7 +442,7 @@ class Signals:
             None came in time.
         """
         checked(catalog.SignalReceived(name))  # one that could not be recorded never comes
-        wanted = Wanted.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
+        wanted = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
             begun = record or self._once.begin(wanted)

@@ -23,7 +23,7 @@ from divebook.events import catalog
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.runtime.concurrency import Waits
-from divebook.runtime.operations import FileEvents, Inside, Once
+from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
 from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace.egress.proxy import EgressAnswer
 from divebook.workspace.paths import Root
@@ -58,7 +58,7 @@ TellEgress: TypeAlias = Callable[[EgressAnswer], None]
 """Hears of each host that is asked for from a workspace, and what became of that."""
 
 
-class Lender(Protocol):
+class WorkspaceProvider(Protocol):
     """What gives an execution its workspaces."""
 
     def definition(self, name: str) -> WorkspaceDefinition:
@@ -103,7 +103,7 @@ class OpenWorkspace:
         """Whether the log has changes that were made elsewhere and are not made here yet."""
 
 
-class Stay:
+class WorkspaceLease:
     """A call's stay in a workspace.
 
     Parameters
@@ -151,7 +151,7 @@ class Stay:
 
 
 async def entered(
-    lender: Lender, definition: WorkspaceDefinition, told: TellEgress, folder: Path, *, is_copy: bool
+    lender: WorkspaceProvider, definition: WorkspaceDefinition, told: TellEgress, folder: Path, *, is_copy: bool
 ) -> OpenWorkspace:
     """Enter a workspace over a folder."""
     workspace = lender.made(definition, folder, told)
@@ -287,7 +287,7 @@ OUTSIDE, RESTORED = "outside", "restored"
 class Workspaces:
     """The workspaces of one execution in this process; on the engine's loop."""
 
-    def __init__(self, once: Once, waits: Waits, lender: Lender | None) -> None:
+    def __init__(self, once: OperationLog, waits: Waits, lender: WorkspaceProvider | None) -> None:
         self._once, self._waits, self._lender = once, waits, lender
         self._opened: dict[str, OpenWorkspace] = {}
         self._opening, self._serving = asyncio.Lock(), asyncio.Lock()
@@ -304,7 +304,7 @@ class Workspaces:
         """Say what is to be done if the files of a workspace are not what the log says: a person has, or a rule."""
         self._expected.setdefault(name, outcome)
 
-    async def enter(self, name: str, place: Place) -> Stay:
+    async def enter(self, name: str, place: Place) -> WorkspaceLease:
         """Return a call's stay in a workspace, whose files are what the log says by then.
 
         Raises
@@ -317,7 +317,7 @@ class Workspaces:
             opened = await self._open(name, place)
             async with opened.lock:
                 if opened is self._opened.get(name) and await self._agrees(name, opened, place, expected):
-                    return Stay(opened, functools.partial(self._left, name, opened))
+                    return WorkspaceLease(opened, functools.partial(self._left, name, opened))
                 known, found = opened.known, opened.found
             if known is not None and found is not None:  # while a person is asked, the workspace may be left
                 await self._ask(name, known, found.tree, place)
@@ -350,7 +350,7 @@ class Workspaces:
         changes = changes_between(opened.known.entries, opened.found.tree.entries)
         return f" Its workspace {name} has other files than before: {told_in_short(changes)}."
 
-    def inside(self, name: str, place: Place, operation_id: str) -> Inside:
+    def inside(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
         """Return what another log must know of a workspace to answer a call that works there."""
 
         def tree() -> str | None:
@@ -358,7 +358,7 @@ class Workspaces:
             held = self._journal.state.workspaces.get(name)
             return None if held is None else held.tree
 
-        return Inside(name, tree, functools.partial(self._bringing, name, place, operation_id))
+        return WorkspaceRef(name, tree, functools.partial(self._bringing, name, place, operation_id))
 
     @asynccontextmanager
     async def _bringing(
@@ -480,7 +480,7 @@ class Workspaces:
         return await self._of_source(enter, lender, definition, held, place)
 
     async def _begin_first(
-        self, enter: Enter, lender: Lender, definition: WorkspaceDefinition, place: Place
+        self, enter: Enter, lender: WorkspaceProvider, definition: WorkspaceDefinition, place: Place
     ) -> OpenWorkspace:
         source = lender.source_of(definition)
         if definition.in_place and source is not None:
@@ -506,7 +506,12 @@ class Workspaces:
         return opened
 
     async def _of_source(
-        self, enter: Enter, lender: Lender, definition: WorkspaceDefinition, held: HeldWorkspace, place: Place
+        self,
+        enter: Enter,
+        lender: WorkspaceProvider,
+        definition: WorkspaceDefinition,
+        held: HeldWorkspace,
+        place: Place,
     ) -> OpenWorkspace:
         """Make a place for the files that the source had at the event of the fork."""
         folder = lender.folder_for(self._journal.execution_id, definition.name)

@@ -31,7 +31,7 @@ from divebook.runtime.recorder import leaves_outcome_unknown
 from divebook.runtime.step import Outcome
 from divebook.steps.action import render_texts
 from divebook.steps.rows import UNKNOWN, Ended, told
-from divebook.steps.turns import Offers, as_asked
+from divebook.steps.turns import AgentServices, as_asked
 from divebook.workflow.answer_types import answer_type
 
 MOST = 10_000
@@ -47,7 +47,7 @@ LATER = "later"
 BATCHES, ENDED = "divebook.agents.batches", "ended"
 
 
-async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: Offers) -> Outcome:
+async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: AgentServices) -> Outcome:
     """Ask an agent for each row of a frame; return how many rows there are, and how many failed.
 
     Raises
@@ -68,7 +68,7 @@ async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: Of
     return Outcome(text, {"rows": len(rows), "failed": failed})
 
 
-def _require_one_request(agent: Agent, offers: Offers) -> None:
+def _require_one_request(agent: Agent, offers: AgentServices) -> None:
     own = agent.definition
     more = {
         "tools": bool(agent.tools or own.tools or own.servers or own.workspace),

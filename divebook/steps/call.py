@@ -39,7 +39,7 @@ from divebook.runtime.compute.threads import THREADS, Compute, Task
 from divebook.runtime.context import StepContext
 from divebook.runtime.loop import ENGINE
 from divebook.runtime.waiting import ApprovalPolicy
-from divebook.steps.conversations import Books, Entry
+from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.functions import (
     CONTEXT,
@@ -446,7 +446,7 @@ class StandingPolicy(ApprovalPolicy):
         Gives the rules and modes for the calls of an agent, of no agent for an empty name.
     """
 
-    def __init__(self, table: Callable[[str], Approvals], books: Books) -> None:
+    def __init__(self, table: Callable[[str], Approvals], books: DurableLog) -> None:
         self._table, self._books = table, books
 
     def table(self, agent: str) -> Approvals:

@@ -47,7 +47,7 @@ class Entry(NamedTuple):
     by: str
 
 
-class Books:
+class DurableLog:
     """The books of one store, each begun when something is first written into it.
 
     Parameters
@@ -165,10 +165,10 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
     return dict(zip(names, (line for _, line in sorted(found, key=lambda one: one[0])), strict=True))
 
 
-class ThreadBooks:
+class ConversationStore:
     """The threads of one store."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: DurableLog) -> None:
         self._books = books
 
     def lines(self, thread: str) -> dict[str, ThreadLine]:
@@ -231,7 +231,7 @@ class Thread:
     """
 
     id: str
-    _threads: ThreadBooks = field(repr=False)
+    _threads: ConversationStore = field(repr=False)
     _by: str = field(repr=False)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar, cast
 
-from divebook.agents.turn import Answer, Assignment
+from divebook.agents.turn import AgentTask, Answer
 from divebook.engine.operations import VERSION_DECISION
 from divebook.engine.state import ExecutionState
 from divebook.errors import (
@@ -27,7 +27,7 @@ from divebook.events import catalog
 from divebook.events.codec import checked
 from divebook.events.recorded import opened
 from divebook.runtime.children import BeginSuccessor, DriveChild
-from divebook.runtime.concurrency import Group, Strands, Suspended, UnderWay
+from divebook.runtime.concurrency import CallCounter, ConcurrentCalls, Group, Suspended
 from divebook.runtime.context import STRAND, StepContext
 from divebook.runtime.errors import as_recorded
 from divebook.runtime.step import THROUGH, Outcome
@@ -61,14 +61,14 @@ class Tasks:
     As a context manager it surrounds one call.
     """
 
-    def __init__(self, strands: Strands) -> None:
+    def __init__(self, strands: ConcurrentCalls) -> None:
         self._strands, self._loop = strands, asyncio.get_running_loop()
         self._placing = {asyncio.current_task()}
         """Tasks whose calls get their places in an order that is always the same."""
         self._gathered: set[asyncio.Task[object] | None] = set()
         """Those of `ctx.gather`, which are strands already."""
         self._others: set[asyncio.Task[object]] = set()
-        self._under_way = UnderWay(strands)
+        self._under_way = CallCounter(strands)
         self._has_ended = False
         """Whether the function has returned or raised."""
 
@@ -243,7 +243,7 @@ def _awaited(method: F) -> F:
     return cast("F", called)
 
 
-AskAgent = Callable[[StepContext, str, Assignment], Awaitable[Answer]]
+AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
 """Asks the agent of a name."""
 
 
@@ -532,7 +532,7 @@ class WorkflowContext:
     async def _ask(self, name: str, prompt: str, output: Any, deps: Any, thread: str | None) -> Any:
         self.tasks.require_place("ctx.agent().run()")
         prefix = f"{self._next_key('agent')}/"
-        asked = Assignment(prompt, output=output, deps=deps, prefix=prefix, thread=thread)
+        asked = AgentTask(prompt, output=output, deps=deps, prefix=prefix, thread=thread)
         with self.tasks:
             answer = await self._ask_agent(self._context, name, asked)
         return opened(answer.value)

@@ -20,7 +20,7 @@ from divebook.steps.actions import Action
 from divebook.steps.call import call
 from divebook.steps.function import FunctionStep
 from divebook.steps.prompt import ContentBuilder, PromptStep
-from divebook.steps.turns import Offers
+from divebook.steps.turns import AgentServices
 from divebook.text.ranges import SECONDS
 from divebook.workflow.functions import UserFunction, find_rollback
 from divebook.workflow.json_schemas import require_schema
@@ -154,7 +154,7 @@ def built_in_handlers(
     *,
     drive_child: DriveChild,
     begin_successor: BeginSuccessor,
-    offers: Offers,
+    offers: AgentServices,
 ) -> dict[str, Handler]:
     """Return what carries out each type of step, by type."""
     prompts = PromptStep(find_agent, content, offers)

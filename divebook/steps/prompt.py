@@ -17,7 +17,7 @@ from divebook.agents import Agent, ScriptedModel
 from divebook.agents.cache import Cached, Cassette, lasting
 from divebook.agents.models import DEFAULT_MODELS, RECORDED, is_known_provider
 from divebook.agents.tools import CALL, consumed_by, count_spent, present
-from divebook.agents.turn import SPENT, Answer, Assignment
+from divebook.agents.turn import SPENT, AgentTask, Answer
 from divebook.documents import DocumentRepository, Policy
 from divebook.engine.operations import AGENT_RESPONSE, AGENT_TURN, DYNAMIC_CONTENT, RunOperation, Setting
 from divebook.engine.state import OperationRecord
@@ -41,7 +41,7 @@ from divebook.scripting import Interpreter
 from divebook.steps.action import ScriptHost, filled, render_texts
 from divebook.steps.batched_rows import run_batches
 from divebook.steps.conversations import BRANCHED
-from divebook.steps.turns import TURN, Equipment, Offers, StepTurn, as_asked, run_id_of
+from divebook.steps.turns import TURN, AgentServices, AgentToolkit, StepTurn, as_asked, run_id_of
 from divebook.store import EventStore
 from divebook.text.redaction import logger, shared
 from divebook.tools.builtin import ABSENT, OFFERED
@@ -58,7 +58,7 @@ from divebook.workflow.step import (
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import Recall
+    from divebook.agents.requests import ResponseSource
 
 
 # Content blocks of prompt steps: the ready ones as they are, the dynamic ones evaluated as recorded operations.
@@ -251,7 +251,7 @@ context
 # Where the answers of a turn come from, if not from its model alone.
 
 
-async def recall_for(context: StepContext, agent: Agent, offers: Offers, turn: str) -> Recall | None:
+async def recall_for(context: StepContext, agent: Agent, offers: AgentServices, turn: str) -> ResponseSource | None:
     """Return it for a turn of an agent; `turn` is the id of its operation.
 
     Raises
@@ -290,7 +290,7 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 """Gives the blocks of an agent's own `Context`; what they record has a prefix in front of its keys."""
 
 
-class Superiors(NamedTuple):
+class DelegationChain(NamedTuple):
     """The turns that wait for one, and the agents at work in them."""
 
     within: str | None = None
@@ -298,16 +298,22 @@ class Superiors(NamedTuple):
     agents: tuple[str, ...] = ()
 
 
-ALONE = Superiors()
+ALONE = DelegationChain()
 
 
-def has_hands(agent: Agent, offers: Offers) -> bool:
+def has_hands(agent: Agent, offers: AgentServices) -> bool:
     """Whether an agent may do more than answer: call tools, or give work to others."""
     return agent.has_hands or bool(offers.subordinates_for(agent.definition))
 
 
 async def take_turn(
-    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks, *, chain: Superiors = ALONE
+    context: StepContext,
+    agent: Agent,
+    asked: AgentTask,
+    offers: AgentServices,
+    blocks: Blocks,
+    *,
+    chain: DelegationChain = ALONE,
 ) -> Answer:
     """Return what an agent with tools answers, or one that is to answer with data.
 
@@ -345,10 +351,10 @@ class _Taking:
 
     context: StepContext
     agent: Agent
-    asked: Assignment
-    offers: Offers
+    asked: AgentTask
+    offers: AgentServices
     blocks: Blocks
-    chain: Superiors
+    chain: DelegationChain
     has_run: bool = False
     """Whether it ran in this process, to its end or not; else it had ended before."""
 
@@ -365,7 +371,7 @@ class _Taking:
 
     def _tools(self, turn: str) -> list[ToolFunction]:
         """Return the tools that its agent names, and that by which it hands work on, if it may and has no such tool."""
-        definition, below = self.agent.definition, Superiors(turn, (*self.chain.agents, self.agent.name))
+        definition, below = self.agent.definition, DelegationChain(turn, (*self.chain.agents, self.agent.name))
         named = [*self.offers.tools_for(definition)]
         handing = work_tool(
             self.offers.subordinates_for(definition), below.agents, functools.partial(self._hand, below)
@@ -374,12 +380,12 @@ class _Taking:
             return named
         return [*named, handing]
 
-    async def _hand(self, below: Superiors, other: Agent, work: str) -> str:
+    async def _hand(self, below: DelegationChain, other: Agent, work: str) -> str:
         """Have another agent do a work, in a turn under the key of the call that hands it on."""
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
         prefix = f"{call.turn.context.prefix}{call.key}/"
-        given = Assignment(work, context=await self.blocks(other, prefix), prefix=prefix)
+        given = AgentTask(work, context=await self.blocks(other, prefix), prefix=prefix)
         other = as_asked(self.context, other, self.offers)
         return (await take_turn(self.context, other, given, self.offers, self.blocks, chain=below)).text
 
@@ -397,7 +403,9 @@ def _spent_in(context: StepContext, record: OperationRecord | None) -> Iterator[
         yield {"calls": 1} if record.status == FAILED else consumed_by(opened(record.result))
 
 
-async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key: str, offers: Offers) -> dict[str, Any]:
+async def _made_with(
+    context: StepContext, agent: Agent, asked: AgentTask, key: str, offers: AgentServices
+) -> dict[str, Any]:
     """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
     record, above = context.record_of(key), present()
@@ -415,7 +423,9 @@ async def _made_with(context: StepContext, agent: Agent, asked: Assignment, key:
     return made_with
 
 
-async def _write_down(context: StepContext, offers: Offers, thread: Mapping[str, Any], key: str, messages: Any) -> None:
+async def _write_down(
+    context: StepContext, offers: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
+) -> None:
     """Add a turn to its thread, once; the log says where another one was there before."""
     stands_in = await offers.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
     if stands_in != thread["id"]:
@@ -426,7 +436,7 @@ async def _write_down(context: StepContext, offers: Offers, thread: Mapping[str,
 
 
 async def ask_agent(
-    context: StepContext, agent: Agent, asked: Assignment, offers: Offers, blocks: Blocks | None = None
+    context: StepContext, agent: Agent, asked: AgentTask, offers: AgentServices, blocks: Blocks | None = None
 ) -> Answer:
     """Return an agent's answer.
 
@@ -488,7 +498,7 @@ class PromptStep:
     """
 
     def __init__(
-        self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder, offers: Offers
+        self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder, offers: AgentServices
     ) -> None:
         self._find_agent, self._content, self._offers = find_agent, content, offers
 
@@ -503,7 +513,7 @@ class PromptStep:
             return await run_batches(context, agent, frame["rows"], self._offers)
         prompt, thread = await render_texts([step.prompt or "", step.thread or ""], context.names)
         content = await self._content.blocks(step.content, context, agent.name)
-        asked = Assignment(prompt, content, output=step.output, thread=thread or None)
+        asked = AgentTask(prompt, content, output=step.output, thread=thread or None)
         answer = await self._answer(context, agent, asked)
         return Outcome(answer.text, answer.value)
 
@@ -516,7 +526,7 @@ class PromptStep:
         is_turn = agent is not None and (has_hands(agent, self._offers) or (step.output, step.thread) != (None, None))
         return agent if is_turn else None
 
-    async def ask(self, context: StepContext, name: str, asked: Assignment) -> Answer:
+    async def ask(self, context: StepContext, name: str, asked: AgentTask) -> Answer:
         """Return the answer of an agent to a workflow function; raises `NotFoundError`."""
         agent = self._find_agent(name)
         if agent is None:
@@ -525,7 +535,7 @@ class PromptStep:
             self._offers.check_agent(agent)  # its name was not known when the execution began
         return await self._answer(context, agent, asked)
 
-    async def _answer(self, context: StepContext, agent: Agent, asked: Assignment) -> Answer:
+    async def _answer(self, context: StepContext, agent: Agent, asked: AgentTask) -> Answer:
         blocks = functools.partial(self._content.of_agent, context)
         own = await blocks(agent, "")
         try:
@@ -556,13 +566,13 @@ def require_named(kind: str, names: Iterable[str], known: Iterable[str], agent: 
 
 
 def asked_agents(
-    steps: Iterable[Step], find: Callable[[str | None], Agent | None], equipment: Equipment
+    steps: Iterable[Step], find: Callable[[str | None], Agent | None], equipment: AgentToolkit
 ) -> list[Agent]:
     """Return the agents that prompt steps ask, and all that may do work for them, once each."""
     return all_asked({step.agent for step in steps if step.type == "prompt"}, find, equipment)
 
 
-def all_asked(names: Iterable[N], find: Callable[[N], Agent | None], equipment: Equipment) -> list[Agent]:
+def all_asked(names: Iterable[N], find: Callable[[N], Agent | None], equipment: AgentToolkit) -> list[Agent]:
     """Return the agents of some names, and all that may do work for them, once each."""
     found: dict[str, Agent] = {}
     left = [agent for agent in map(find, names) if agent is not None]
@@ -585,7 +595,7 @@ def check_declared(
             raise NotFoundError("tool", entry.name, names, missing)
 
 
-def check_agent(agent: Agent, equipment: Equipment, ours: OurTools) -> None:
+def check_agent(agent: Agent, equipment: AgentToolkit, ours: OurTools) -> None:
     """Raise unless what an agent names is there, once; one of the old system goes without tools of services.
 
     Raises

@@ -25,23 +25,23 @@ from divebook.events.event import to_datetime
 from divebook.projections.requests import RequestView
 from divebook.questions import Question
 from divebook.runtime.compute.threads import Compute, LimitedSlot, Slots
-from divebook.runtime.concurrency import Suspended, UnderWay
+from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
 from divebook.steps.call import approve, compute_for, invoke, made_in_slot, workspace_of
-from divebook.steps.conversations import ThreadBooks
+from divebook.steps.conversations import ConversationStore
 from divebook.workflow.resources import AgentDefinition
 from divebook.workflow.servers import ToolServer
 from divebook.workflow.step import Retry
 from divebook.workflow.tools import FileSpellings, ToolFunction
 
 if TYPE_CHECKING:
-    from divebook.agents.requests import Recall
+    from divebook.agents.requests import ResponseSource
 
 
 # What an environment gives to its agents while they work.
 
 
-class Equipment(Protocol):
+class AgentToolkit(Protocol):
     """What agents may use."""
 
     def agent(self, name: str) -> Agent:
@@ -60,10 +60,10 @@ class Equipment(Protocol):
         """Return the agents that one may give work to."""
 
 
-class Offers(Equipment, Protocol):
+class AgentServices(AgentToolkit, Protocol):
     """What an environment gives to agents."""
 
-    threads: ThreadBooks
+    threads: ConversationStore
     """The conversations of its store."""
 
     @property
@@ -92,7 +92,7 @@ def run_id_of(context: StepContext, key: str) -> str:
     return f"{context.execution_id}/{context.place(key, 0).idempotency_key[:12]}"
 
 
-def as_asked(context: StepContext, agent: Agent, offers: Offers) -> Agent:
+def as_asked(context: StepContext, agent: Agent, offers: AgentServices) -> Agent:
     """Return an agent as a run asks it: with the run's model, if it has one, and without a key where none is asked."""
     agent = agent.with_model(context.model).under(offers.policy_for_agent(agent.name))
     return agent if context.beyond is None or context.beyond.asks_models else unasked(agent)
@@ -125,11 +125,11 @@ class StepTurn:
     """
 
     def __init__(
-        self, context: StepContext, prefix: str, turn: str, offers: Offers, recall: Recall | None = None
+        self, context: StepContext, prefix: str, turn: str, offers: AgentServices, recall: ResponseSource | None = None
     ) -> None:
         self.prefix, self.recall = prefix, recall
         self._context, self._turn, self._offers = context, turn, offers
-        self._under_way = UnderWay(context.strands())
+        self._under_way = CallCounter(context.strands())
         self._unwinding: Suspended | None = None
         self._failures: dict[str, int] = {}
         """How often a call that is under way has failed before, by its name."""

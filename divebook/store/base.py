@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from divebook.engine.lifecycle import STATUSES
 from divebook.errors import (
     CorruptStoreError,
+    DecryptionError,
     ExecutionEndedError,
     ExecutionNotFoundError,
     InvalidEventError,
     NewerStoreError,
     NotFoundError,
-    SealedError,
     StoreClosedError,
     StoreError,
 )
@@ -155,7 +155,7 @@ class EventLogs(ABC):
             if batch.expected_sequence:
                 self.check_key(batch.source or batch.execution_id)
             prepared = prepare(batch, self.sealing)
-        except (InvalidEventError, ExecutionEndedError, SealedError) as error:
+        except (InvalidEventError, ExecutionEndedError, DecryptionError) as error:
             return error
         if prepared.blobs and self.keeps:
             prepared.packed = packed_but(prepared.blobs, self._packed_lately)
@@ -634,7 +634,7 @@ class Listing(ABC):
         self._check_open()
         found: dict[str, StoredSummary] = {}
         for name, (sequence, data) in self._summaries(execution_ids).items():
-            with suppress(SealedError, CorruptStoreError):  # a cache that cannot be opened is none
+            with suppress(DecryptionError, CorruptStoreError):  # a cache that cannot be opened is none
                 found[name] = StoredSummary(sequence, self.sealing.open_packed(data))
         return found
 

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Any, Protocol, Self, TypeAlias
 from zlib import crc32
 
-from divebook.errors import CorruptStoreError, InvalidEventError, SealedError, SetupError, StoreError
+from divebook.errors import CorruptStoreError, DecryptionError, InvalidEventError, SetupError, StoreError
 from divebook.events.catalog import Payload
 from divebook.events.codec import (
     MAX_PAYLOAD_BYTES,
@@ -775,7 +775,7 @@ class FernetCodec:
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
-            raise SealedError(
+            raise DecryptionError(
                 "the value was encrypted with another key. Give the key that it was written with"
             ) from None
 
@@ -834,7 +834,7 @@ class Sealing:
         if not data.startswith(_SEALED_MARK):
             return data
         if self.codec is None:
-            raise SealedError(
+            raise DecryptionError(
                 f"the value is encrypted, and there is no key. Set {KEY_VARIABLE}, or Environment(codec=...)"
             )
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
@@ -858,7 +858,7 @@ class Sealing:
         """Return a text of a list, or a word for it where it cannot be opened."""
         try:
             return None if text is None else self.open(text.encode()).decode()
-        except SealedError:
+        except DecryptionError:
             return UNREADABLE
 
 

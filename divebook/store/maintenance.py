@@ -17,7 +17,14 @@ from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from divebook.engine.lifecycle import TERMINAL, violations
-from divebook.errors import CorruptStoreError, DivebookError, NewerStoreError, NotFoundError, SealedError, StoreError
+from divebook.errors import (
+    CorruptStoreError,
+    DecryptionError,
+    DivebookError,
+    NewerStoreError,
+    NotFoundError,
+    StoreError,
+)
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_datetime, to_microseconds
 from divebook.store.append import Beginning, ExecutionRecord, Turn, note_questions, turn_after
@@ -144,7 +151,9 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
     except StoreError as error:
         return CheckedExecution(execution_id, 0, 0, 0, (Damage(str(error), execution_id),))
     found = [*_check_rows(log)]
-    with suppress(SealedError):  # what was written is as it was written; what it says cannot be known without the key
+    with suppress(
+        DecryptionError
+    ):  # what was written is as it was written; what it says cannot be known without the key
         found += _check_values(store, log, contents, None if found else fold, intact=not found)
     found = _once(found)
     if log.altered and not found:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import ConcurrentAppendError, InvalidEventError, SealedError, StartKeyTakenError, StoreError
+from divebook.errors import ConcurrentAppendError, DecryptionError, InvalidEventError, StartKeyTakenError, StoreError
 from divebook.events.catalog import CHILD, ENQUEUED, FORK, RUNNING, WAITING, ExecutionEnqueued, Payload
 from divebook.events.codec import decode
 from divebook.events.event import Record, to_datetime
@@ -512,7 +512,7 @@ class MemoryStore(MemoryQueues):
             return []
         found = []
         for message, payload in (entry for number, entry in self._messages.items() if number > after):
-            with suppress(SealedError):  # the inbox of its execution says so
+            with suppress(DecryptionError):  # the inbox of its execution says so
                 found.append(replace(message, payload=decode(self.sealing.open(payload))))
         return found
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from divebook.events import Event
-from divebook.projections.progress import Course, Spreads
+from divebook.projections.progress import Activity, Spreads
 from divebook.projections.requests import requests_in
 from divebook.projections.spans import Span, Spans, spans_of
 from divebook.runtime.streaming import TextDelta
@@ -224,7 +224,7 @@ class Feed:
         self._behind = True
         self._header: Header | None = None
         self._questions: dict[str, QuestionView] = {}
-        self._spending, self._course, self._failing = Spending(), Course(), Failing(source.names)
+        self._spending, self._course, self._failing = Spending(), Activity(), Failing(source.names)
         self._spreads = Spreads()
         self._ways: list[Way] = []
         self._asks_ways = True

@@ -47,7 +47,7 @@ def _nothing() -> None:
     return
 
 
-class Followed(Protocol):
+class PublishedFeed(Protocol):
     """What a publisher needs of its feed."""
 
     @property
@@ -67,7 +67,7 @@ class Followed(Protocol):
         """Return what a view lacks that knows the frames up to `since`."""
 
 
-FeedT = TypeVar("FeedT", bound=Followed)
+FeedT = TypeVar("FeedT", bound=PublishedFeed)
 
 
 class Publisher(Generic[FeedT]):

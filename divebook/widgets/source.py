@@ -25,11 +25,11 @@ from divebook.projections.progress import (
     STOPPED,
     WAITED,
     WORKED,
-    Course,
+    Activity,
+    Distribution,
     ItemProgress,
-    Spread,
+    Phase,
     Spreads,
-    Stretch,
 )
 from divebook.projections.requests import call_of
 from divebook.projections.spans import PlaceOf, Span, item_name, sleep_name
@@ -74,7 +74,7 @@ MOST_STEPS = 200
 NAME = 120
 
 
-def paced(header: Header, course: Course, spreads: Spreads) -> Header:
+def paced(header: Header, course: Activity, spreads: Spreads) -> Header:
     """Return a header with what a course says; it is the same as long as the same goes on.
 
     Of `spreads` it has what was counted by now.
@@ -96,15 +96,15 @@ def paced(header: Header, course: Course, spreads: Spreads) -> Header:
     }
 
 
-def _length(stretch: Stretch) -> float:
+def _length(stretch: Phase) -> float:
     return float("inf") if stretch.ended_us is None else stretch.ended_us - stretch.started_us
 
 
-def _stretch(stretch: Stretch) -> StretchView:
+def _stretch(stretch: Phase) -> StretchView:
     return StretchView(doing=stretch.doing, begin_us=stretch.started_us, end_us=stretch.ended_us)
 
 
-def _progress(told: ItemProgress, spread: Sequence[Spread]) -> StepProgress:
+def _progress(told: ItemProgress, spread: Sequence[Distribution]) -> StepProgress:
     return StepProgress(
         step=one_line(told.step, NAME),
         done=told.done,
@@ -117,7 +117,7 @@ def _progress(told: ItemProgress, spread: Sequence[Spread]) -> StepProgress:
     )
 
 
-def _spread(told: Spread) -> SpreadView:
+def _spread(told: Distribution) -> SpreadView:
     return SpreadView(
         name=told.name,
         kind=told.kind,

@@ -21,7 +21,7 @@ import anywidget
 import traitlets
 
 from divebook.environment.environment import Environment
-from divebook.errors import DivebookError, KeptError, SetupError
+from divebook.errors import AnswerKeptError, DivebookError, SetupError
 from divebook.replay.replayer import Positions
 from divebook.text.redaction import shared
 from divebook.widgets.checking import refusal, refused
@@ -62,7 +62,7 @@ from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 # (`widgets/src/lab/lines.ts`). Pages without the extension close their end and hear nothing.
 
 
-class KernelLine:
+class Comm:
     """A comm of a kernel's own; what is sent on it has no secrets."""
 
     target: ClassVar[str]
@@ -116,7 +116,7 @@ class Handlers:
     """What is called for each intent, on a thread of its own; an error of divebook becomes a refusal."""
 
     answer: Callable[[str, Any], object]
-    """Takes the question's id and the response; a `KeptError` says that it was taken, and what stands in its way."""
+    """Takes the question's id and the response. `AnswerKeptError`: the answer is stored, but the run is blocked."""
     pause: Callable[[], object] = _refuse
     resume: Callable[[], object] = _refuse
     cancel: Callable[[], object] = _refuse
@@ -161,7 +161,7 @@ class Intents:
     def _carry_out(self, intent: Intent) -> None:
         try:
             said = self._call(intent)
-        except KeptError as kept:
+        except AnswerKeptError as kept:
             outcome = Ack(type="ack", id=intent["id"], accepted=True, text=str(kept))
         except Exception as error:  # noqa: BLE001 - whatever went wrong, the person who asked must hear of it
             told = str(error) if isinstance(error, DivebookError) else f"{type(error).__name__}: {error}"
@@ -198,7 +198,7 @@ def answer_while_busy(comm: object) -> None:
         comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
 
 
-class Follower:
+class ViewModel:
     """Sends on what a publisher sends; handlers are called when somebody answers or presses a button."""
 
     if TYPE_CHECKING:  # what the class beside it brings
@@ -341,7 +341,7 @@ class CleanWidget(anywidget.AnyWidget):
         super().send(content if is_code else shared().value(content), buffers)
 
 
-class FollowingView(Follower, CleanWidget):
+class FollowingView(ViewModel, CleanWidget):
     """A widget that shows what a publisher sends."""
 
     bundle: ClassVar[str]
@@ -443,7 +443,7 @@ class LiveView(FollowingView):
 # Those who follow the questions of a store; the line by which a page of JupyterLab hears of them in no cell at all.
 
 
-class InboxFollower(Follower):
+class InboxFollower(ViewModel):
     """Tells what waits for an answer, and takes answers; while no page shows it, nothing is looked up.
 
     `told` is called when something has changed, on the publisher's thread.
@@ -484,7 +484,7 @@ class InboxFollower(Follower):
                 self._detach()
 
 
-class InboxLine(InboxFollower, KernelLine):
+class InboxComm(InboxFollower, Comm):
     """What JupyterLab is told for its notifications, its status bar and the tabs of notebooks."""
 
     target = "divebook.inbox"
@@ -523,7 +523,7 @@ class RunsFollower(InboxFollower):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._runs = Publisher(feed, clock)
-        handlers = Handlers(feed.environment.answer, wish=Wishes(feed, show).carry_out)
+        handlers = Handlers(feed.environment.answer, wish=RunCommands(feed, show).carry_out)
         super().__init__(inbox_publisher_of(feed.environment), handlers, clock=clock)
 
     def _attach(self) -> None:
@@ -559,13 +559,13 @@ class RunsView(RunsFollower, FollowingView):
     bundle = "runs"
 
 
-class RunsLine(RunsFollower, KernelLine):
+class RunsComm(RunsFollower, Comm):
     """What the side panel of JupyterLab is told."""
 
     target = "divebook.runs"
 
 
-class Wishes:
+class RunCommands:
     """Does what a person wants with executions of a list."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:

@@ -34,7 +34,7 @@ from divebook.questions.bounds import Bounds
 from divebook.text.arguments import describe, normal_name, same_name
 from divebook.workflow import table
 from divebook.workflow.answer_types import ParameterType
-from divebook.workflow.dialect import MANNERS, OWN, Dialect, Manner
+from divebook.workflow.dialect import MANNERS, OWN, Dialect, DialectRules
 from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.resources import (
@@ -332,7 +332,7 @@ class Workflow(Definition):
         return stored
 
     @property
-    def manner(self) -> Manner:
+    def manner(self) -> DialectRules:
         """What its executions do otherwise than those of the other dialect."""
         return MANNERS[self.dialect]
 

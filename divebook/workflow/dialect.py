@@ -1,7 +1,6 @@
 """The dialects in which definitions are written, and what an execution does otherwise in each.
 
-`divebook.workflow` reads a text with the help of `dive`; at run time nothing asks for a dialect, but for the `Manner`
-of a workflow.
+`divebook.workflow` reads a text with the help of `dive`; at run time only the `DialectRules` of a workflow matter.
 """
 
 from __future__ import annotations
@@ -221,7 +220,7 @@ OWN: Dialect = "divebook"
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class DialectRules:
     """How the executions of a workflow behave where the dialects differ; the defaults are our own."""
 
     is_strict: bool = True
@@ -246,9 +245,9 @@ class Manner:
     """What a script without a value prints."""
 
 
-MANNERS: Mapping[Dialect, Manner] = {
-    OWN: Manner(),
-    "dive": Manner(
+MANNERS: Mapping[Dialect, DialectRules] = {
+    OWN: DialectRules(),
+    "dive": DialectRules(
         is_strict=False,
         has_extensions=False,
         keeps_text=True,
@@ -263,4 +262,4 @@ MANNERS: Mapping[Dialect, Manner] = {
 }
 
 
-__all__ = ["MANNERS", "OWN", "Dialect", "Manner"]
+__all__ = ["MANNERS", "OWN", "Dialect", "DialectRules"]

@@ -15,7 +15,7 @@ from divebook.errors import DefinitionError, InterruptError, Place, Problem, Sev
 from divebook.questions import Question, checked_answer
 from divebook.questions.question import KINDS
 from divebook.text.syntax import is_expression, texts_in
-from divebook.workflow.dialect import Manner
+from divebook.workflow.dialect import DialectRules
 from divebook.workflow.json_schemas import FITTING, check_defined_schema
 from divebook.workflow.step import CONTINUE, NEEDED, ON_ITEM_ERROR, STAGE, STEP_TYPES, USED, Ask, Each, Rollback, Step
 from divebook.workflow.table import number_problems
@@ -55,7 +55,7 @@ def _unused_by(used: Mapping[str, str]) -> _Unused:
 _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 
-def step_problems(step: Step, manner: Manner) -> list[Problem]:
+def step_problems(step: Step, manner: DialectRules) -> list[Problem]:
     """Return what is wrong or doubtful about one step; places are relative to the step."""
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
     if manner.is_strict and not _is_whole(step):
@@ -272,7 +272,7 @@ def check_workflow(
     name: str,
     steps: Sequence[Step],
     linked: Sequence[Step],
-    manner: Manner,
+    manner: DialectRules,
     *,
     inputs: Iterable[str] = (),
     outputs: Iterable[str] = (),
@@ -323,7 +323,7 @@ def is_name(text: str) -> bool:
 
 
 def duplicate_names(
-    kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, manner: Manner
+    kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, manner: DialectRules
 ) -> list[Problem]:
     """Return a problem for every name that an earlier item of the same list has."""
     first: dict[str, int] = {}
@@ -338,7 +338,7 @@ def duplicate_names(
     return problems
 
 
-def _dangling(steps: Sequence[Step], manner: Manner) -> Iterable[Problem]:
+def _dangling(steps: Sequence[Step], manner: DialectRules) -> Iterable[Problem]:
     names = dict.fromkeys(step.name for step in steps)
     for index, step in enumerate(steps):
         targets = [("Next", number, edge.step) for number, edge in enumerate(step.edges)]

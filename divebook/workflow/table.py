@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NoReturn, Protocol, TypeAlias, get_a
 from divebook.errors import DefinitionError, Place, Problem, Severity, did_you_mean, shown_number
 from divebook.text.format import parse_duration
 from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
-from divebook.workflow.dialect import MANNERS, OWN, Dialect, Manner
+from divebook.workflow.dialect import MANNERS, OWN, Dialect, DialectRules
 from divebook.workflow.stored_form import Definition, defaults, without_none
 
 # A definition before it is understood: scalars, lists and mappings that know where they stand in their text.
@@ -153,7 +153,7 @@ class Reading:
     """Definitions that could not be made, and are left out of their lists."""
 
     @property
-    def manner(self) -> Manner:
+    def manner(self) -> DialectRules:
         """What differs between the dialects."""
         return MANNERS[self.dialect]
 

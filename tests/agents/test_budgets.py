@@ -11,7 +11,7 @@ from divebook.engine.operations import Reserved
 from divebook.errors import BoundExceededError, BoundsError, DefinitionError
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds, agent_bounds
-from divebook.runtime.concurrency import Strands
+from divebook.runtime.concurrency import ConcurrentCalls
 from divebook.store import MemoryStore
 from divebook.workflow.reader import definitions_from
 from tests.execution.test_resuming import cut
@@ -177,7 +177,7 @@ def test_while_a_bound_above_is_asked_about_those_below_may_be_reached():
 
 def test_a_request_waits_for_what_another_one_of_its_agent_gives_back():
     async def both():
-        strands = Strands(Strands.let_go)
+        strands = ConcurrentCalls(ConcurrentCalls.let_go)
         _, one, other = two_below(max_tokens=10)
         with strands.side_by_side(2) as strand, one.holding(Reserved(6)):
 
@@ -198,7 +198,7 @@ def test_a_request_that_nothing_can_make_room_for_is_refused():
     """The other one waits for a person: nothing of its reservation comes back before that."""
 
     async def refused():
-        strands = Strands(lambda _: None)
+        strands = ConcurrentCalls(lambda _: None)
         _, one, other = two_below(max_tokens=10)
         with strands.side_by_side(2) as strand, one.holding(Reserved(6)):
 

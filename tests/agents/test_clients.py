@@ -9,7 +9,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
-from divebook.agents.clients import CLIENTS, FIRST, TURNSTILES, Turnstile
+from divebook.agents.clients import CLIENTS, FIRST, TURNSTILES, RequestLimiter
 from divebook.analysis.log import operations_frame
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE
@@ -107,7 +107,7 @@ def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
 
 
 def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatch):
-    turnstile = Turnstile("m")
+    turnstile = RequestLimiter("m")
     turnstile.limit = 1
     monkeypatch.setattr(TURNSTILES, "slot", lambda _: turnstile.slot())
     ask = Workflow("ask", [Step("ask", prompt="Go", store="r")])

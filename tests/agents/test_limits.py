@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from divebook.agents.clients import FIRST, MOST, LimitState, Turnstile
+from divebook.agents.clients import FIRST, MOST, LimitState, RequestLimiter
 
 
 class TooManyError(Exception):
@@ -34,7 +34,7 @@ def clock():
 
 @pytest.fixture
 def turnstile(clock):
-    return Turnstile("openai:gpt-6", clock)
+    return RequestLimiter("openai:gpt-6", clock)
 
 
 async def turns():
@@ -116,7 +116,7 @@ def test_nobody_asks_before_the_provider_wants_it(turnstile, clock):
 
 def test_the_pause_ends_by_itself():
     async def play():
-        turnstile = Turnstile("m")
+        turnstile = RequestLimiter("m")
         await ended(await entered(turnstile, 1), TooManyError(retry_after=0.001))
         await ended(await entered(turnstile, 1))
         return turnstile.standing
@@ -200,7 +200,7 @@ class Game:
 
     def __init__(self):
         self.clock, self.tasks = Clock(), []
-        self.turnstile = Turnstile("m", self.clock)
+        self.turnstile = RequestLimiter("m", self.clock)
 
     def enter(self):
         end = asyncio.get_running_loop().create_future()

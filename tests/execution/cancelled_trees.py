@@ -25,7 +25,7 @@ from divebook import Each, Environment, Rollback, Step, Worker, Workflow
 from divebook.engine.lifecycle import TERMINAL
 from divebook.errors import ExecutionError, OperationError
 from divebook.events.event import to_microseconds
-from divebook.runtime.leases import HANDS
+from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
 from divebook.store.append import Batch, records_of
@@ -173,7 +173,9 @@ def faults_of(world: Environment, when: str, *, drives: bool = True) -> list[str
     """
     faults = [f"{when}: {name} is {status}" for name, status in unended(world.store)]
     faults += [f"{when}: {record.execution_id} could be recovered" for record in world.recoverable()]
-    driven = [record.execution_id for record in world.executions() if drives and HANDS.drives(record.execution_id)]
+    driven = [
+        record.execution_id for record in world.executions() if drives and DRIVEN_LEASES.drives(record.execution_id)
+    ]
     return faults + [f"{when}: {name} is driven" for name in driven]
 
 

@@ -1,7 +1,7 @@
 """Hosts that commands in a workspace ask for: each answer is in the log of the run, under its call."""
 
 from divebook import Environment, MemoryStore, present_workspace
-from divebook.environment.settings import Lending
+from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.workflow.functions import step, workflow
 from divebook.workflow.servers import WorkspaceDefinition
 from divebook.workspace import LocalWorkspace
@@ -33,7 +33,7 @@ def test_hosts_that_commands_ask_for_are_in_the_log(tmp_path, monkeypatch):
         present = Telling(folder, told)
         return present
 
-    monkeypatch.setattr(Lending, "made", lent)
+    monkeypatch.setattr(EnvironmentWorkspaces, "made", lent)
     definition = WorkspaceDefinition("app", folder=str(tmp_path))
     with Environment(store=MemoryStore(), workspaces=[definition], workflows=[asking]) as made:
         execution = made.start("asking").wait()

@@ -218,7 +218,7 @@ def test_bounds_of_executions_are_read_as_any_others():
 
 
 def test_one_line_at_exit_for_a_whole_tree(capsys):
-    from divebook.runtime.driver import MOST_LINES, Farewell
+    from divebook.runtime.driver import MOST_LINES, ExitNotice
 
     class Left:
         status, is_live, store = "running", True, Environment(store="memory:").store
@@ -226,7 +226,7 @@ def test_one_line_at_exit_for_a_whole_tree(capsys):
         def __init__(self, name, started_by=None):
             self.id, self.started_by = name, started_by
 
-    farewell = Farewell()
+    farewell = ExitNotice()
     tree = [Left("exec_0"), *(Left(f"exec_{n}", f"exec_{n - 1}") for n in range(1, 40)), Left("exec_x", "exec_gone")]
     for left in tree:
         farewell.mind(left)

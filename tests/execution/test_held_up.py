@@ -15,7 +15,7 @@ from divebook import Environment, SqliteStore, Step, Workflow
 from divebook.engine.inbox import SIGNAL, Message, signal_payload
 from divebook.errors import CorruptStoreError, FencedError, ReadOnlyStoreError, StoreError
 from divebook.runtime import commit
-from divebook.runtime.commit import Standstill
+from divebook.runtime.commit import StoreUnavailable
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from tests.execution.worlds import Busy, Calls, Gate, becomes, environment
@@ -84,7 +84,7 @@ def test_what_is_waited_for_beside_commits_is_said_once(monkeypatch, logs):
 
 def test_a_standstill_tells_how_long_it_lasts():
     since = time.monotonic() - 12
-    assert str(Standstill("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
+    assert str(StoreUnavailable("the disk is full", since)) == "waiting for the disk since 12 s: the disk is full"
 
 
 def test_an_execution_begins_as_soon_as_there_is_room():

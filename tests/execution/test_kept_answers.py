@@ -6,7 +6,7 @@ import pytest
 
 from divebook import Environment, Step, Workflow
 from divebook.engine.inbox import ANSWER, Message, answer_payload
-from divebook.errors import InterruptError, KeptError, NotFoundError
+from divebook.errors import AnswerKeptError, InterruptError, NotFoundError
 from divebook.store import MemoryStore
 from tests.execution.worlds import Calls
 
@@ -45,7 +45,9 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_says_so():
     store = MemoryStore()
     execution = over(store, Calls().action(), Calls().action("other"), workflow=TWO_CALLS).start("w").wait(PATIENCE)
     elsewhere, question = Environment(store=store), execution.interrupts[0]
-    with pytest.raises(KeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'):
+    with pytest.raises(
+        AnswerKeptError, match=f'{question.id}@{execution.id} is kept.*action "other" of step "d" not found'
+    ):
         elsewhere.answer(question.id, "yes")
     assert elsewhere.interrupts() == []
     assert elsewhere.execution(execution.id).asked[question.id].response == {"text": "yes"}
@@ -57,7 +59,7 @@ def test_a_signal_that_cannot_take_effect_here_is_kept_as_well():
     workflow = Workflow("w", [Step("s", type="wait", signal="go"), Step("d", action="other")])
     store = MemoryStore()
     execution = over(store, Calls().action("other"), workflow=workflow).start("w").wait(PATIENCE)
-    with pytest.raises(KeptError, match="the signal 'go' is kept"):
+    with pytest.raises(AnswerKeptError, match="the signal 'go' is kept"):
         Environment(store=store).signal(execution.id, "go", 1)
     assert over(store, Calls().action("other"), workflow=workflow).resume(execution.id).wait(20).status == "completed"
 

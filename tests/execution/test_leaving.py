@@ -11,7 +11,7 @@ import pytest
 
 from divebook import Step, Workflow
 from divebook.errors import StoreError
-from divebook.runtime.driver import Farewell
+from divebook.runtime.driver import ExitNotice
 from divebook.store.memory import MemoryStore
 from tests.execution.worlds import Gate, environment
 
@@ -84,7 +84,7 @@ class Ending:
 
 @pytest.mark.parametrize("error", [None, TimeoutError(), StoreError("the disk is full")])
 def test_an_execution_that_has_just_ended_is_left_behind_only_if_that_cannot_be_written_down(error, capsys):
-    farewell = Farewell()
+    farewell = ExitNotice()
     farewell.mind(ending := Ending(error))
     atexit.unregister(farewell.say)
     farewell.say()

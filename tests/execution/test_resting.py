@@ -13,7 +13,7 @@ from divebook import Environment
 from divebook.engine.state import awaited_signals
 from divebook.runtime import runner
 from divebook.runtime.loop import ENGINE
-from divebook.runtime.runner import RESTING, Apart, AtRest
+from divebook.runtime.runner import RESTING, ParkedRun, PausableTask
 from divebook.store import MemoryStore
 from divebook.workflow.functions import step, workflow
 from tests.execution.worlds import becomes, environment, unwind
@@ -201,10 +201,10 @@ def test_all_who_wait_for_code_that_was_let_go_are_there_until_its_end(order):
 
     async def wait_beside_one_another():
         ends = [asyncio.Event() for _ in order]
-        aparts = [Apart() for _ in order]
+        aparts = [PausableTask() for _ in order]
         for apart, end in zip(aparts, ends, strict=True):
             apart.begin(end.wait())
-        at_rest, waiting = AtRest(None), []
+        at_rest, waiting = ParkedRun(None), []
         for apart in aparts:
             RESTING.keep(at_rest, Left(apart))
             at_rest.let_go()

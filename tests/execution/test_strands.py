@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from divebook.runtime.concurrency import Strands, UnderWay
+from divebook.runtime.concurrency import CallCounter, ConcurrentCalls
 
 
 @pytest.mark.parametrize("names", [("busy", "last"), ("last", "busy")])
 def test_a_call_that_waits_for_the_others_can_be_cancelled_with_them(names):
     async def cancelled():
-        strands = Strands(lambda _: None)
-        under_way = UnderWay(strands)
+        strands = ConcurrentCalls(lambda _: None)
+        under_way = CallCounter(strands)
 
         async def busy():
             with under_way.call():
@@ -33,11 +33,11 @@ def test_a_call_that_waits_for_the_others_can_be_cancelled_with_them(names):
     assert asyncio.run(cancelled()) == ([asyncio.CancelledError] * 2, 1)
 
 
-@pytest.mark.parametrize("released", [Strands.wake, Strands.let_go])
+@pytest.mark.parametrize("released", [ConcurrentCalls.wake, ConcurrentCalls.let_go])
 @pytest.mark.parametrize("is_cancelled_first", [True, False])
 def test_a_parked_strand_that_is_cancelled_and_released_at_once_counts_once(released, is_cancelled_first):
     async def parked():
-        strands, is_there, ends = Strands(lambda _: None), [], []
+        strands, is_there, ends = ConcurrentCalls(lambda _: None), [], []
 
         async def park():
             try:

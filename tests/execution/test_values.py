@@ -19,7 +19,7 @@ from divebook.engine.operations import Place
 from divebook.errors import UnopenableValueError
 from divebook.events import classes
 from divebook.notebook.run import Run
-from divebook.runtime.operations import Wanted
+from divebook.runtime.operations import OperationRequest
 from divebook.steps.action import filled
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore, SqliteStore
@@ -321,8 +321,8 @@ ROWS = [{"n": number, "name": f"n{number}", "share": number / 8, "raw": b"\xff"}
 
 def test_a_variable_that_is_handed_on_has_the_identity_that_it_always_had():
     parameters = {"action_name": "count", "params": {"rows": ROWS, "text": "x" * 200_000}}
-    looked_through = Wanted.of(PLACE, "action_execution", parameters)
-    taken_whole = Wanted.of(PLACE, "action_execution", parameters, {id(ROWS): ROWS})
+    looked_through = OperationRequest.of(PLACE, "action_execution", parameters)
+    taken_whole = OperationRequest.of(PLACE, "action_execution", parameters, {id(ROWS): ROWS})
     assert taken_whole == looked_through
     assert taken_whole.digest == "b1e4c3c4e3e75f33"  # as a log of version 0.1 has it
     assert taken_whole.parameters["params"]["rows"] is ROWS

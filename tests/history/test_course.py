@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from divebook.engine.operations import AGENT_TURN, SIGNAL_WAIT, TIMER
 from divebook.events import Event, catalog
-from divebook.projections.progress import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Stretch, course_of
+from divebook.projections.progress import ASLEEP, PAUSED, STOPPED, WAITED, WORKED, Phase, course_of
 
 S = 1_000_000
 CALL, TURN = "action_execution", AGENT_TURN
@@ -88,7 +88,7 @@ def test_the_moment_between_two_calls_is_work():
     told = (0, ASKED), (0, started("op_1")), (1, ended("op_1")), (1.01, started("op_2")), (2, ended("op_2"))
     course = course_of(log(STARTED, *told))
     assert course.stretches == []
-    assert course.lasting == Stretch(WAITED, 3 * S)
+    assert course.lasting == Phase(WAITED, 3 * S)
 
 
 def test_what_goes_on_counts_up_to_now_and_what_is_over_does_not_grow():

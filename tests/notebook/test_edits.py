@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.error import UsageError
 
-from divebook.errors import EditedError, ExecutionError
+from divebook.errors import CodeChangedError, ExecutionError
 from divebook.notebook import choosing, magics, run_magics
 from divebook.notebook.frontend import FrontEnd, notebook_of, present_front_end
 from divebook.notebook.reattach import CellPlace
@@ -109,7 +109,7 @@ def test_a_person_is_offered_both(edit, shell):
     assert start(edited="keep").id == old.id
     assert start(edited="ask").id == old.id, "it was kept, and nothing was edited since"
     edit("return x + 1", "return x + 200")
-    with pytest.raises(EditedError):
+    with pytest.raises(CodeChangedError):
         start(edited="ask")
     assert start(edited="again").outputs["result"] == 201
 
@@ -171,14 +171,14 @@ def test_pressing_a_button_does_what_it_says(edited, shell, monkeypatch, capsys,
 @pytest.mark.parametrize("option", ["", "--strict", "--background"])
 def test_where_no_button_is_pressed_the_cell_fails_and_names_the_commands(edited, shell, monkeypatch, presses, option):
     page = Page(monkeypatch, presses)
-    with pytest.raises(EditedError, match=r"Add one of: --changed again \(.*\), --changed keep"):
+    with pytest.raises(CodeChangedError, match=r"Add one of: --changed again \(.*\), --changed keep"):
         shell.run_line_magic("dive", f"run flow n=1 {option}")
     assert len(page.offered) == (not option)
     assert made(shell) == []
 
 
 def test_an_offer_is_understood_without_a_kernel(edited):
-    with pytest.raises(EditedError) as caught:
+    with pytest.raises(CodeChangedError) as caught:
         start(edited="ask")
     bundle = choosing.static_bundle(caught.value)
     assert "<code>--changed again</code>: runs it from the first call that this can reach" in bundle["text/html"]
@@ -202,14 +202,14 @@ def test_a_run_that_was_mended_is_shown_and_nothing_is_asked(cell, shell):
     failed = start()
     assert failed.status == "failed"
     cell(twice)
-    with pytest.raises(EditedError, match="goes on with the old one, with its 1 completed call,"):
+    with pytest.raises(CodeChangedError, match="goes on with the old one, with its 1 completed call,"):
         start(edited="ask")
     mended = start(edited="keep")
     assert (mended.id, mended.outputs["result"], made(shell)) == (failed.id, 3, ["inc", "after"])
     assert start(edited="ask").id == failed.id
     assert made(shell) == ["inc", "after"]
     cell(twice.replace("return x + 1", "return x + 10"))
-    with pytest.raises(EditedError, match="its start; 3 completed calls made anew"):
+    with pytest.raises(CodeChangedError, match="its start; 3 completed calls made anew"):
         start(edited="ask")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from divebook.errors import EditedError, ExecutionError
+from divebook.errors import CodeChangedError, ExecutionError
 from divebook.notebook import choosing
 from divebook.notebook.lasting import go_on
 from divebook.notebook.session import current_session
@@ -73,7 +73,7 @@ def test_what_was_continued_from_its_card_is_what_the_cell_shows_from_then_on(fa
     ("pressed", "made"), [("reuse", [30]), ("again", [1, 2, 30]), (None, [1, 2, 30])], ids=["reuse", "again", "none"]
 )
 def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shell, monkeypatch, pressed, made):
-    with pytest.raises(EditedError) as caught:
+    with pytest.raises(CodeChangedError) as caught:
         start(edited="ask")
     assert caught.value.choices == {"reuse": PLAN, "again": "runs all of it, as a new run"}
     assert caught.value.default == "again"
@@ -85,7 +85,7 @@ def test_a_person_is_offered_the_plan_and_nobody_is_waited_for_long(failed, shel
 
 def test_an_offer_that_is_shown_and_not_taken_up_is_a_new_run(failed, shell, monkeypatch):
     monkeypatch.setattr(choosing, "PATIENCE", 0.0)
-    with pytest.raises(EditedError) as caught:
+    with pytest.raises(CodeChangedError) as caught:
         start(edited="ask")
     page = Page(monkeypatch, "seen")
     shown = page._shown
@@ -110,7 +110,7 @@ def test_a_run_that_waits_is_cancelled_by_nobody_but_a_person(cell, shell):
     cell(asks.replace("x: 3", "x: 30"))
     with pytest.raises(ExecutionError, match="--definition new goes on with the new one; --new starts a new run"):
         start(edited="again")
-    with pytest.raises(EditedError) as caught:
+    with pytest.raises(CodeChangedError) as caught:
         start(edited="ask")
     assert caught.value.default is None
     run = start(edited="reuse")

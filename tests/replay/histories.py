@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from zlib import crc32
 
 from divebook import Environment
-from divebook.environment.settings import Lending
+from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.events import Event
 from divebook.events.catalog import ExecutionPictured
 from divebook.events.codec import decode_line, encode, event_to_dict
@@ -185,13 +185,13 @@ class Steady(StoppedClock):
 
 def _asking_outside(made: Environment) -> Execution:
     def made_there(
-        _lending: Lending, _definition: Any, folder: Path, told: Callable[[EgressAnswer], None]
+        _lending: EnvironmentWorkspaces, _definition: Any, folder: Path, told: Callable[[EgressAnswer], None]
     ) -> LocalWorkspace:
         told(EgressAnswer("pypi.org", 443))
         told(EgressAnswer("elsewhere.test", 443, "not on the list"))
         return LocalWorkspace(folder)
 
-    with patch.object(Lending, "made", made_there):
+    with patch.object(EnvironmentWorkspaces, "made", made_there):
         return made.start("files", {"n": 3}).wait(PATIENCE)
 
 

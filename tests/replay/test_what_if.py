@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from divebook import Each, Environment, Step, Workflow
-from divebook.errors import SetupError, SourceGoneError, UnfaithfulError
+from divebook.errors import ReplayMismatchError, SetupError, SourceGoneError
 from divebook.events import catalog
 from divebook.events.codec import encode_line
 from divebook.steps.actions import Action
@@ -137,7 +137,7 @@ def test_a_source_that_its_definition_no_longer_leads_to_is_unfaithful():
     with Environment(store=MemoryStore()) as environment:
         source = environment.start(drifts).wait(20)
         answers[0] = 8
-        with pytest.raises(UnfaithfulError, match=r"unfaithful: .* result: .*1, 1\{\+, 1\+\}\]"):
+        with pytest.raises(ReplayMismatchError, match=r"unfaithful: .* result: .*1, 1\{\+, 1\+\}\]"):
             environment.what_if(source.id)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from divebook.engine.operations import AGENT_TURN, TOOL_CALL
 from divebook.errors import OperationError
-from divebook.runtime.concurrency import Suspended, UnderWay
+from divebook.runtime.concurrency import CallCounter, Suspended
 from divebook.runtime.context import StepContext
 from divebook.steps.function import WorkflowContext
 from divebook.workflow.functions import step
@@ -98,7 +98,7 @@ def made_function(plan: FunctionPlan, invoke: Invoke) -> Callable[..., Awaitable
 async def turn(context: WorkflowContext, calls: Sequence[tuple[int, CallPlan]], invoke: Invoke) -> list[Any]:
     """Make calls side by side within one operation, as an agent does; what one of them raised waits for the others."""
     around = context._context
-    under_way = UnderWay(around.strands())
+    under_way = CallCounter(around.strands())
 
     async def body(holder: str) -> list[Any]:
         made = [_called(around, under_way, holder, invoke, call) for call in calls]
@@ -116,7 +116,7 @@ async def turn(context: WorkflowContext, calls: Sequence[tuple[int, CallPlan]], 
 
 
 async def _called(
-    around: StepContext, under_way: UnderWay, holder: str, invoke: Invoke, call: tuple[int, CallPlan]
+    around: StepContext, under_way: CallCounter, holder: str, invoke: Invoke, call: tuple[int, CallPlan]
 ) -> Any:
     number, plan = call
     key, parameters = f"{holder}/tool-{number}", {"tool": "call", "arguments": {"number": number}}

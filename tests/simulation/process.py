@@ -22,7 +22,7 @@ from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.journal import Journal
 from divebook.runtime.leases import LeaseKeeper
-from divebook.runtime.operations import Once
+from divebook.runtime.operations import OperationLog
 from divebook.runtime.queueing import next_attempt
 from divebook.runtime.recorder import Recorder
 from divebook.runtime.runner import Runner
@@ -276,7 +276,7 @@ class Process:
             for _ in awaited_signals(state):
                 inbox.signal(state)
         services = subject.services(inbox)
-        once, waits = Once(journal), Waits(journal)
+        once, waits = OperationLog(journal), Waits(journal)
         recorder = Recorder(once, waits, self._machine, services.texts, services.policy)
         runner = Runner(journal, recorder, subject.workflow, services)
         self._runners[subject.id] = runner

@@ -15,7 +15,7 @@ from divebook.runtime.clock import Ids, SystemChance, SystemClock
 from divebook.runtime.commit import GroupCommit, StoreCalls
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.journal import Journal
-from divebook.runtime.operations import Once
+from divebook.runtime.operations import OperationLog
 from divebook.runtime.recorder import Recorder
 from divebook.runtime.runner import Runner
 from divebook.runtime.step import Services
@@ -205,7 +205,7 @@ def test_an_answer_that_comes_while_the_execution_ends_is_not_recorded_behind_it
         journal = Journal(ExecutionState(ids.execution()), GroupCommit(StoreCalls(store)), clock, ids)
         inbox = Inbox()
         services = Services({"action": ask, "wait": nothing}, None, None, None, inbox.above, None)
-        once, waits = Once(journal), Waits(journal)
+        once, waits = OperationLog(journal), Waits(journal)
         recorder = Recorder(once, waits, SystemChance(), services.texts, services.policy)
         runner = Runner(journal, recorder, made, services)
         accepted = []

@@ -3,7 +3,7 @@
 import pytest
 
 from divebook import Environment, Step, Workflow
-from divebook.errors import SealedError, SetupError
+from divebook.errors import DecryptionError, SetupError
 from divebook.events import catalog
 from divebook.events.codec import by_hash
 from divebook.store import MemoryStore, Message, SqliteStore, open_store
@@ -76,7 +76,7 @@ def test_without_the_key_it_is_refused_and_check_still_works(store):
     ):
         store.sealing.codec = codec and FernetCodec(codec)
         for read in (store.read, store.checkpoint, store.inbox):
-            with pytest.raises(SealedError, match=why):
+            with pytest.raises(DecryptionError, match=why):
                 read(ONE)
         assert store.new_messages(0) == []
         assert store.summaries([ONE]) == {}

@@ -6,7 +6,7 @@ Each writer writes `MARKER`, which must not appear in the file in plain text.
 import pytest
 
 from divebook import Environment, Step, Worker, Workflow
-from divebook.errors import SealedError
+from divebook.errors import DecryptionError
 from divebook.events.catalog import ExecutionForked
 from divebook.store import Message, Owner, SqliteStore
 from divebook.store.encoding import FernetCodec
@@ -80,7 +80,7 @@ WRITERS = {
     "message of another store": brought,
     "checkpoint": lambda e, run: e.store.put_checkpoint(run, 2, MARKER.encode()),
 }
-"""Writers to an existing execution. With another key or none they raise `SealedError`."""
+"""Writers to an existing execution. With another key or none they raise `DecryptionError`."""
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_without_the_key_of_an_execution_nothing_is_written_to_it(writer, key, r
     with SqliteStore(tmp_path / "s.db") as store:
         before = store.record(run), len(store.records()), store.last_message()
     with world(tmp_path / "s.db", key) as environment:
-        with pytest.raises(SealedError, match=r"another key|there is no key"):
+        with pytest.raises(DecryptionError, match=r"another key|there is no key"):
             WRITERS[writer](environment, run)
         assert environment.store.live_leases() == []
     with SqliteStore(tmp_path / "s.db") as store:
@@ -137,7 +137,7 @@ def test_a_new_key_beside_the_old_one_writes_what_only_both_read(writer, run, tm
     codec = FernetCodec(OTHER, RIGHT)
     with Environment(store=tmp_path / "s.db", codec=codec, workflows=[WORKFLOW]) as environment:
         WRITERS[writer](environment, run)
-    with world(tmp_path / "s.db", RIGHT) as environment, pytest.raises(SealedError):
+    with world(tmp_path / "s.db", RIGHT) as environment, pytest.raises(DecryptionError):
         environment.note(run, "by someone with the old key alone")
     with Environment(store=tmp_path / "s.db", codec=codec, workflows=[WORKFLOW]) as environment:
         assert len(environment.store.read(run)) == environment.store.record(run).last_sequence
@@ -160,7 +160,7 @@ def test_a_worker_without_the_key_leaves_a_queued_execution_as_it_is(key, tmp_pa
 def test_a_copy_with_another_key_is_refused(key, run, tmp_path):
     with SqliteStore(tmp_path / "s.db") as source, SqliteStore(tmp_path / "t.db") as target:
         source.sealing.codec = key and FernetCodec(key)
-        with pytest.raises(SealedError):
+        with pytest.raises(DecryptionError):
             copy(source, target)
         assert target.records() == []
     assert is_readable(tmp_path, run, "talk")
@@ -172,6 +172,6 @@ def test_a_note_in_plain_text_can_be_encrypted_from_then_on(tmp_path):
         run = environment.start(WORKFLOW).wait(20).id
     with world(tmp_path / "s.db", RIGHT) as environment:
         environment.note(run, MARKER)
-    with world(tmp_path / "s.db", None) as environment, pytest.raises(SealedError, match="there is no key"):
+    with world(tmp_path / "s.db", None) as environment, pytest.raises(DecryptionError, match="there is no key"):
         environment.note(run, "in plain text")
     assert MARKER.encode() not in files(tmp_path)

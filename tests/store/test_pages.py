@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
+from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
 from divebook.events import catalog
 from divebook.events.event import Record
 from divebook.store import Batch, MemoryStore, SqliteStore
@@ -103,7 +103,7 @@ def test_sealed_events_are_opened_and_need_the_key(path):
         store.sealing.codec = Backwards()
         written(store)
         assert_equal(store.page(ONE, 0, 100), store.read(ONE))
-    with SqliteStore(path) as store, pytest.raises(SealedError, match="there is no key"):
+    with SqliteStore(path) as store, pytest.raises(DecryptionError, match="there is no key"):
         store.page(ONE, 0, 100)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from divebook import Agent, ApprovalRule, Environment, Policy, ScriptedModel, Step, Workflow
-from divebook.environment.settings import Lending
+from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.errors import NotFoundError, SetupError
 from divebook.workflow import definitions_from
 from divebook.workflow.definition import Definitions
@@ -287,7 +287,7 @@ def test_a_workspace_is_refused_where_it_is_opened_too(folder):
     with world({"Workspaces": [SPACE]}) as environment:
         space = environment.workspaces["app"]
         with pytest.raises(SetupError, match="programs are not allowed"):
-            Lending(environment, environment.store).made(space, folder, lambda _: None)
+            EnvironmentWorkspaces(environment, environment.store).made(space, folder, lambda _: None)
 
 
 @pytest.mark.parametrize("has_snapshots", [True, False], ids=["with snapshots", "without snapshots"])

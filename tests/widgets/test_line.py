@@ -7,7 +7,7 @@ import pytest
 
 from divebook.notebook.run import open_line
 from divebook.widgets.lists import inbox_publisher_of
-from divebook.widgets.views import Handlers, InboxLine
+from divebook.widgets.views import Handlers, InboxComm
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import environment
@@ -52,7 +52,7 @@ def test_a_page_that_says_hello_is_told_the_open_questions_without_secrets(comms
     world.start(Workflow("audit", [Step("ask", ask="Is sk-abcdefghijklmnopqrst yours?")])).wait(30)
     publisher = inbox_publisher_of(world)
     monkeypatch.setattr(publisher, "_start", publisher.feed.look_again)
-    InboxLine(publisher, Handlers(world.answer))
+    InboxComm(publisher, Handlers(world.answer))
     (page,) = comms
     publisher.turn()
     page.say({"type": "hello", "view": "v", "since": 0})

@@ -7,7 +7,7 @@ from divebook.store import MemoryStore
 from divebook.widgets import views
 from divebook.widgets.lists import EVERYTHING, MORE, PAGE, RESTS, Gathered, RunsFeed
 from divebook.widgets.protocol import RunsWish
-from divebook.widgets.views import RunsView, Wishes
+from divebook.widgets.views import RunCommands, RunsView
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import Step
 from tests.execution.worlds import Gate, environment
@@ -211,7 +211,7 @@ def wish(command, *executions, tags=()):
 def test_runs_are_tagged_cancelled_and_resumed(world):
     feed, page = feed_of(world)
     asks, bad, _ = [run["execution_id"] for run in page["runs"]]
-    wishes = Wishes(feed, None)
+    wishes = RunCommands(feed, None)
     wishes.carry_out(wish("tag", asks, bad, tags=["seen"]))
     wishes.carry_out(wish("cancel", asks))
     page = feed.frame()
@@ -228,21 +228,21 @@ def test_one_that_refuses_holds_up_no_other_and_is_named(world):
     good = page["runs"][2]["execution_id"]
     asks = page["runs"][0]["execution_id"]
     with pytest.raises(SetupError, match=f"1 of 2 done; {good}: .*completed"):
-        Wishes(feed, None).carry_out(wish("cancel", good, asks))
+        RunCommands(feed, None).carry_out(wish("cancel", good, asks))
     assert world.store.record(asks).status == "cancelled"
 
 
 def test_a_run_is_opened_below_the_list_and_closed_again(world):
     feed, page = feed_of(world)
     shown, name = [], page["runs"][0]["execution_id"]
-    wishes = Wishes(feed, shown.append)
+    wishes = RunCommands(feed, shown.append)
     wishes.carry_out(wish("open", name))
     assert [run["is_open"] for run in feed.frame()["runs"]] == [True, False, False]
     wishes.carry_out(wish("close", name))
     assert not any(run["is_open"] for run in feed.frame()["runs"])
     assert shown == [name, None]
     with pytest.raises(SetupError, match="run %dive show ID in a cell"):
-        Wishes(feed, None).carry_out(wish("open", name))
+        RunCommands(feed, None).carry_out(wish("open", name))
 
 
 # --- the widget ----------------------------------------------------------------------------------------------------

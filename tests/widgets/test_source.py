@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.clients import TURNSTILES, Turnstile
+from divebook.agents.clients import TURNSTILES, RequestLimiter
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards
@@ -50,7 +50,7 @@ def test_the_header_says_what_holds_an_execution_up():
 
 
 def test_the_header_of_a_live_execution_says_how_many_requests_a_provider_takes(monkeypatch):
-    turnstile = Turnstile("openai:gpt-6")
+    turnstile = RequestLimiter("openai:gpt-6")
     turnstile.under_way = 14
     monkeypatch.setattr(TURNSTILES, "_known", {(0, "openai", "http://there", "", "gpt-6"): turnstile})
     gate = Gate()

@@ -35,7 +35,7 @@ _NEVER = (0, -1)
 """What no file is."""
 
 
-class Around(NamedTuple):
+class ProcessEnvironment(NamedTuple):
     """What a process has that calls see."""
 
     folder: str | None
@@ -46,7 +46,7 @@ class Around(NamedTuple):
     """Where modules are looked for."""
 
     @classmethod
-    def of_now(cls) -> Around:
+    def of_now(cls) -> ProcessEnvironment:
         """Return that of this process; other threads may change it meanwhile."""
         folder = None
         with suppress(OSError):

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from divebook.errors import ExecutionError, OutcomeUnknownError
-from divebook.runtime.compute.around import Around, ship, unship
+from divebook.runtime.compute.around import ProcessEnvironment, ship, unship
 from divebook.runtime.compute.threads import LimitedSlot, Places, Task, carried_out, in_thread
 from divebook.runtime.compute.worker import AROUND, CALL, ENDED, LOGGED, PRINTED, STALE, START, Wire
 from divebook.text.redaction import hand_on, logger
@@ -78,12 +78,12 @@ class Processes:
         UnpicklableError
             Its code or an argument cannot leave this process; nothing was called.
         """
-        errand = _Errand(task)
+        errand = _Job(task)
         return await carried_out(
             task, asyncio.ensure_future(in_thread(functools.partial(self._make, errand))), errand.cut
         )
 
-    def _make(self, errand: _Errand) -> Any:
+    def _make(self, errand: _Job) -> Any:
         """Make a call, in a thread that waits for it."""
         task = errand.task
         shipped = ship(task.label, task.function, task.args, task.kwargs)
@@ -97,14 +97,14 @@ class Processes:
         except _DiedError as died:
             raise OutcomeUnknownError(f"{died}; it was made twice") from died
 
-    def _ask(self, errand: _Errand, shipped: bytes) -> bytes:
+    def _ask(self, errand: _Job, shipped: bytes) -> bytes:
         while True:
             worker = self._take()
             outcome = self._asked(worker, errand, shipped)
             if outcome is not None:
                 return outcome
 
-    def _asked(self, worker: _Worker, errand: _Errand, shipped: bytes) -> bytes | None:
+    def _asked(self, worker: _Worker, errand: _Job, shipped: bytes) -> bytes | None:
         """Return the outcome of a call, or None if the process has old code, and so has not made it, and is ended."""
         try:
             outcome = errand.carry_out(worker, shipped)
@@ -154,7 +154,7 @@ def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> No
         worker.end()
 
 
-class _Errand:
+class _Job:
     """A call, and the process that makes it once there is one."""
 
     def __init__(self, task: Task) -> None:
@@ -187,7 +187,7 @@ class _Worker:
     """A process, which leads a session of its own, and the wire to it."""
 
     def __init__(self) -> None:
-        around = Around.of_now()
+        around = ProcessEnvironment.of_now()
         command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(around.imports)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None  # noqa: S101 - asked for
@@ -196,7 +196,7 @@ class _Worker:
         self._look = _Look(self._process)
         reads = _UntilItEnds(self._process.stdout.fileno(), self._look) if hasattr(select, "poll") else None
         self._wire = Wire(self._process.stdout if reads is None else io.BufferedReader(reads), self._process.stdin)
-        self._around: Around | None = None
+        self._around: ProcessEnvironment | None = None
         """Where it was told to make calls."""
         self._asking = threading.Lock()
         self._is_over = False
@@ -217,7 +217,7 @@ class _Worker:
             return self._asked(call)
 
     def _asked(self, call: bytes) -> bytes | None:
-        around = Around.of_now()
+        around = ProcessEnvironment.of_now()
         if around != self._around:
             self._wire.send(AROUND, pickle.dumps(tuple(around)))
             self._around = around

@@ -114,7 +114,7 @@ async def _to_its_end(call: ThreadCall) -> Outcome:
     return cast("Outcome", call.outcome)
 
 
-class Home:
+class LoopHandle:
     """A loop that calls come from: how many may block at a time, and what comes back to it. Made on the loop."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class ThreadCall:
 
     __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
 
-    def __init__(self, home: Home, function: Callable[[], Any]) -> None:
+    def __init__(self, home: LoopHandle, function: Callable[[], Any]) -> None:
         self.home, self.function = home, function
         self.context = contextvars.copy_context()
         self.ended: asyncio.Future[None] | None = None
@@ -205,10 +205,10 @@ class ThreadCall:
         return self.outcome
 
 
-class _Hand(threading.Thread):
-    """A thread that makes calls. It is a daemon: `_Crew.leave` knows for which of them the process must wait."""
+class _WorkerThread(threading.Thread):
+    """A thread that makes calls. It is a daemon: `_ThreadPool.leave` knows for which of them the process must wait."""
 
-    def __init__(self, crew: _Crew) -> None:
+    def __init__(self, crew: _ThreadPool) -> None:
         super().__init__(name="divebook-call", daemon=True)
         self.calls: SimpleQueue[ThreadCall | None] = SimpleQueue()
         self.call: ThreadCall | None = None
@@ -226,7 +226,7 @@ class _Hand(threading.Thread):
             del call  # nothing of a call lives on in an idle thread
 
 
-class _Crew:
+class _ThreadPool:
     """The threads of this process."""
 
     def __init__(self) -> None:
@@ -236,9 +236,9 @@ class _Crew:
 
     def _forget(self) -> None:
         _present.home = _present.latest = None
-        self._idle: list[_Hand] = []
-        self._busy: set[_Hand] = set()
-        self.homes: weakref.WeakSet[Home] = weakref.WeakSet()
+        self._idle: list[_WorkerThread] = []
+        self._busy: set[_WorkerThread] = set()
+        self.homes: weakref.WeakSet[LoopHandle] = weakref.WeakSet()
         self._has_begun = self._is_leaving = False
 
     def make(self, call: ThreadCall) -> None:
@@ -251,15 +251,15 @@ class _Crew:
         self._busy.add(hand)
         hand.calls.put(call)
 
-    def _begun(self) -> _Hand:
+    def _begun(self) -> _WorkerThread:
         if not self._has_begun:
             self._has_begun = True
             atexit.register(self.leave)  # called before what was registered earlier, such as the engine's own end
-        hand = _Hand(self)
+        hand = _WorkerThread(self)
         hand.start()
         return hand
 
-    def has_back(self, hand: _Hand) -> bool:
+    def has_back(self, hand: _WorkerThread) -> bool:
         """Take back a thread that has made its call; return whether there may be more for it."""
         self._busy.discard(hand)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
@@ -269,7 +269,7 @@ class _Crew:
 
     def rest(self) -> None:
         """End the threads that have nothing to do, and return once they are gone."""
-        ended: list[_Hand] = []
+        ended: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
                 ended.append(self._idle.pop())
@@ -295,19 +295,19 @@ class _Crew:
 class _Present(threading.local):
     """What a thread has to do with homes."""
 
-    home: Home | None = None
+    home: LoopHandle | None = None
     """Whose place it has."""
-    latest: Home | None = None
+    latest: LoopHandle | None = None
     """That of the loop that ran on it last."""
 
 
 _present = _Present()
-_CREW = _Crew()
+_CREW = _ThreadPool()
 rest = _CREW.rest
-_home: RunVar[Home] = RunVar("divebook blocking calls")
+_home: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 
-def home_of_loop() -> Home:
+def home_of_loop() -> LoopHandle:
     """Return that of the running loop."""
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
@@ -315,7 +315,7 @@ def home_of_loop() -> Home:
     try:
         found = _home.get()
     except LookupError:
-        found = Home()
+        found = LoopHandle()
         _home.set(found)
         _CREW.homes.add(found)
     _present.latest = found

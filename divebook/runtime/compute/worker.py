@@ -20,7 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TextIO
 
-from divebook.runtime.compute.around import Around, KnownModules, PrintedThere, make_shipped, stream_of
+from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessEnvironment, make_shipped, stream_of
 
 AROUND, CALL, STALE, ENDED, PRINTED, LOGGED = b"a", b"c", b"s", b"e", b"p", b"l"
 """Kinds of frames: where calls are to be made, a call, that this process has old code and makes none of it any more,
@@ -97,11 +97,11 @@ def _printed(wire: Wire, name: str, number: int) -> TextIO:
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO, ...]) -> None:
     """Make calls, each where the owner is when it begins, and none with other code than files hold then."""
-    around, modules = Around.of_now(), KnownModules()
+    around, modules = ProcessEnvironment.of_now(), KnownModules()
     while True:
         kind, payload = calls.get()
         if kind == AROUND:
-            around = Around(*pickle.loads(payload))  # noqa: S301 - from the process that started this one
+            around = ProcessEnvironment(*pickle.loads(payload))  # noqa: S301 - from the process that started this one
             continue
         around.enter()
         if modules.have_changed():

@@ -24,7 +24,7 @@ from divebook.errors import (
     StoreBusyError,
     StoreError,
 )
-from divebook.interrupts import KEYBOARD
+from divebook.interrupts import INTERRUPTS
 from divebook.store.encoding import no_text
 from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, SCHEMA, named, raised_format
 from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
@@ -371,7 +371,7 @@ class Connections:
 
     @contextmanager
     def _reader(self) -> Iterator[Link]:
-        with KEYBOARD.kept_back(), self._places:  # one that comes here could take a place for ever
+        with INTERRUPTS.kept_back(), self._places:  # one that comes here could take a place for ever
             with self._lock:
                 link = self._free.popitem()[0] if self._free else None
             if link is not None and not _is_idle(link):

@@ -15,10 +15,10 @@ from divebook.errors import (
     ConcurrentAppendError,
     ConnectionLostError,
     CorruptStoreError,
+    DecryptionError,
     ExecutionNotFoundError,
     InvalidEventError,
     NewerStoreError,
-    SealedError,
     StartKeyTakenError,
     StoreBusyError,
     StoreError,
@@ -384,7 +384,7 @@ def _damaged(log: FoundLog, record: StoredRecord, why: object) -> CorruptStoreEr
 def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: FoundLog) -> Record:
     try:
         return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
-    except (NewerStoreError, SealedError) as error:
+    except (NewerStoreError, DecryptionError) as error:
         raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
     # Those after the first: JSON that is sound, but of another shape than the payload's.
     except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:

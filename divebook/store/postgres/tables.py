@@ -14,7 +14,7 @@ from zlib import crc32
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import TERMINAL
-from divebook.errors import CorruptStoreError, SealedError
+from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter, record_of
@@ -191,7 +191,7 @@ def load_all(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
     """
     messages = []
     for row in ask(_OF_ALL, (after,)):
-        with suppress(CorruptStoreError, SealedError):
+        with suppress(CorruptStoreError, DecryptionError):
             messages.append(_message(row, sealing))
     return messages
 
@@ -586,7 +586,7 @@ def _reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> fro
     rows = ask(_PAYLOADS, (first, last))
     try:
         return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), look))
-    except (CorruptStoreError, SealedError):
+    except (CorruptStoreError, DecryptionError):
         return None
 
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from divebook.errors import (
     ConcurrentAppendError,
     CorruptStoreError,
+    DecryptionError,
     ExecutionNotFoundError,
     InvalidEventError,
-    SealedError,
     StartKeyTakenError,
     StoreError,
 )
@@ -424,7 +424,7 @@ def _opener(connection: sqlite3.Connection, sealing: Sealing) -> Facts:
     def facts(record_type: str, raw: bytes) -> list[bytes]:
         try:
             return split(record_type, sealing.open_whole(raw, fetch))
-        except (CorruptStoreError, SealedError) as why:
+        except (CorruptStoreError, DecryptionError) as why:
             raise MismatchError(str(why)) from why
 
     return facts

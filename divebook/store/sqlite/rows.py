@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from divebook.errors import CorruptStoreError, NewerStoreError, SealedError
+from divebook.errors import CorruptStoreError, DecryptionError, NewerStoreError
 from divebook.events.catalog import Payload
 from divebook.events.codec import encode
 from divebook.events.event import Record
@@ -337,7 +337,7 @@ def _decoded(record: StoredRecord, means: tuple[Sealing, Fetch], log: Log) -> Re
     sealing, fetch = means
     try:
         return record.record(log.execution_id, sealing.open_whole(record.payload, fetch))
-    except (NewerStoreError, SealedError) as error:
+    except (NewerStoreError, DecryptionError) as error:
         raise type(error)(f"event {record.sequence} of execution {log.execution_id}: {error}") from error
     # Those after the first: JSON that is sound, but of another shape than the payload's.
     except (CorruptStoreError, TypeError, AttributeError, ValueError) as error:

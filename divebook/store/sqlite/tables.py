@@ -13,7 +13,7 @@ from zlib import crc32
 
 from divebook.engine.inbox import Message
 from divebook.engine.lifecycle import STATUSES, TERMINAL
-from divebook.errors import CorruptStoreError, SealedError
+from divebook.errors import CorruptStoreError, DecryptionError
 from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, ExecutionEnqueued
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter
@@ -176,7 +176,7 @@ def load_all(connection: sqlite3.Connection, sealing: Sealing, after: int) -> li
     """
     messages = []
     for row in connection.execute(_OF_ALL, (after,)).fetchall():
-        with suppress(CorruptStoreError, SealedError):
+        with suppress(CorruptStoreError, DecryptionError):
             messages.append(_message(row, sealing))
     return messages
 
@@ -676,7 +676,7 @@ def _used(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> fro
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
     try:
         return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), fetch))
-    except (CorruptStoreError, SealedError):
+    except (CorruptStoreError, DecryptionError):
         return None
 
 
