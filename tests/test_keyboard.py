@@ -257,14 +257,14 @@ def test_each_one_is_told_to_a_handler_that_breaks_nothing_off(keyboard):
 
 FORKING = """
 import os, signal, sys, threading
-from divebook.interrupts import KEYBOARD
+from divebook.interrupts import INTERRUPTS
 
 def fork():
     if os.fork() == 0:
         signal.raise_signal(signal.SIGINT)  # in the only thread, which is its main thread
         os._exit(3)
 
-with KEYBOARD.kept_back():
+with INTERRUPTS.kept_back():
     thread = threading.Thread(target=fork)
     thread.start()
     thread.join()

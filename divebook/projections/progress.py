@@ -114,7 +114,7 @@ class Activity:
     --------
     >>> from divebook.events import Event, catalog
     >>> facts = [catalog.ExecutionStarted("w"), catalog.ExecutionPaused("lunch"), catalog.ExecutionResumed()]
-    >>> course = Course()
+    >>> course = Activity()
     >>> for number, data in enumerate(facts, 1):
     ...     course.take(Event("event_1", "exec_1", number, number * 1_000_000, data))
     >>> course.stretches, course.spent("worked", now_us=5_000_000) / 1e6
