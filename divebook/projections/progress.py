@@ -118,7 +118,7 @@ class Activity:
     >>> for number, data in enumerate(facts, 1):
     ...     course.take(Event("event_1", "exec_1", number, number * 1_000_000, data))
     >>> course.stretches, course.spent("worked", now_us=5_000_000) / 1e6
-    ([Stretch(doing='paused', started_us=2000000, ended_us=3000000)], 3.0)
+    ([Phase(doing='paused', started_us=2000000, ended_us=3000000)], 3.0)
     """
 
     def __init__(self) -> None:
