@@ -538,10 +538,7 @@ class StepContext:
         return f"{strand}{number}" if strand else number
 
     def idempotency_key(self, key: str = "step") -> str:
-        """Return a string that is the same for every retry of this step, item or call, and different elsewhere.
-
-        It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
-        """
+        """Sleep durably: a restart waits only for the remaining time."""
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
         return f"{self.seed}-{place.idempotency_key}"
 
@@ -615,7 +612,7 @@ class StepContext:
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """Start a successor execution of the same workflow. Raises StepError if a parent waits for this execution."""
+        """Return `count` random bits, recorded. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
