@@ -366,7 +366,8 @@ class StepContext:
         key
             Name of the operation within the step, for concurrent calls; by default calls are numbered.
         usage, noted
-            Extract the consumption from the result; return an additional event for readers, recorded with the operation.
+            Extract the consumption from the result; return an additional event for readers, recorded with the
+            operation.
         repeatable
             True if running it twice does no harm. It is then repeated when its outcome is unknown.
         attempt
@@ -378,8 +379,8 @@ class StepContext:
         timeout
             Time limit in seconds. The remaining time of the step's own `Timeout` applies as well.
         slot, setting, within, workspace, undone
-            Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation, workspace
-            of the call, and reference to its rollback.
+            Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
+            workspace of the call, and reference to its rollback.
         done, seen
             Convert a result entered by a person to what the call would have returned; return a text about observable
             effects.
@@ -538,7 +539,10 @@ class StepContext:
         return f"{strand}{number}" if strand else number
 
     def idempotency_key(self, key: str = "step") -> str:
-        """Sleep durably: a restart waits only for the remaining time."""
+        """Return a string that is the same for every retry of this step, item or call, and different elsewhere.
+
+        It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
+        """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
         return f"{self.seed}-{place.idempotency_key}"
 
@@ -612,7 +616,7 @@ class StepContext:
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """Return `count` random bits, recorded. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
+        """Start a successor execution of the same workflow. Raises StepError if a parent waits for this execution."""
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
