@@ -1,8 +1,8 @@
 """Group commit: writes the pending records of all executions of a store once per turn of the engine's event loop.
 
 A local store is written to on the loop itself, because handing a commit to a thread would cost more than the commit
-(``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. What is recorded in the
-meantime forms the next commit (``tests/execution/test_journal.py``).
+(``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. Records made in the
+meantime form the next commit (``tests/execution/test_journal.py``).
 
 Two optimizations:
 
@@ -78,7 +78,11 @@ class Syncs(Generic[J]):
         return len(self._running) > 1
 
     def come_apart(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether these batches are written first and synced later by a thread."""
+        """Return whether these batches are written first and synced later by a thread.
+
+        That requires a store with separate syncs, a batch with full durability, and several running executions or a
+        sync in progress. Also updates the set of running journals.
+        """
         if not self._store.syncs_apart:
             return False
         are_full, usual = False, self._store.durability
@@ -182,7 +186,7 @@ class StoreCalls:
         return begun_aside(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Run a call until the store is no longer busy, and return its result. The loop continues meanwhile.
+        """Repeat a call while the store is busy, and return its result. The loop continues meanwhile.
 
         The call may run several times, so it must be repeatable.
         """
@@ -383,6 +387,11 @@ class GroupCommit:
             self._later = {}
 
     def _write(self) -> None:
+        """Write pending records on the loop, for a local store.
+
+        Large values are first moved to a thread. If the sync is separate, the waiting futures are completed after the
+        sync, otherwise at once.
+        """
         if self._dirty:
             self._part_heavy()
             batches = self._take()
@@ -446,7 +455,11 @@ class GroupCommit:
         return handed
 
     async def _write_elsewhere(self, handed: PendingCommit | None) -> None:
-        """Write the batches handed over, then pending events until none are left."""
+        """Write the batches handed over, then pending events until none are left.
+
+        While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
+        commits.
+        """
         try:
             while handed is not None or self._dirty:
                 handed = handed or self._hand_over()

@@ -280,7 +280,7 @@ STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Let the event loop run after every few started tasks; `number` counts them from 1.
+    """Yield to the event loop after every few started tasks; `number` counts them from 1.
 
     The first calls are then running or done while the others start. This also spreads the ends of calls of equal
     duration.

@@ -146,7 +146,7 @@ JITTER_BITS = 32
 
 
 def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether `retried` would make a single attempt: there is no policy, and no attempt has failed so far.
+    """Return whether `retried` would make a single attempt: no policy applies, and no attempt has failed so far.
 
     This check runs for every step, because it is cheaper than `retried` and its arguments.
     """
@@ -353,7 +353,7 @@ class StepContext:
         later.
 
         The awaitable always returns the recorded form of the result. Code that might modify the result must open it
-        first with `divebook.events.recorded.opened`, which restores what the call returned.
+        first with `divebook.events.recorded.opened`, which restores the original object.
 
         Parameters
         ----------
@@ -382,8 +382,8 @@ class StepContext:
             Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
             workspace of the call, and reference to its rollback.
         done, seen
-            Convert a result entered by a person to what the call would have returned; return a text about observable
-            effects.
+            Convert a result entered by a person to the form that the call would have returned; return a text about
+            observable effects.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Driver of one execution: its definition, its state, and the code that drives it on the engine's event loop.
 
-`divebook.runtime.manager` finds and creates drivers and decides what is allowed; a driver carries it out. Each change
-that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which Python raises in the main
-thread, therefore comes before or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
+`divebook.runtime.manager` finds and creates drivers and decides which operations are allowed; a driver carries it out.
+Each change that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which Python raises
+in the main thread, therefore comes before or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
 """
 
 from __future__ import annotations
@@ -107,7 +107,10 @@ class ExitNotice:
         self._minded.add(execution)
 
     def say(self) -> None:
-        """Print a line on stderr for each running execution that was not started by another running one."""
+        """Print a line on stderr for each running execution that was not started by another running one.
+
+        Children are counted in the line of their topmost running ancestor. At most `MOST_LINES` lines are printed.
+        """
         if self._pid != os.getpid():
             return
         left = [execution for execution in sorted(self._minded, key=lambda one: one.id) if _goes_on(execution)]
@@ -278,8 +281,8 @@ class _Standstill:
 
     def __init__(self) -> None:
         self.future: Future[None] = Future()
-        """Done when the execution has ended or is parked, and while it is blocked. Replaced when it is no longer
-        blocked.
+        """Done when the execution has ended or is parked, and while it is blocked. Replaced when it
+        becomes unblocked.
         """
 
 
@@ -552,7 +555,9 @@ class Driver(KnownExecution):
             self._task.cancel()
 
     def look_again(self) -> bool:
-        """Request another check of the inbox. Return False if it is no longer checked. Call on the engine's loop."""
+        """Request another check of the inbox. Return False if this process has stopped checking it. Call on the
+        engine's loop.
+        """
         self._is_asked = True
         return self._is_driving
 

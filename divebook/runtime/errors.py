@@ -77,7 +77,11 @@ class Frame(NamedTuple):
 
 
 def frames_of(error: BaseException) -> list[Frame]:
-    """Return the stack of an error from the first frame of user code on, innermost frame last."""
+    """Return the stack of an error from the first frame of user code on, innermost frame last.
+
+    Frames recorded in another process take precedence. The frames of an error that divebook raised from another one are
+    those of its cause.
+    """
     elsewhere = vars(error).get(ELSEWHERE)
     if elsewhere is not None:
         return [Frame(*found) for found in elsewhere]
@@ -293,7 +297,11 @@ def error_from(record: OperationRecord) -> OperationError:
 
 
 def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) -> OperationError:
-    """Return an error of the recorded class. Built-in classes are found by their names alone."""
+    """Return an error of the recorded class. Built-in classes are found by their names alone.
+
+    Uses the first recorded class that this process has loaded. If there is none, or if it cannot be created, the result
+    is a plain OperationError.
+    """
     types = facts.get("types")
     found = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
     cls = next(filter(None, map(_present, filter(_is_text, found))), None)

@@ -87,8 +87,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
     Raises
     ------
     SetupError
-        There is no such event. With `reaching_back` also: the log does not contain what is to be changed, or a variable
-        is set again after the fork point of the rest of the change.
+        The event does not exist. With `reaching_back` also: the log lacks the changed call, question or variable, or a
+        variable is set again after the fork point of the rest of the change.
     """
     if at is not None:
         number: object = at  # user input may be of any type
@@ -117,6 +117,12 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
+    """Yield, for each part of a change, the latest event after which it still takes full effect.
+
+    For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
+    variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
+    a name that is not in the log.
+    """
     if change.inputs or change.model or change.definition:
         yield 1
     for step in change.prompts:
@@ -146,7 +152,7 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
 
 
 def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
-    """Yield what an event introduces that can be changed: variables that it sets, the call or
+    """Yield the changeable parts that an event introduces: variables that it sets, the call or
     question that it starts.
     """
     match data:
@@ -374,7 +380,11 @@ def _opened(state: ExecutionState) -> Iterator[OpenStep]:
 
 
 def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
-    """Return a result in the form in which the log stores it. A model response contains more than its text."""
+    """Return a result in the form in which the log stores it. A model response contains more than its text.
+
+    The result of a tool is wrapped in ``result``. A string for a model call becomes a response with one text part and
+    no cost.
+    """
     if operation_type == TOOL_CALL and not (isinstance(given, Mapping) and "result" in given):
         return {"result": given}
     if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(given, Mapping) and "parts" in given):

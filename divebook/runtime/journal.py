@@ -412,7 +412,10 @@ class Journal:
                 return
 
     async def event(self, sequence: int) -> Event:
-        """Return one event of the log, even if it is not written yet."""
+        """Return one event of the log, even if it is not written yet.
+
+        Searches the batch being written, the pending records and the latest record first, then reads the store.
+        """
         under_way = () if self._batch is None else self._batch[0].records
         latest = (self._latest.record(),) if self._latest.facts else ()
         events = (event for record in (*under_way, *self._pending, *latest) for event in record.events())

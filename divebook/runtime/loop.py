@@ -214,7 +214,10 @@ class EngineThread:
                 promised.set_exception(ExecutionError(died))
 
     def stop(self) -> None:
-        """Stop the thread and all tasks of its loop. The next caller gets a new thread."""
+        """Stop the thread and all tasks of its loop. The next caller gets a new thread.
+
+        Unwinds parked code first, then cancels all tasks. Each of the two steps takes at most `STOP_SECONDS`.
+        """
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop, self._thread = None, None
@@ -303,8 +306,8 @@ class EngineThread:
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
-        """Call `work` on the loop, which starts what completes the future `awaited`, and return the future. From any
-        thread.
+        """Call `work` on the loop, which starts the work that completes the future `awaited`, and return the future.
+        From any thread.
 
         If `work` raises, the future gets its exception.
         """

@@ -311,7 +311,7 @@ def _is_left(driver: Driver) -> bool:
 
 # --- guards for executions that have ended ---------------------------------------------------------------------------
 #
-# They raise an error that states what can be done instead.
+# They raise an error that names the possible next steps.
 
 
 def refuse_final(driver: Driver, when: str = "") -> None:
@@ -716,6 +716,12 @@ class Control(QueueControl):
             return self._cancel(self._register.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
+        """Cancel an execution in one of three ways.
+
+        If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
+        continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
+        recorded.
+        """
         if driver.was_forked:
             driver.driving()
         if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):

@@ -339,6 +339,10 @@ class Annotating:
         return None
 
     def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
+        """Append unread annotation messages and a new annotation in one batch, under a lease.
+
+        Only messages before the first one of another kind are included, because messages must be recorded in order.
+        """
         kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
         told = [annotated(message) for message in kept]
         facts = [*told, *([] if said is None else [said])]

@@ -97,6 +97,11 @@ def changes_between(before: Any, now: Any) -> Iterator[str]:
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
+    """Yield the differences between two values.
+
+    Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
+    ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
+    """
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in (*before, *(key for key in now if key not in before)):
             yield from _changes(
@@ -211,7 +216,7 @@ class PolicyAnswer(NamedTuple):
     end: catalog.OperationCompleted | catalog.OperationFailed
     """Its result or error."""
     told: Mapping[str, Any] | None = None
-    """Where the end comes from, as recorded in the field `served` of the event."""
+    """Origin of the end, as recorded in the field `served` of the event."""
     files: FileEvents = ()
     """The file changes it made in workspaces."""
 
@@ -224,7 +229,7 @@ class WhatIfSource(NamedTuple):
 
     source: str
     tools: str
-    """Which actions and tools may run, with the values of `divebook.events.catalog.ExecutionForked`."""
+    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
 
 
 class MissPolicy(Protocol):
@@ -372,7 +377,7 @@ class OperationLog:
         if operation_type == SIGNAL_WAIT and parameters["signal"] not in self.journal.state.signals:
             self.record(
                 place, catalog.SignalReceived(parameters["signal"], end.result)
-            )  # otherwise there is no signal to consume
+            )  # else the log lacks the signal
         self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=told))
         if beside.noted is not None:
             self.record(place, beside.noted(end.result))

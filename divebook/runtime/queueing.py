@@ -344,7 +344,7 @@ class Relatives:
         if parent is not None:
             try:
                 await ENGINE.desk(self._store).calls.work(lambda: self._send_word(parent, driver))
-            except DivebookError as error:  # a process that has what the parent needs resumes it
+            except DivebookError as error:  # another process resumes the parent
                 _log.warning(
                     "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
                 )
@@ -368,7 +368,7 @@ class Relatives:
         ended: set[str] = set()
         # The log names children that are about to start. The store also has children whose call was abandoned, for
         # example by `ctx.gather` after another call failed. Another process that cancels the same tree can take a child
-        # from this one, and may not know yet what the child has started. The loop therefore checks again until nothing
+        # from this one, and may not know all children of that child yet. The loop therefore checks again until nothing
         # is left.
         left = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
         while True:

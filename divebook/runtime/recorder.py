@@ -451,7 +451,11 @@ class Recorder:
     async def _settled(
         self, wanted: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Return the result that a person entered for a call that may have taken effect, or repeat the call."""
+        """Return the result that a person entered for a call that may have taken effect, or repeat the call.
+
+        If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
+        and kept otherwise.
+        """
         seen = "" if call.seen is None else call.seen()
         if call.workspace is not None:
             seen += await self.workspaces.difference(call.workspace, wanted.place)

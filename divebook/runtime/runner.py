@@ -466,7 +466,7 @@ class Runner(PathRunner):
         return self._group.is_open and not self._group.is_cancelled and not self.is_resting
 
     def wake(self, path: str) -> None:
-        """Let a path check whether the message it waits for has arrived."""
+        """Make a path check whether the message it waits for has arrived."""
         if path in self._driven:
             self._recorder.waits.strands(path).wake()
         else:

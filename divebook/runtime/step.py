@@ -69,7 +69,11 @@ def definition_place(workflow: Workflow, step: Step, error: BaseException, code:
 
 
 def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
-    """Return a line of a script or an expression of a step, located in its file or cell if that is known."""
+    """Return a line of a script or an expression of a step, located in its file or cell if that is known.
+
+    If the source text of the definition is known, the line is found in it by its text. Otherwise the place is relative
+    to the script.
+    """
     lines = code.splitlines()
     written = workflow.written
     number = next(place for place, known in enumerate(workflow.steps) if known.name == step.name)
@@ -327,7 +331,7 @@ class Services:
     texts: TextStreams = field(default_factory=TextStreams)
     """Listeners to the text that models write."""
     executors: Executors = field(default_factory=Executors)
-    """Where the functions of actions and steps run."""
+    """Executors of the functions of actions and steps."""
     policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
     """Approval rules from outside the execution."""
     as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow

@@ -57,7 +57,7 @@ class Asking:
         Raises
         ------
         Suspended
-            There is no answer yet.
+            The question is unanswered.
         InterruptExpiredError
             The question expired and has no default.
         DivergenceError
@@ -344,6 +344,11 @@ def _caller() -> FrameType:
 
 
 def _refuse_time(asked: _Asked, kind: str) -> None:
+    """Raise StepError for a request for time by user code, with the matching durable alternative.
+
+    `kind` is ``time`` or ``limit``, used for a direct request to the loop. A function named ``sleep...`` gets the
+    advice for pauses, any other function the advice for time limits.
+    """
     if asked.is_ours:
         return
     last = asked.name.rpartition(".")[2]

@@ -80,7 +80,7 @@ class WorkspaceProvider(Protocol):
         """Return the folder whose files a workspace starts with, or None for an empty workspace."""
 
     def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
-        """Return a workspace over a folder, not entered yet. It calls `told` for each network request to a host."""
+        """Return a workspace over a folder, not entered yet. It calls a function for each network request to a host."""
 
     def content(self, digest: str) -> bytes:
         """Return the content of a file from the store, by its digest."""
@@ -280,7 +280,7 @@ def problems(taken: Taken) -> list[dict[str, Any]] | None:
 
 
 RESTORE, KEEP = "restore", "keep"
-"""What to do with files that differ from the log."""
+"""Treatments of files that differ from the log."""
 MOST_ANSWERS, MOST_OF_HOST = 1_000, 255
 """Maximum number of recorded network requests per opening, and of characters of a host name."""
 Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
@@ -297,7 +297,7 @@ class Workspaces:
         self._opened: dict[str, OpenWorkspace] = {}
         self._opening, self._serving = asyncio.Lock(), asyncio.Lock()
         self._expected: dict[str, str] = {}
-        """By workspace: what to do with files that differ from the log, if that is decided already."""
+        """By workspace: treatment of files that differ from the log, if that is decided already."""
         self._egress: dict[str, int] = {}
         """By workspace: number of network requests to hosts."""
 
@@ -306,7 +306,7 @@ class Workspaces:
         return self._once.journal
 
     def expect(self, name: str, outcome: str) -> None:
-        """Set what to do if the files of a workspace differ from the log. A person or a rule has decided it."""
+        """Set the treatment of files of a workspace that differ from the log. A person or a rule has decided it."""
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
@@ -315,7 +315,7 @@ class Workspaces:
         Raises
         ------
         Suspended
-            The files differ from the log, and a person is asked what to do.
+            The files differ from the log, and a person is asked how to treat them.
         """
         expected = self._expected.pop(name, None)
         while True:
@@ -396,6 +396,11 @@ class Workspaces:
             self._once.record(place, replace(begun, workspace=name, reference={}, source=folder))
 
     def _bring(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
+        """Record the file changes of an answered call as made here.
+
+        The trees before and after are computed again, because the files here may differ from those in the answering
+        log. The files themselves are written later (`OpenWorkspace.is_behind`).
+        """
         opened = self._opened.get(name)
         for data in files:
             held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
@@ -612,7 +617,7 @@ class Workspaces:
         return None if asked is None or asked.is_open else str(value_of(asked))
 
     async def _ask(self, name: str, known: Tree, found: Tree, place: Place) -> None:
-        """Ask a person what to do, and return when the question is answered."""
+        """Ask a person how to treat the files, and return when the question is answered."""
         question_id = self._question_about(name, known, found)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(known.entries, found.entries)

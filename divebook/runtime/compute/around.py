@@ -55,7 +55,10 @@ class ProcessEnvironment(NamedTuple):
         return cls(folder, dict(held), [*map(str, sys.path)])
 
     def enter(self) -> None:
-        """Apply the environment to this process. A deleted working directory is ignored."""
+        """Apply the environment to this process. A deleted working directory is ignored.
+
+        Only differences are applied, because most calls find an equal environment.
+        """
         here = self.of_now()
         if self.folder is not None and here.folder != self.folder:
             with suppress(OSError):

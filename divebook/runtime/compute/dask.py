@@ -192,6 +192,7 @@ class DaskCluster:
         priority: int = 0,
         keep: bool = True,
     ) -> None:
+        """Check the arguments. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
             raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
@@ -421,7 +422,10 @@ class _Connection:
             self._left |= {name for name in await self.client.list_datasets() if str(name).startswith(begin)}
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
-        """Raise StepError if no worker has the required resources, because the call would wait for ever."""
+        """Raise StepError if no worker has the required resources, because the call would wait for ever.
+
+        A cluster without workers passes, because workers can join later.
+        """
         about = await self.client.scheduler.identity(n_workers=-1)
         there = [worker["resources"] for worker in about["workers"].values()]
         fits = (all(has.get(name, 0) >= amount for name, amount in resources.items()) for has in there)

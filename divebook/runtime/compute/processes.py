@@ -84,7 +84,11 @@ class Processes:
         )
 
     def _make(self, errand: _Job) -> Any:
-        """Make a call, in a thread that waits for it."""
+        """Make a call, in a thread that waits for it.
+
+        If the process dies, a repeatable call is made once more in another process. Any other call, or one that was
+        given up, raises OutcomeUnknownError.
+        """
         task = errand.task
         shipped = ship(task.label, task.function, task.args, task.kwargs)
         try:
@@ -323,7 +327,7 @@ def _told(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print or log here what a worker has printed or logged. Errors do not affect the call."""
+    """Print or log here the output or log record of a worker. Errors do not affect the call."""
     told = pickle.loads(payload)  # noqa: S301 - sent by our own process
     try:
         if kind == PRINTED:

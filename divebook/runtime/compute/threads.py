@@ -219,7 +219,7 @@ class _WorkerThread(threading.Thread):
         self._crew = crew
 
     def run(self) -> None:
-        """Worker loop: run queued calls until told to stop."""
+        """Run queued calls until the pool stops this thread."""
         goes_on = True
         while goes_on and (call := self.calls.get()) is not None:
             _present.home = call.home
