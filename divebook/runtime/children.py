@@ -346,8 +346,9 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
 
     async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Return the last state of a child. The process that drives the child to its end sends a
-        signal to the parent.
+        """Return the last state of a child.
+
+        The process that drives the child to its end sends a signal to the parent.
         """
 
         def heard() -> int:

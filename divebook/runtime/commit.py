@@ -121,8 +121,9 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Complete futures that wait for a write. Their code checks its condition again; some wait for the next write as
-    well.
+    """Complete futures that wait for a write.
+
+    Their code checks its condition again; some wait for the next write as well.
     """
     for done in waiting:
         if not done.done():  # the future of a cancelled path is done already
@@ -176,8 +177,9 @@ class StoreCalls:
         return call() if self.store.local else await self.in_thread(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a slow call in a thread, even if the store is local, and return its result. The loop
-        continues meanwhile.
+        """Run a slow call in a thread, even if the store is local, and return its result.
+
+        The loop continues meanwhile.
         """
         return await _in_thread(call, _calls, CALLS)
 
@@ -416,8 +418,9 @@ class GroupCommit:
             self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_apart(self, journal: Committing) -> None:
-        """Write the pending records of one execution in a thread. Later records of it wait, so that
-        the order is kept.
+        """Write the pending records of one execution in a thread.
+
+        Later records of it wait, so that the order is kept.
         """
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
@@ -524,8 +527,9 @@ class GroupCommit:
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Report the outcomes to the journals. Batches that the busy store refused are written again later, before all
-        others.
+        """Report the outcomes to the journals.
+
+        Batches that the busy store refused are written again later, before all others.
         """
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
             journal.committed(batch, outcome, is_durable=is_durable)

@@ -336,8 +336,9 @@ class Group:
                 del error  # its traceback holds this frame
 
     def start(self, work: Coroutine[Any, Any, object], *, is_aside: bool = False) -> None:
-        """Run a coroutine as a task, or cancel it if the block has ended. The block does not wait for tasks that are
-        `aside`.
+        """Run a coroutine as a task, or cancel it if the block has ended.
+
+        The block does not wait for tasks that are `aside`.
         """
         scope = type(self._scope)()  # `anyio.CancelScope` would look up the event loop library each time
         if self.is_cancelled or not self.is_open:
@@ -430,8 +431,9 @@ class Waits:
         return 1 if found is None else found.running + found.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True. It is checked at `look_again` and at each message; see
-        `ConcurrentCalls.park`.
+        """Wait until `is_ready` returns True.
+
+        It is checked at `look_again` and at each message; see `ConcurrentCalls.park`.
         """
         await self.strands(path).park(is_ready)
 

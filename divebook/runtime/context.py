@@ -460,8 +460,9 @@ class StepContext:
         self._recorder.once.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context manager that registers `write`. It is called before the step is left, to record buffered
-        facts.
+        """Return a context manager that registers `write`.
+
+        It is called before the step is left, to record buffered facts.
         """
         return self._recorder.writing(write)
 
@@ -603,8 +604,9 @@ class StepContext:
             await self._recorder.waits.expire(question.id)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload, each once, in the log's order. Raises OperationError if none came
-        in time.
+        """Wait for a signal and return its payload, each once, in the log's order.
+
+        Raises OperationError if none came in time.
         """
         return await self._recorder.signals.take(self.place(), name, within)
 

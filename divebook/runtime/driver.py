@@ -487,8 +487,9 @@ class Driver(KnownExecution):
     def _take_up(
         self, given: DriverDependencies, lease: Lease, told: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal and the first facts to record. Reuse the parked code if it can continue, else open a log
-        to replay.
+        """Return the journal and the first facts to record.
+
+        Reuse the parked code if it can continue, else open a log to replay.
         """
         code = given.code_of(self.workflow)
         first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
@@ -555,15 +556,17 @@ class Driver(KnownExecution):
             self._task.cancel()
 
     def look_again(self) -> bool:
-        """Request another check of the inbox. Return False if this process has stopped checking it. Call on the
-        engine's loop.
+        """Request another check of the inbox.
+
+        Return False if this process has stopped checking it. Call on the engine's loop.
         """
         self._is_asked = True
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Complete or renew the standstill future when the execution becomes blocked or unblocked. Call on the engine's
-        loop.
+        """Complete or renew the standstill future when the execution becomes blocked or unblocked.
+
+        Call on the engine's loop.
         """
         runner = self._runner
         if runner is not None and runner.is_blocked:
@@ -589,8 +592,9 @@ class Driver(KnownExecution):
             self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
     async def _run(self, given: DriverDependencies, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
-        """Drive the execution until it has ended or is parked. Continue if a message arrives while
-        it is being parked.
+        """Drive the execution until it has ended or is parked.
+
+        Continue if a message arrives while it is being parked.
         """
         STRAND.set("")  # another execution may have started this one inside one of its calls
         CURRENT.set(None)
@@ -804,8 +808,9 @@ class ExecutionRegistry:
         return LoadedLog(_readable_workflow(execution_id, events), state, damage)
 
     def read_all(self) -> None:
-        """Read executions that were looked up but not read, before the store is closed. Unreadable ones raise when
-        used.
+        """Read executions that were looked up but not read, before the store is closed.
+
+        Unreadable ones raise when used.
         """
         for driver in list(self._known.values()):
             with suppress(StoreError):

@@ -74,8 +74,9 @@ class ReadExecution(FramedLog):
 
     @property
     def status(self) -> str:
-        """The status: pending, running, waiting, completed, failed, cancelled ... `divebook.engine.lifecycle` lists
-        all.
+        """The status: pending, running, waiting, completed, failed, cancelled ...
+
+        `divebook.engine.lifecycle` lists all.
         """
         return self.state.status
 
@@ -121,8 +122,9 @@ class ReadExecution(FramedLog):
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The present values of the workflow's variables, sorted by name. A new copy for each
-        access, like `outputs`.
+        """The present values of the workflow's variables, sorted by name.
+
+        A new copy for each access, like `outputs`.
         """
         return _opened(dict(sorted(self.state.variables.items())))
 
@@ -301,6 +303,7 @@ class Execution(ReadExecution):
     @property
     def driven_by(self) -> str | None:
         """Description of another driver, as known to the store: another process or environment.
+
         None if there is none.
         """
         if self.is_live or self._driver.opening is not None:
@@ -332,8 +335,9 @@ class Execution(ReadExecution):
         return self.history() if self._driver.is_read else self.store.history(self.id)
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return why it failed, read from a loaded log. If a child execution caused it, return the failure inside the
-        child.
+        """Return why it failed, read from a loaded log.
+
+        If a child execution caused it, return the failure inside the child.
         """
         found = super().failure_in(log)
         if found is None or not found.child:
@@ -423,8 +427,9 @@ class Execution(ReadExecution):
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"
 
     def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
-        """Compare this run side by side with other runs, or with ids of runs in its store. See
-        `Environment.compare`.
+        """Compare this run side by side with other runs, or with ids of runs in its store.
+
+        See `Environment.compare`.
         """
         found = [
             Execution(self._control, self._control.look_up(run)) if isinstance(run, str) else run
@@ -534,8 +539,9 @@ class Execution(ReadExecution):
         return self
 
     def checked(self) -> Execution:
-        """Return this execution. Raises ExecutionFailedError or ExecutionCancelledError if it
-        failed or was cancelled.
+        """Return this execution.
+
+        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
         """
         if self.status == catalog.FAILED:
             raise ExecutionFailedError(self.id, self.error or "unknown error")

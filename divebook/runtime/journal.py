@@ -518,8 +518,9 @@ class Journal:
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Store a checkpoint of the state after the latest batch. Checkpoints are optional, so a failure is only
-        logged.
+        """Store a checkpoint of the state after the latest batch.
+
+        Checkpoints are optional, so a failure is only logged.
         """
         state, size = None if self._batch is None else self._batch[1], 0
         if state is None:

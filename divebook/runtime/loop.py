@@ -354,8 +354,9 @@ class EngineThread:
         return desk
 
     def held_up(self, store: EventStore) -> str | None:
-        """Return why a store cannot be written to at present, if an execution here waits for it. Callable from any
-        thread.
+        """Return why a store cannot be written to at present, if an execution here waits for it.
+
+        Callable from any thread.
         """
         desk = self._desks.get(id(store))
         standstill = None if desk is None else desk.commit.held_up

@@ -353,8 +353,9 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
 
 
 def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
-    """Return whether this process can and should run the rollback of an execution. Otherwise the process that resumes
-    it does.
+    """Return whether this process can and should run the rollback of an execution.
+
+    Otherwise the process that resumes it does.
     """
     if driver.state.queue is not None and driver.state.parent is None:  # a child must be rolled back before its parent
         return False
@@ -444,8 +445,9 @@ class Control(QueueControl):
             driver.require_log()
 
     def run(self, driver: Driver) -> Future[None]:
-        """Start an execution if it is pending. Return a future that is done when it has ended, is
-        parked or is blocked.
+        """Start an execution if it is pending.
+
+        Return a future that is done when it has ended, is parked or is blocked.
         """
         if driver.opening is None or driver.was_driven:
             return driver.standstill()
@@ -576,8 +578,9 @@ class Control(QueueControl):
         return driver
 
     def delivered(self, driver: Driver) -> bool:
-        """Deliver unread messages if this process drives the execution, or is about to check the inbox. Return whether
-        it does.
+        """Deliver unread messages if this process drives the execution, or is about to check the inbox.
+
+        Return whether it does.
         """
         if ENGINE.is_current():
             ENGINE.keep(self._desk.mailroom.deliver(driver.id))
@@ -617,8 +620,9 @@ class Control(QueueControl):
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _came_to_rest(self, driver: Driver) -> None:
-        """Notify the family of an execution that has ended, or set the timer that wakes a parked one. On the engine's
-        loop.
+        """Notify the family of an execution that has ended, or set the timer that wakes a parked one.
+
+        On the engine's loop.
         """
         self._latest_desk = self._desk
         if driver.state.is_over:

@@ -130,8 +130,9 @@ class Answering:
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Mark an expired question, so that it can no longer be answered. Only the first answer or mark of a question
-        counts.
+        """Mark an expired question, so that it can no longer be answered.
+
+        Only the first answer or mark of a question counts.
         """
         payload = {EXPIRED: True}
         self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
@@ -175,8 +176,9 @@ class Answering:
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
 
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
-        """Store a message. Return whether it was stored, and the stored one: this or an earlier one
-        with the same key.
+        """Store a message.
+
+        Return whether it was stored, and the stored one: this or an earlier one with the same key.
         """
         sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
         kept = self._store.post(sent)

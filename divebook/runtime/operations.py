@@ -336,7 +336,7 @@ class OperationLog:
         # there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._known(wanted)
         if record is not None and record.status == PENDING:
-            return carry_out(record)  # the result was lost: `carry_out` compares the parameters and asks a person
+            return carry_out(record)  # its result was lost: a person is asked, without a comparison
         if record is None:
             return carry_out(None) if self.beyond is None else self._answered(self.beyond, wanted, carry_out, beside)
         if _differs(record, wanted):
@@ -363,8 +363,9 @@ class OperationLog:
         told: Mapping[str, Any] | None,
         bring: Callable[[], None],
     ) -> Any:
-        """Record an operation with an end that did not happen here. Nothing is awaited between its
-        start and its end.
+        """Record an operation with an end that did not happen here.
+
+        Nothing is awaited between its start and its end.
         """
         place, operation_id, operation_type, parameters, _ = wanted
         begun = self.begin(wanted, None, beside.setting, beside.within)
@@ -578,7 +579,8 @@ class OperationLog:
     ) -> None:
         """Record the result of an operation. Its duration counts from `since`, or from its start.
 
-        `held` is the part of the reservation that remains spent: that of an ended execution which others continue.
+        `held` is the part of the reservation that stays counted: that of an ended child, which needs it if it is
+        resumed.
         """
         if usage:
             self.fresh.discard(place.path)

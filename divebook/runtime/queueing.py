@@ -193,8 +193,9 @@ class QueueControl(ABC):
     def claim(
         self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
     ) -> list[Lease]:
-        """Claim the leases of executions that have something to do. This thread must drive them. See the method of the
-        store.
+        """Claim the leases of executions that have something to do.
+
+        This thread must drive them. See the method of the store.
         """
         return DRIVEN_LEASES.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
 
@@ -392,8 +393,9 @@ class Relatives:
             left = []
 
     def _cancel_child(self, one: Abandoned, parent: Driver) -> Driver | None:
-        """Cancel a child and return it. Return None if `parent` only shares the child's start event with its real
-        parent.
+        """Cancel a child and return it.
+
+        Return None if `parent` only shares the child's start event with its real parent.
         """
         child = self._find(one.id)
         if child.started_by != one.parent:

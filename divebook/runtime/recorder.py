@@ -413,8 +413,9 @@ class Recorder:
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register `write` for the block. It is called before the paths are left, so that the work done so far is
-        recorded.
+        """Register `write` for the block.
+
+        It is called before the paths are left, so that the work done so far is recorded.
         """
         self._unwritten.append(write)
         try:

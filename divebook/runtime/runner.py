@@ -96,8 +96,9 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Handle the end of a path that the facts contain, without asking the rules again. Return whether the path has
-        ended.
+        """Handle the end of a path that the facts contain, without asking the rules again.
+
+        Return whether the path has ended.
         """
         match record.facts[-1].data:
             case catalog.PathCompleted():
@@ -225,8 +226,9 @@ class PathRunner(ABC):
             self._release_joins()
 
     def _stop_siblings(self) -> bool:
-        """Stop all paths if one has failed and the workflow does not continue without it. Return whether that is the
-        case.
+        """Stop all paths if one has failed and the workflow does not continue without it.
+
+        Return whether that is the case.
         """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:

@@ -203,8 +203,9 @@ class Iterations:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the items with a call whose outcome must be known for its rollback. A person is asked before the step
-        fails.
+        """Return the items with a call whose outcome must be known for its rollback.
+
+        A person is asked before the step fails.
         """
         return {record.item for record in unknown(self._opened)}
 
@@ -280,8 +281,9 @@ class Iterations:
 
 
 def _joined(failed: Sequence[Exception]) -> Exception:
-    """Return the first error of several items, with the others attached. A resumption repeats the
-    calls of all of them.
+    """Return the first error of several items, with the others attached.
+
+    A resumption repeats the calls of all of them.
     """
     first, *others = failed
     if isinstance(first, ItemFailedError):

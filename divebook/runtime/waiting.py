@@ -171,10 +171,10 @@ class ApprovalPolicy:
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
-    """Return the table with rules adapted to paths of files: each rule also matches other spellings of its paths.
+    """Return a table whose rules also cover other spellings of the paths that they name.
 
-    "Allow" rules match a path only after removal of detours such as ``a/../b``. Other rules also match with links
-    followed.
+    Rules that allow a call get paths without detours (``a/../b``). Rules that ask or deny apply as written, and also
+    with links followed.
     """
     rules: list[ApprovalRule] = []
     for rule in table.rules:
@@ -430,8 +430,9 @@ class Signals:
         self._once, self._waits = once, waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
-        """Sleep for `seconds` since the timer was first started. `holder` is the id of the
-        enclosing operation, if any.
+        """Sleep for `seconds` since the timer was first started.
+
+        `holder` is the id of the enclosing operation, if any.
         """
         wanted = OperationRequest.of(place, TIMER, {"seconds": seconds})
 

@@ -352,8 +352,9 @@ class Workspaces:
         return True
 
     async def difference(self, name: str, place: Place) -> str:
-        """Return a sentence about the differences between files and log, for people. Return an empty string if they
-        match.
+        """Return a sentence about the differences between files and log, for people.
+
+        Return an empty string if they match.
         """
         opened = await self._open(name, place)
         if opened.found is None or opened.known is None:

@@ -128,8 +128,9 @@ _HERE = 'or let it run in a thread: executor="thread"'
 
 
 class _Named(NamedTuple):
-    """Reference to a function below some decorators. The plain name of a ``@step`` would lead to
-    its recording wrapper.
+    """Reference to a function below some decorators.
+
+    The plain name of a ``@step`` would lead to its recording wrapper.
     """
 
     module: str

@@ -214,8 +214,9 @@ class DaskCluster:
         return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
-        """Return the slot that a call must hold. Non-repeatable and time-limited calls start only
-        if a thread is free.
+        """Return the slot that a call must hold.
+
+        Non-repeatable and time-limited calls start only if a thread is free.
         """
         return (self._places if repeatable and not limited else self._places_of_one).slot()
 
