@@ -149,8 +149,7 @@ CALL_PATIENCE_SECONDS = 10.0
 """Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
 CALLS, WORKS = 16, 64
 """Maximum number of threads for single calls and for work. Work asks the loop, which makes calls, so calls have their
-own threads and never wait for work.
-"""
+own threads and never wait for work."""
 
 _calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
 _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
@@ -309,8 +308,7 @@ class GroupCommit:
         self._is_timed = False
         self._was_alone = self._was_quick = False
         """True if a single path was running in the last turn; true if the last commit in a thread took less than
-        `MOMENT`.
-        """
+        `MOMENT`."""
         self._in_a_row = 0
         self._pause, self._is_said = SHORTEST, False
         self.held_up: StoreUnavailable | None = None

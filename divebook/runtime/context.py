@@ -410,12 +410,11 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs a body of several calls as one operation. Once it has ended, its result is
-        replayed.
+        """Return an awaitable that runs a body of several calls as one operation.
 
-        Until then, a process that resumes the execution runs the body again, and the recorded calls in it are replayed.
-        The operation itself never counts as running. Its calls must be made `within` it and must end before it ends.
-        Raises like `operation`.
+        Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
+        and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
+        `within` it and must end before it ends. Raises like `operation`.
 
         Parameters
         ----------

@@ -282,8 +282,7 @@ class _Standstill:
     def __init__(self) -> None:
         self.future: Future[None] = Future()
         """Done when the execution has ended or is parked, and while it is blocked. Replaced when it
-        becomes unblocked.
-        """
+        becomes unblocked."""
 
 
 class Driver(KnownExecution):
@@ -513,10 +512,9 @@ class Driver(KnownExecution):
         self._set_going(work, lease)
 
     def cancel_pending(self, given: DriverDependencies, why: str) -> bool:
-        """Record the cancellation of a pending execution, of which no step runs. Return False if it has started
-        meanwhile.
+        """Record the cancellation of a pending execution, of which no step runs.
 
-        Its start key stays free for another execution.
+        Return False if it has started meanwhile. Its start key stays free for another execution.
         """
         if self.opening is None or self.was_driven:
             return False

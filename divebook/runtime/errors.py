@@ -381,10 +381,10 @@ class OwnFacts(NamedTuple):
 
 
 def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> OwnFacts:
-    """Return class and place of an error of a step's own code. For an error of a recorded call the log has them
-    already.
+    """Return class and place of an error of a step's own code.
 
-    `place` is the line of the definition that caused it, if any.
+    For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
+    any.
     """
     source = telling(error)
     if isinstance(source, OperationError):

@@ -261,10 +261,9 @@ class Execution(ReadExecution):
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
     ) -> Path:
-        """Write the run as one HTML page that shows it without divebook and can be opened as a run again. Return its
-        path.
+        """Write the run as one HTML page that shows it without divebook and can be opened as a run again.
 
-        `divebook.export.page.write_page` documents the content.
+        Return its path. `divebook.export.page.write_page` documents the content.
         """
         written: Path = extensions.extension(extensions.PAGE)(
             self, file, log=log, overwrite=overwrite, known_secrets=known_secrets

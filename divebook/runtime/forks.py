@@ -170,8 +170,9 @@ def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
 
 
 def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
-    """Return the start event of an execution, with the changes of its newest fork applied. Reads the opening events
-    only.
+    """Return the start event of an execution, with the changes of its newest fork applied.
+
+    Reads the opening events only.
 
     Raises
     ------
@@ -251,11 +252,11 @@ class Epoch(NamedTuple):
 
 
 def epochs_of(events: Iterable[Event]) -> list[Epoch]:
-    """Return the epochs of a log, oldest first. A new epoch starts with each resumption, because functions may have
-    changed.
+    """Return the epochs of a log, oldest first.
 
-    A person who resumes an ended execution accepts its past results. They count from then on as results of the
-    functions at that time (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
+    A new epoch starts with each resumption, because functions may have changed. A person who resumes an ended execution
+    accepts its past results. They count from then on as results of the functions at that time
+    (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
     """
     found: list[Epoch] = []
     begun: Mapping[str, str] = {}
@@ -327,8 +328,9 @@ def prefix_of(
     reaching_back: bool = False,
     is_live: bool = False,
 ) -> Prefix:
-    """Return the part of a log that a fork shares with its source. If the log is damaged, events before the damage
-    count.
+    """Return the part of a log that a fork shares with its source.
+
+    If the log is damaged, events before the damage count.
 
     Parameters
     ----------

@@ -70,8 +70,9 @@ _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class RecordBuilder:
-    """Builder of the latest record of a log, which the next fact may join. The journal reuses one object for all
-    records.
+    """Builder of the latest record of a log, which the next fact may join.
+
+    The journal reuses one object for all records.
 
     Attributes
     ----------
@@ -168,8 +169,7 @@ _HELD = {
     catalog.EventEmitted: attrgetter("data"),
 }
 """The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
-before.
-"""
+before."""
 
 
 def is_heavy(fact: catalog.Payload) -> bool:
@@ -285,10 +285,9 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """The current state, possibly still mutable: read it at once and do not keep it. For the journal's own thread
-        only.
+        """The current state, possibly still mutable: read it at once and do not keep it.
 
-        It costs less than `state`, which is immutable.
+        For the journal's own thread only. It costs less than `state`, which is immutable.
         """
         if not self._is_folded:
             self._fold()

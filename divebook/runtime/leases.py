@@ -32,8 +32,7 @@ class DrivenLeases:
     def __init__(self) -> None:
         self._driven: Counter[tuple[str, int]] = Counter()
         """Number of drivers by execution id and token. If a store and a copy of it are both open in this process, their
-        leases have equal keys (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source).
-        """
+        leases have equal keys (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
         self._taking: dict[str, int] = {}
         """Execution id to the ident of the thread that is about to drive it."""
         self._claims = threading.Lock()

@@ -282,11 +282,10 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Call `begin` on the loop, and return the result of the future that it completes. For threads other than the
-        engine's.
+        """Call `begin` on the loop, and return the result of the future that it completes.
 
-        The caller is woken once, when the future is done, even if the work takes several turns of the loop. If a
-        waiting caller is interrupted, `begin` has run completely, or never runs.
+        For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
+        several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
         claimed, called = threading.Lock(), threading.Lock()
         called.acquire()
@@ -307,9 +306,8 @@ class EngineThread:
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
         """Call `work` on the loop, which starts the work that completes the future `awaited`, and return the future.
-        From any thread.
 
-        If `work` raises, the future gets its exception.
+        From any thread. If `work` raises, the future gets its exception.
         """
 
         def call() -> None:

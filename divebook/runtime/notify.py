@@ -48,8 +48,9 @@ def are_addresses(words: Sequence[str]) -> bool:
 
 
 class Addresses:
-    """Hook that sends every question to several addresses. An address that fails is logged once and does not delay
-    others.
+    """Hook that sends every question to several addresses.
+
+    An address that fails is logged once and does not delay others.
 
     Raises
     ------
@@ -112,8 +113,7 @@ PATIENCE = 60
 
 Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """Receives a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``,
-``data``, ``step`` ...
-"""
+``data``, ``step`` ..."""
 
 
 class Notices:

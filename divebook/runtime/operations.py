@@ -168,8 +168,7 @@ FileEvents: TypeAlias = Sequence[catalog.FilesChanged]
 """Recorded file changes of one call."""
 BringFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Callable[[], None]]]"
 """Return a context manager around an answer. It yields a function that records the file changes in this log, directly
-after the end of the call.
-"""
+after the end of the call."""
 
 
 class WorkspaceRef(NamedTuple):
@@ -298,16 +297,14 @@ class OperationLog:
         """By path: the error raised when the code of its step diverged from the log.
 
         Every further request of that step raises it again, even if the code caught it. Otherwise a later attempt would
-        run the call that the log records differently (test_divergence.py).
-        """
+        run the call that the log records differently (test_divergence.py)."""
 
         self.begins_nothing = False
         """True while the execution is being parked: started operations continue, new ones do not start."""
         self.fresh: set[str] = set()
         """Paths whose step started in this process, runs for the first time, and has used no resources yet.
 
-        The log has no operations of such a step except those requested since, so a lookup is unnecessary.
-        """
+        The log has no operations of such a step except those requested since, so a lookup is unnecessary."""
         self._latest: dict[str, str] = {}
         """By path: the id of the operation that failed last. Cleared when the step's code requests something else."""
 

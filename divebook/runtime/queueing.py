@@ -225,10 +225,10 @@ class QueueControl(ABC):
         return driver
 
     def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether the execution may have killed its previous driver. One that only waited for children did no
-        work.
+        """Return whether the execution may have killed its previous driver.
 
-        Its first work may not be in the log (test_what_ends_its_worker_before_anything_is_written_is_counted).
+        One that only waited for children did no work. Its first work may not be in the log
+        (test_what_ends_its_worker_before_anything_is_written_is_counted).
         """
         return state.status == RUNNING or (lease.was_left and not running_children(state))
 

@@ -269,11 +269,10 @@ class UnknownOutcomes:
         done: Callable[[Any], Any] | None = None,
         seen: str = "",
     ) -> Settled:
-        """Return a person's answer about a call that started and has no outcome in the log. `cause` is the reason, if
-        known.
+        """Return a person's answer about a call that started and has no outcome in the log.
 
-        `done` converts the result that the person enters to the value that the call would have returned. `seen` is a
-        text about the observable effects of the call.
+        `cause` is the reason, if known. `done` converts the result that the person enters to the value that the call
+        would have returned. `seen` is a text about the observable effects of the call.
 
         Raises
         ------

@@ -182,10 +182,10 @@ class PathRunner(ABC):
         return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
-        """Record the failure of a step. Continue at the step that catches it, or fail the path. Return whether the path
-        continues.
+        """Record the failure of a step.
 
-        A failure is not caught if the execution was stopped, or if the step's code diverged from the log.
+        Continue at the step that catches it, or fail the path. Return whether the path continues. A failure is not
+        caught if the execution was stopped, or if the step's code diverged from the log.
         """
         step, place = run.step, definition_place(self.workflow, run.step, error)
         failure = fault_of(error, place)
@@ -674,8 +674,7 @@ class ParkedRuns:
         self._kept: dict[ParkedRun, Runner] = {}
         self._lost: list[dict[ParkedRun, Runner]] = []
         """Runners of a dead loop, or of the process from which this one was forked. They are kept referenced, because
-        Python would unwind their coroutines when it frees them.
-        """
+        Python would unwind their coroutines when it frees them."""
 
     def __len__(self) -> int:
         return sum(runner.strands for runner in self._kept.values())
@@ -764,11 +763,10 @@ class ParkedRun:
             self._unwind(runner)
 
     def take(self, state: ExecutionState, code: Mapping[str, str], given: Given) -> Runner | None:
-        """Return the parked runner if it can continue from `state` with the functions of these digests. Otherwise
-        unwind it.
+        """Return the parked runner if it can continue from `state` with the functions of these digests.
 
-        If a function or agent was redefined, the code is replayed with the new definition, even if both are equal
-        (test_a_function_that_was_defined_anew_is_replayed).
+        Otherwise unwind it. If a function or agent was redefined, the code is replayed with the new definition, even if
+        both are equal (test_a_function_that_was_defined_anew_is_replayed).
         """
         runner = RESTING.take(self)
         if runner is None:

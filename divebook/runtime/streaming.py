@@ -25,13 +25,11 @@ class TextDelta(NamedTuple):
     """Id of the operation that writes it."""
     at: int
     """Number of characters of the part before this piece. 0 starts the part, possibly again after
-    an earlier attempt.
-    """
+    an earlier attempt."""
     text: str
     part: str = TEXT
     """Part of the text: ``text``, ``thinking``, ``arguments:<tool>:<id of the call>`` (incomplete JSON), or ``output``
-    of commands.
-    """
+    of commands."""
 
 
 TextListener: TypeAlias = Callable[[TextDelta], object]

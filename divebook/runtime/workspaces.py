@@ -418,10 +418,10 @@ class Workspaces:
                 opened.known, opened.at, opened.is_behind = tree, self._journal.recorded, True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
-        """Return the folder with the files of a workspace, and its name for tools. Return None if the folder does not
-        exist yet.
+        """Return the folder with the files of a workspace, and its name for tools.
 
-        Before the first call in the workspace, this is the folder from which the files are copied.
+        Return None if the folder does not exist yet. Before the first call in the workspace, this is the folder from
+        which the files are copied.
         """
         if name in self._opened:
             root = self._opened[name].workspace.root

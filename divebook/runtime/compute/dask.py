@@ -136,8 +136,7 @@ class Claims:
 
 WINDOW, WINDOW_OF_THREAD = 64, 16
 """Maximum number of repeatable calls in the cluster at a time: a constant, and a number for each
-thread of the cluster.
-"""
+thread of the cluster."""
 CONNECT_SECONDS = 10
 LONG = 0.5
 """Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
@@ -315,8 +314,7 @@ class _Connection:
         """Names under which another process has left calls or results in the cluster."""
         self._looked: set[str] = set()
         """Executions checked for such calls. Calls that another process leaves later belong to other executions, or are
-        resumed here.
-        """
+        resumed here."""
         self._over: list[str] = []
         """Names of returned calls."""
 
@@ -594,8 +592,9 @@ class Pool:
         return self._places.slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. A call that is given up is withdrawn if not started, and not awaited
-        otherwise.
+        """Run a task and return its result.
+
+        A call that is given up is withdrawn if not started, and not awaited otherwise.
 
         Raises
         ------
@@ -735,8 +734,9 @@ class Executors:
         return self._clusters[asked]
 
     def named(self, name: str) -> Compute:
-        """Return the executor of a name. An address must have been registered, so that no definition can send code
-        elsewhere.
+        """Return the executor of a name.
+
+        An address must have been registered, so that no definition can send code elsewhere.
 
         Raises
         ------

@@ -25,8 +25,7 @@ from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessE
 
 AROUND, CALL, STALE, ENDED, PRINTED, LOGGED = b"a", b"c", b"s", b"e", b"p", b"l"
 """Kinds of frames: environment of the next calls, a call, refusal because this process has old code, outcome of a call,
-and printed and logged output during the call.
-"""
+and printed and logged output during the call."""
 _HEAD = struct.Struct("!cQ")
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
