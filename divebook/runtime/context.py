@@ -349,8 +349,7 @@ class StepContext:
         seen: Callable[[], str] | None = None,
         undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that makes a non-deterministic call once, records its result, and replays it from the log
-        later.
+        """Return an awaitable that makes a non-deterministic call once, or replays its recorded result.
 
         The awaitable always returns the recorded form of the result. Code that might modify the result must open it
         first with `divebook.events.recorded.opened`, which restores the original object.

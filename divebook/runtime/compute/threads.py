@@ -282,7 +282,7 @@ class _ThreadPool:
             hand.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
-        """At exit, wait for awaited calls, and for the commit of their results.
+        """Wait at exit for awaited calls, and for the commit of their results.
 
         Such a call may be in the middle of a payment. A call that was given up may never end, so it is not awaited.
         """
@@ -328,7 +328,7 @@ def home_of_loop() -> LoopHandle:
 
 @contextmanager
 def lending_place() -> Iterator[None]:
-    """While the block waits for an execution, free the place of this thread for another call.
+    """Free the place of this thread for another call, while the block waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
