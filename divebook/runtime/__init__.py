@@ -1,4 +1,4 @@
-"""The drivers: carry out what the rules say, record what happened.
+"""Runtime: drivers carry out the decisions of the engine and record the results.
 
-It imports nothing: a process that makes calls for another one needs a few of its modules only.
+This file imports nothing, because a worker process that makes calls for another one needs only a few modules of it.
 """

@@ -1,7 +1,7 @@
-"""Executions that other executions started: begun once, resumed with their parent, which gets their result.
+"""Child executions: started once, resumed with their parent, result returned to it.
 
-A child is an execution with a log of its own, and its id derives from its place in the parent: whichever process takes
-the parent up, and wherever it died, finds the child that was begun and begins no second one
+A child is an execution with a log of its own. The parent records the id of a child before the child starts. Whichever
+process resumes the parent, and wherever the parent died, it finds that id and starts no second child
 (test_wherever_the_parent_died_the_child_is_started_once in `tests/execution/test_children.py`).
 """
 
@@ -50,16 +50,15 @@ from divebook.store.append import Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
 
-# Parents and children among the executions of a store, as their rows have them.
+# --- parents and children in the store -------------------------------------------------------------------------------
 #
-# A child ends with its parent. Who cancels an execution, or has it fail, cancels its children next, one level after the
-# other. A process that dies in between leaves children whose parent has ended, which wait or can be resumed: they are
-# *abandoned*. Whoever takes one up cancels it, and makes no call of it
-# (`tests/execution/test_cancelled_trees.py`).
+# A child ends with its parent. When an execution is cancelled or fails, its children are cancelled next, level by
+# level. If a process dies in between, it leaves *abandoned* children: they wait or can be resumed, but their parent has
+# ended. A process that finds one cancels it instead of driving it (`tests/execution/test_cancelled_trees.py`).
 
 
 ENDS = TERMINAL - {MOVED, PICTURE}
-"""The statuses of a parent that nothing waits in: one that has moved, or is a snapshot, continues in another store."""
+"""Final statuses of a parent that end its children. A moved execution or a snapshot continues in another store."""
 
 
 class Abandoned(NamedTuple):
@@ -68,24 +67,25 @@ class Abandoned(NamedTuple):
     id: str
     parent: str
     status: str
-    """That of its parent, or the one that its parent is about to have."""
+    """Status of the parent, or the status it is about to get."""
 
     @property
     def reason(self) -> str:
-        """Why it is cancelled."""
+        """Reason of its cancellation."""
         return orphaned(self.parent, self.status)
 
 
 def orphaned(parent: str, status: str) -> str:
-    """Return why an execution is cancelled whose parent has ended."""
+    """Return the reason for cancelling an execution whose parent has ended."""
     return f"its parent {parent} is {status}"
 
 
 def children_to_end(store: EventStore, execution_id: str, status: str) -> list[Abandoned]:
-    """Return what is to be cancelled below an execution that ends as `status`: its children that have not ended.
+    """Return the executions below one that ends as `status` and that must be cancelled: its children that have not
+    ended.
 
-    Of a child that was cancelled already, or has failed, its own children: another process that does the same may not
-    have come to them yet, or may have died.
+    For a child that is cancelled or failed already, its own children are checked: another process that cancels the same
+    tree may not have reached them yet, or may have died.
     """
     below: list[Abandoned] = []
     for record in store.records(parent=execution_id, origin=CHILD):
@@ -97,12 +97,12 @@ def children_to_end(store: EventStore, execution_id: str, status: str) -> list[A
 
 
 def has_ended(store: EventStore, execution_id: str) -> bool:
-    """Return whether an execution has ended, so that nothing that it started continues."""
+    """Return whether an execution has ended, so that its children must not continue."""
     return any(record.status in ENDS for record in islice(ancestors(store, execution_id), 1))
 
 
 def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]:
-    """Give the row of an execution, then that of its parent, and so on; one that the store lacks ends the line."""
+    """Yield the record of an execution, of its parent, and so on, up to one that the store lacks."""
     name: str | None = execution_id
     while name is not None:
         try:
@@ -114,14 +114,14 @@ def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]
 
 
 def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
-    """Return what is to be cancelled instead of resuming an execution; nothing if that may continue.
+    """Return the executions to cancel instead of resuming one, or an empty list if it may be resumed.
 
-    The execution comes first, then its parent, as far up as one of them has a parent that has ended.
+    The list starts with the execution and its parent, up to the one whose parent has ended.
     """
     line: list[ExecutionRecord] = []
     for record in ancestors(store, execution_id):
         if line and record.status in ENDS and not _was_resumed_apart(store, line[-1], record):
-            # The parent of all but the last one is about to be cancelled.
+            # The others are cancelled because the one above each is cancelled.
             below = [Abandoned(child.execution_id, child.parent or "", CANCELLED) for child in line[:-1]]
             return [*below, Abandoned(line[-1].execution_id, record.execution_id, record.status)]
         if record.status in TERMINAL:
@@ -131,21 +131,21 @@ def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
 
 
 def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
-    """Return the executions that have not ended although an execution above them has, newest first."""
+    """Return the executions that have not ended although an ancestor has, newest first."""
     unended = store.unended()
     ids = {record.execution_id for record in unended}
     children = [record for record in unended if record.origin == CHILD]
     names = {
         record.execution_id for record in children if record.parent not in ids and abandoned(store, record.execution_id)
     }
-    for record in reversed(children):  # a parent is older than its children
+    for record in reversed(children):  # parents are older than their children
         if record.parent in names:
             names.add(record.execution_id)
     return [record for record in children if record.execution_id in names]
 
 
 def _was_resumed_apart(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person has resumed a child by itself, after it had ended with its parent."""
+    """Return whether a person resumed a child by itself after it had ended with its parent."""
     if parent.ended_at is None:
         return False
     resumed = [
@@ -157,31 +157,31 @@ def _was_resumed_apart(store: EventStore, child: ExecutionRecord, parent: Execut
 
 
 Opened: TypeAlias = tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]
-"""What an execution begins with."""
+"""Workflow, first event and durability of a new execution."""
 Opening: TypeAlias = Callable[[], Opened]
 
 
 class Child(NamedTuple):
-    """What a step asks for when it runs another workflow."""
+    """Request of a step to run another workflow as an execution."""
 
     id: str
     parent: str
-    """Id of the execution that asks."""
+    """Id of the parent."""
     workflow: str
     inputs: Mapping[str, Any]
     bounds: Bounds
-    """What is left of the parent's."""
+    """The share of the parent's bounds."""
     counted: Usage = NO_USAGE
-    """What it has consumed before, where it is resumed: that is spent of the parent's already."""
+    """Consumption that the parent has counted already, for a child that is resumed."""
     model: str | None = None
-    """The model of all agents, in place of theirs, as the parent has it."""
+    """Model that replaces the models of all agents, taken from the parent."""
     variables: Mapping[str, Any] = EMPTY
-    """What one begins with that goes on where its parent leaves."""
+    """Initial variables of a successor."""
     like: WhatIfSource | None = None
-    """The execution that it is a what-if of."""
+    """Source execution, if the child is a what-if."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return what to record when it is resumed: one that has ended may spend what its parent has left now."""
+        """Return the resumption event. A child that had ended may spend what its parent has left now."""
         if not state.is_over:
             return ExecutionResumed(state.status)
         own = Bounds.from_dict(workflow.bounds or {})
@@ -190,11 +190,11 @@ class Child(NamedTuple):
 
 
 BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
-"""Starts the execution as which another one goes on, once; returns its id."""
+"""Start the successor of an execution once, and return its id."""
 
 
 def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
-    """Return the execution as which another one is to go on; raises StepError if an execution waits for that one."""
+    """Return the request for a successor. Raises StepError if a parent waits for the execution."""
     if state.parent is not None:
         raise StepError(
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
@@ -211,9 +211,9 @@ async def succeeded_by(
     begin: BeginSuccessor,
     others: Callable[[], int],
 ) -> NoReturn:
-    """Start the execution as which another one goes on, recorded in that one, which is left.
+    """Start the successor as a recorded operation of the present execution, then leave that by raising GoesOnElsewhere.
 
-    It fails, recorded as well, while `others`, the number of other paths that are on their way, is not 0.
+    The operation fails, also recorded, while `others`, the number of other active paths, is not 0.
     """
 
     async def start() -> str:
@@ -229,22 +229,22 @@ async def succeeded_by(
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child was cancelled since its parent had ended: one that goes on again resumes it.
+    """Return whether a child was cancelled because its parent had ended. A parent that continues resumes such a child.
 
-    Word of that end may come late, over a slow store or from another process.
+    The notice of that end can be late, if the store is slow or another process sends it.
     """
     return child.lifecycle == CANCELLED and child.error in {orphaned(parent, status) for status in (FAILED, CANCELLED)}
 
 
 class DriveChild(Protocol):
-    """Begins a child, or resumes it; returns its state once it has ended, or rests."""
+    """Protocol of the function that starts or resumes a child, and returns its state once it has ended or is parked."""
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
-        """Do so; `again`: also where it has failed or was cancelled."""
+        """Drive the child. With `again`, resume it even if it failed or was cancelled."""
 
 
 def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
-    """Return the executions whose end an execution waits for, or waited for when it ended, by id."""
+    """Return the unfinished child operations of an execution, by id of the child."""
     opened = [path.open for path in state.paths.values() if path.open is not None]
     records = [record for found in opened for record in found.operations.values()]
     return {
@@ -255,7 +255,7 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
 
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Give the names of the workflows that an execution has asked for and whose executions have not begun."""
+    """Yield the names of the workflows that an execution has requested as children and that have not started."""
     for child, record in running_children(state).items():
         try:
             store.record(child)
@@ -267,10 +267,10 @@ def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str
 
 
 class Children:
-    """Runs other workflows for one execution.
+    """Runner of child executions for one execution.
 
-    The id of a child is new, and recorded before the child begins: so it is started once, whatever becomes of the
-    process and of the id of its parent.
+    The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
+    process dies or the parent gets another id.
     """
 
     def __init__(self, once: OperationLog, waits: Waits, chance: Chance) -> None:
@@ -278,14 +278,14 @@ class Children:
         self._ids = Ids(once.journal.clock, chance)
 
     async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
-        """Return what another workflow came to, run as an execution of its own that is started once.
+        """Run another workflow as a child execution that is started once, and return its result.
 
         Raises
         ------
         OperationError
-            It did not complete.
+            The child did not complete.
         Suspended
-            It waits for something from outside, and nothing else can happen here.
+            The child waits for something from outside, and nothing else can happen here.
         """
         wanted = self._wanted(place, workflow, inputs)
         child_id = wanted.parameters["signal"]
@@ -308,24 +308,25 @@ class Children:
             try:
                 ended = await self._ended(place.path, asked, drive, is_new=record is None)
             except (DefinitionError, InputError, NotFoundError, SetupError) as error:
-                # It did not begin. Without a recorded end the operation would seem to be running still, to a
-                # verification as well (test_a_function_that_fails_is_equal_wherever_it_stands).
+                # The child did not start. Without a recorded end its operation would seem to be running, also to a
+                # verification (test_a_function_that_fails_is_equal_wherever_it_stands).
                 raise self._once.fail(place, begun, clean_text(error), names_of(error), raised=error) from error
-            except BoundExceededError as error:  # as a recorded failure, so that a replay goes the same way
+            except BoundExceededError as error:  # recorded, so that a replay takes the same branch
                 raise self._once.fail(place, begun, str(error), names_of(error), raised=error) from error
             return self._taken(place, begun, ended)
 
         return await self._once.run(wanted, carry_out)
 
     def _handed_on(self, place: Place, child: str) -> Reserved | None:
-        """Return what a child that is resumed had handed on when it ended: that comes back with it."""
+        """Return the reservation that a resumed child had when it ended, which is restored."""
         earlier = self._once.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _side_by_side(self) -> int:
-        """Return how many strands may spend of what is left, the present one among them: those without a child.
+        """Return the number of strands that may spend the remaining budget, including the present one: those without a
+        child.
 
-        So the sum of what children may spend that run at a time is never more than what was left
+        Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
         """
         state = self._once.journal.state
@@ -333,7 +334,9 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _wanted(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation with the id of its child: the recorded one, also of a child that failed."""
+        """Return the operation request with the id of its child: the recorded id, also of a failed child, else a new
+        one.
+        """
         record = self._once.known_at(place)
         known = None if record is None else record.signal
         asked = {"workflow": workflow, "inputs": inputs, "signal": known or self._ids.execution()}
@@ -343,7 +346,10 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**wanted.parameters, "signal": self._ids.execution()})
 
     async def _ended(self, path: str, asked: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Return the last state of a child; the process that drives it to its end sends a signal."""
+        """Return the last state of a child.
+
+        The process that drives the child to its end sends a signal to the parent.
+        """
 
         def heard() -> int:
             return len(self._once.journal.state.signals.get(asked.id, ()))
@@ -361,11 +367,11 @@ class Children:
             was_over = child.is_over
             child = await drive(asked, again=was_over)
             if was_over and _ended_with(asked.parent, child):
-                raise Suspended  # another process has ended this execution, which the next event that it writes says
+                raise Suspended  # another process ended this execution; its next write fails
         return child
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record how a child ended, and count what it has consumed since that was last counted."""
+        """Record how a child ended, and its consumption since the last count. Return its result, or raise its error."""
         used, held = self._not_counted(child), held_by(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}

@@ -1,6 +1,6 @@
-"""Time, chance and identifiers: the only place they come from.
+"""Clock, random bits and identifiers of the engine, the log protocol for step code, and lost results of calls.
 
-Tests and simulations pass their own `Clock` and `Chance`.
+Nothing else in the engine reads time or random bits. Tests and simulations pass their own `Clock` and `Chance`.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from divebook.text.format import as_unicode
 from divebook.text.redaction import shared
 
 MICROSECONDS = 1_000_000
-"""Of a second; the unit of every recorded time."""
+"""Microseconds per second. Every recorded time is in microseconds."""
 RANDOM_BITS = 74
 COUNTED_BITS = 10
 SHARED_BITS = RANDOM_BITS - COUNTED_BITS
 
 
 class Clock(Protocol):
-    """Tells the engine the time."""
+    """Source of the time."""
 
     def now(self) -> int:
-        """Return microseconds since 1970, UTC."""
+        """Return the time in microseconds since 1970, UTC."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Sleep for some seconds."""
 
 
 class Chance(Protocol):
-    """Gives the engine random bits."""
+    """Source of random bits."""
 
     def bits(self, count: int) -> int:
-        """Return that many random bits."""
+        """Return `count` random bits."""
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> int:
-        """Return microseconds since 1970, UTC."""
+        """Return the time in microseconds since 1970, UTC."""
         return time.time_ns() // 1000
 
     async def sleep(self, seconds: float) -> None:
@@ -58,21 +58,21 @@ class SystemClock:
 
 
 class SystemChance:
-    """The operating system's entropy."""
+    """Random bits from a generator that the operating system seeds."""
 
     def __init__(self) -> None:
         self._random = random.Random()  # noqa: S311 - identifiers and sample values, no secrets
 
     def bits(self, count: int) -> int:
-        """Return that many random bits."""
+        """Return `count` random bits."""
         return self._random.getrandbits(count)
 
 
 class Ids:
-    """Makes identifiers from a clock and a source of chance.
+    """Generator of identifiers from a clock and random bits.
 
-    Event ids of one millisecond share their 64 first random bits; the last ten count, so that they sort in the order in
-    which they were made and only the first of them has to be put together.
+    Event ids of one millisecond share their first 64 random bits, and the last ten bits count up. They therefore sort
+    in the order of creation, and only the first one has to be assembled in full.
     """
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
@@ -84,7 +84,7 @@ class Ids:
         return type_id("exec", self._clock.now() // 1000, self._chance.bits(RANDOM_BITS))
 
     def event(self, recorded_at: int) -> str:
-        """Return a new event id for a moment in microseconds."""
+        """Return a new event id for a time in microseconds."""
         milliseconds, count = recorded_at // 1000, self._count
         if milliseconds != self._milliseconds or count == len(PAIRS):
             self._milliseconds, count = milliseconds, 0
@@ -93,31 +93,31 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Take the id after the latest one, its `successor`; return False if there is none."""
+        """Use up the id after the latest one, its `successor`. Return False if there is none."""
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
         return follows
 
 
-# What the code of steps asks of the log of its execution: to record facts, and what they have led to.
+# --- log of an execution as seen by step code ------------------------------------------------------------------------
 #
-# `divebook.runtime.journal` writes one; `divebook.replay.tape` compares with one that is written already.
+# `divebook.runtime.journal` writes such a log. `divebook.replay.tape` compares with a recorded one.
 
 
 class StepLog(Protocol):
-    """The log of one execution, as those see it who act on its paths."""
+    """Protocol of the log of one execution, for the code that runs its paths."""
 
     @property
     def execution_id(self) -> str:
-        """The execution this is the log of."""
+        """Id of the execution."""
 
     @property
     def clock(self) -> Clock:
-        """Tells the time."""
+        """Source of the time."""
 
     @property
     def error(self) -> Exception | None:
-        """Why nothing more can be recorded, if that is so."""
+        """Error that prevents further records, or None."""
 
     @property
     def recorded(self) -> int:
@@ -129,51 +129,53 @@ class StepLog(Protocol):
 
     @property
     def present(self) -> ExecutionState:
-        """The same to look at and not to keep: it may go on changing."""
+        """The current state, possibly still mutable: read it at once and do not keep it."""
 
     @property
     def moment(self) -> int:
-        """When the latest fact was recorded, microseconds since 1970."""
+        """Time of the latest record, in microseconds since 1970."""
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact; one that `may_wait` need not be written at once."""
+        """Append a fact. One that `may_wait` need not be written at once."""
 
     def record_all(self, facts: Sequence[Fact]) -> None:
         """Append several facts."""
 
     async def durable(self) -> None:
-        """Return when everything recorded so far is written."""
+        """Wait until everything recorded so far is durable."""
 
     async def event(self, sequence: int) -> Event:
-        """Return one event."""
+        """Return one event by its sequence number."""
 
     def seconds_since(self, moment: int) -> float:
-        """Return how long ago a moment was, without the time before the last rest."""
+        """Return the seconds since a moment, not counting the time before the last resumption."""
 
 
-# Calls that returned, but whose result the log cannot hold: a UUID, a set, an open file, a value that is too large.
+# --- lost results ----------------------------------------------------------------------------------------------------
 #
-# Such a call took effect. To make it again on resume could pay twice, so its end is an outcome of its own: it failed,
-# and its result was lost (`divebook.events.catalog.OperationFailed.lost`). A person is asked before it is made again
-# (`tests/execution/test_lost_results.py`). What can be kept of the result is kept for that question.
+# A call can return a value that the log cannot store: a UUID, a set, an open file, a value that is too large.
+#
+# Such a call took effect, and repeating it on resume could pay twice. Its recorded end is therefore a failure with a
+# lost result (`divebook.events.catalog.OperationFailed.lost`), and a person is asked before it is repeated
+# (`tests/execution/test_lost_results.py`). A description of the result is recorded for that question.
 
 
 LOST = "__divebook_lost__"
-"""Attribute of an error that was raised after the call had returned, also in another process: its result, described."""
+"""Attribute of an error raised after the call had returned, perhaps in another process: description of the result."""
 FIELDS = {"type", "text", "digest"}
 MOST_TEXT = 2_000
-"""Characters of a result that are kept."""
+"""Maximum number of characters of a result that are recorded."""
 MOST_OF_LONG = 100_000
-"""Characters or bytes of a long string of which the description is made."""
+"""Maximum number of characters or bytes of a long string that are described."""
 ADVICE = "The call itself returned: resuming asks what its result was, and does not call again unasked"
 
 
 def described(result: object) -> dict[str, str]:
-    """Return what is kept of a result: its ``type``, its ``text`` without secrets, and the SHA-256 of that text."""
+    """Return the description of a result: its ``type``, its ``text`` without secrets, and the SHA-256 of that text."""
     kind = type(result)
     try:
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
-    except BaseException as error:  # noqa: BLE001 - a person's class may raise anything when its repr is made
+    except BaseException as error:  # noqa: BLE001 - `repr` of a user's class may raise anything
         text = f"<{kind.__name__}, whose repr raised {type(error).__name__}>"
     text = shared().text(as_unicode(text))
     digest = sha256(text.encode()).hexdigest()
@@ -182,14 +184,14 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Note in an error that it was raised after the call had returned, and what that returned."""
+    """Attach the description of a call's result to an error that was raised after the call had returned."""
     setattr(error, LOST, described(result))
 
 
 def lost_in(error: BaseException) -> Mapping[str, str] | None:
-    """Return the description of the result that `mark_lost` has noted, in the error or in one that it was raised from.
+    """Return the description attached by `mark_lost` to the error or one of its causes, or None.
 
-    One that was made up by a person's code, of other types, is none.
+    An attribute that user code has set with other types is ignored.
     """
     link: BaseException | None = error
     for _ in range(10):
@@ -203,11 +205,11 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
 
 
 def add_advice(error: BaseException) -> None:
-    """Add to the message of one of divebook's errors what a resumption does."""
+    """Append advice about resuming to the message of one of divebook's errors."""
     if isinstance(error, DivebookError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}. {ADVICE}", *error.args[1:])
 
 
 def told_of(lost: Mapping[str, Any]) -> str:
-    """Return what a person who is asked is told of the result."""
+    """Return the description of a lost result for the question to a person."""
     return f"it returned {lost.get('text')} ({lost.get('type')}), which could not be recorded"

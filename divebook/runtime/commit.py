@@ -1,13 +1,16 @@
-"""Writes what executions have recorded: once per turn of the engine's loop, for all executions of a store together.
+"""Group commit: writes the pending records of all executions of a store once per turn of the engine's event loop.
 
-Where several executions are under way the wait for the disk comes apart from the commit (`divebook.runtime.commit`):
-the loop goes on, and what it commits meanwhile shares the next wait.
+A local store is written to on the loop itself, because handing a commit to a thread would cost more than the commit
+(``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. Records made in the
+meantime form the next commit (``tests/execution/test_journal.py``).
 
-A store on this machine is written to where the loop stands: handing a commit to a thread would cost more than the
-commit (``benchmarks/floor.py``). Any other is written to from a thread, one commit at a time; what is recorded
-meanwhile makes up the next one (``tests/execution/test_journal.py``). Where a single path is under way, and the commit
-before took a moment, the loop sends the next one itself, and waits a moment for the answer: to hand it to a thread, to
-turn and be woken takes as long as the server does. What takes longer a thread waits for.
+Two optimizations:
+
+- While several executions of a local store run, the wait for the disk is separated from the commit (`Syncs`). The loop
+  continues, and everything it commits during one disk sync shares the next one.
+- If a single path is running and the last remote commit was fast, the loop sends the next commit itself and waits at
+  most `MOMENT` seconds for the answer. Handing it to a thread and being woken takes as long as the server does. A
+  thread waits for slower answers.
 """
 
 from __future__ import annotations
@@ -31,28 +34,28 @@ from divebook.store.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
-# Waits for the disk for many executions together, while the engine's loop goes on.
+# --- shared disk syncs -----------------------------------------------------------------------------------------------
 #
-# A single execution waits where it stands: a thread would cost it more than it gains. As soon as a second one is under
-# way, what the loop commits is brought to the disk by a thread, one time after the other; all that is committed during
-# one shares the next (tests/execution/test_syncs.py).
+# A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
+# execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
+# shares the next one (tests/execution/test_syncs.py).
 
 
 _STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
 
 
 class Durable(Protocol):
-    """A journal, as far as its durability is concerned."""
+    """The part of a journal that waits for durability."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Hear that its events up to one are durable, or why they are not."""
+        """Note that the events up to `sequence` are durable, or why they are not."""
 
 
 J = TypeVar("J", bound=Durable)
 
 
 class _Round(Generic[J]):
-    """What is brought to the disk at once, and those who wait for that."""
+    """The journals that share one disk sync, and the futures that wait for it."""
 
     def __init__(self) -> None:
         self.reached: dict[J, int] = {}
@@ -60,22 +63,26 @@ class _Round(Generic[J]):
 
 
 class Syncs(Generic[J]):
-    """The waits for the disk of one store; on the engine's loop."""
+    """Disk syncs of one store. Lives on the engine's event loop."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._running: weakref.WeakSet[J] = weakref.WeakSet()
-        """The journals of executions that go on and wait for the disk, of a store that can be waited for apart."""
+        """Journals of running executions with full durability, if the store supports separate syncs."""
         self._present: _Round[J] | None = None
         self._next: _Round[J] = _Round()
 
     @property
     def are_shared(self) -> bool:
-        """Whether several executions would wait for the disk."""
+        """True if several executions would wait for the disk."""
         return len(self._running) > 1
 
     def come_apart(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether these batches are to be written first, and waited for later."""
+        """Return whether these batches are written first and synced later by a thread.
+
+        That requires a store with separate syncs, a batch with full durability, and several running executions or a
+        sync in progress. Also updates the set of running journals.
+        """
         if not self._store.syncs_apart:
             return False
         are_full, usual = False, self._store.durability
@@ -86,14 +93,14 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Have what is written of executions brought to the disk, and then those woken who wait for it."""
+        """Include written events in the next disk sync, and wake the `waiting` futures after it."""
         self._next.reached |= written
         self._next.waiting += waiting
         if self._present is None:
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Have somebody woken once what is written of an execution is durable."""
+        """Complete `done` once the written events of an execution are durable."""
         present = self._next if self._present is None or journal in self._next.reached else self._present
         present.waiting.append(done)
 
@@ -114,74 +121,82 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Let those look again who wait for a write; some may wait for the next one."""
+    """Complete futures that wait for a write.
+
+    Their code checks its condition again; some wait for the next write as well.
+    """
     for done in waiting:
-        if not done.done():  # a cancelled path waits no longer
+        if not done.done():  # the future of a cancelled path is done already
             done.set_result(None)
 
 
-# The one way from the engine's loop to a store: a call where it stands if the store is on this machine, else a thread.
+# --- calls of the store from the event loop --------------------------------------------------------------------------
 #
-# Nothing else in `divebook.runtime` calls a store on the loop. A commit to SQLite takes less time than handing it to a
-# thread (``benchmarks/floor.py``); one over a network would hold up every other execution
-# (``tests/execution/test_remote_stores.py``).
+# A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
+# loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
+# network would block every other execution (``tests/execution/test_remote_stores.py``).
 #
-# A store that cannot be written to just now (locked by another process, on a full disk, out of reach) is waited for: no
-# run ends of it (``tests/execution/test_held_up.py``). Pauses grow only to a second, since a lock is often short.
+# If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
+# no run fails because of it (``tests/execution/test_held_up.py``). Pauses grow only to one second, because a lock is
+# often short.
 
 
 _log = logger(__name__)
 T = TypeVar("T")
 SHORTEST, LONGEST = 0.05, 1.0
-"""Seconds between two attempts: the first pause, and the longest that it grows to."""
+"""Seconds between two attempts: the first pause and the longest one."""
 CALL_PATIENCE_SECONDS = 10.0
-"""After which it is said that a call waits: so long a pool without a free session is waited for, say."""
+"""Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
 CALLS, WORKS = 16, 64
-"""Threads at a time for single calls, and for work. Work asks the loop, which makes calls: calls never wait for it."""
+"""Maximum number of threads for single calls and for work. Work asks the loop, which makes calls, so calls have their
+own threads and never wait for work."""
 
 _calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
 _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 
 def longer(pause: float) -> float:
-    """Return the pause after one that did not help."""
+    """Return the next, longer pause."""
     return min(LONGEST, pause * 2)
 
 
 class StoreCalls:
-    """Calls one store for code on the engine's loop."""
+    """Calls of one store for code on the engine's event loop."""
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
 
     @property
     def are_direct(self) -> bool:
-        """Whether calls are made on the loop itself."""
+        """True if calls run on the loop itself."""
         return self.store.local
 
     async def once(self, call: Callable[[], T]) -> T:
-        """Return what a call of the store returns."""
+        """Run a call of the store once and return its result."""
         return call() if self.store.local else await self.in_thread(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Return what a call returns that takes long, whatever the store; the loop goes on meanwhile."""
+        """Run a slow call in a thread, even if the store is local, and return its result.
+
+        The loop continues meanwhile.
+        """
         return await _in_thread(call, _calls, CALLS)
 
     def begun(self, call: Callable[[], object]) -> ThreadCall:
-        """Begin a call in a thread, whatever the store: the loop may wait a moment for it, or await it."""
+        """Start a call in a thread, even if the store is local. The loop can wait for it briefly, or await it."""
         return begun_aside(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Return what a call returns once the store lets it through; the loop goes on meanwhile.
+        """Repeat a call while the store is busy, and return its result. The loop continues meanwhile.
 
-        It may be made several times, so it is one that can be repeated.
+        The call may run several times, so it must be repeatable.
         """
         return await _patiently(lambda: self.once(call))
 
     async def work(self, function: Callable[[], T]) -> T:
-        """Return what a function returns that calls the store several times and may ask the loop in between.
+        """Run a function that makes several store calls and may ask the loop in between, and return its result.
 
-        As `patiently`, it may be called several times.
+        Like the call of `patiently`, it may run several times.
         """
         if self.store.local:
             return await self.patiently(function)
@@ -211,70 +226,72 @@ async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLi
 
 
 PATIENCE_SECONDS = 2.0
-"""How long the store is busy before that is said; what people see at once is `Execution.held_up`."""
+"""Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
 MOST_IN_A_ROW, MOST_ELSEWHERE = 16, 4
-"""Commits of a single path between two turns of the loop: where they are made on it, and in a thread."""
+"""Maximum number of commits of a single path between two turns of the loop: on the loop, and through a thread."""
 MOMENT = 0.002
-"""Seconds for which the loop waits, at most, for a commit that a thread makes."""
+"""Seconds that the loop waits at most for a commit in a thread."""
 LATEST = 0.01
-"""Seconds after which that is written at the latest which may wait for what follows upon it."""
+"""Seconds after which deferred records are written at the latest."""
 
 
 class Committing(Protocol):
-    """A journal, as far as its commits are concerned."""
+    """The part of a journal that group commit uses."""
 
     is_heavy: bool
-    """Whether what waits to be written takes long to write."""
+    """True if a pending record takes long to write."""
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Hand over what waits to be written."""
+        """Return the pending records as a batch, and mark them as handed over."""
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Hear what came of a batch; one that is not durable yet will be `synced`."""
+        """Handle the outcome of a batch. If it is not durable yet, `synced` follows."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Hear that its events up to one are durable, or why they are not."""
+        """Note that the events up to `sequence` are durable, or why they are not."""
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether the state is to be kept now."""
+        """True if a checkpoint should be stored now."""
 
     def put_checkpoint(self) -> None:
-        """Keep the state as of the latest batch."""
+        """Store a checkpoint of the state after the latest batch."""
 
 
 class StoreUnavailable(NamedTuple):
-    """A store that nothing can be written to."""
+    """Description of a store that cannot be written to at present."""
 
     reason: str
     since: float
-    """Seconds on the clock of the loop, which is `time.monotonic`."""
+    """Time at which it became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
     what: str = "disk"
 
     def __str__(self) -> str:
-        """Return it in words: ``waiting for the disk since 12 s: ...``, or for the server."""
+        """Return a description: ``waiting for the disk since 12 s: ...``, or for the server."""
         return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class PendingCommit:
-    """Batches that a thread writes, or has written, after so many seconds; without a call they are written."""
+    """Batches that a thread is writing or has written. Without a call they are already written.
+
+    `waited` is the time in seconds that the loop spent on them before the thread started.
+    """
 
     def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall | None, waited: float = 0.0) -> None:
         self.batches, self.call, self.waited = batches, call, waited
         self.is_over = call is None
-        """Whether the journals have heard what came of them."""
+        """True once the journals have received the outcomes."""
 
 
 class GroupCommit:
-    """Writes what the executions of one store recorded, once per turn of the loop.
+    """Writer of the records of all executions of one store, once per turn of the event loop it lives on.
 
-    It lives on one event loop. A path that had the latest turn for itself does not wait for the end of its turn where
-    commits are made on the loop: it commits at once, a few times in a row, so that everybody else on the loop still
-    gets their turn.
+    A path that was alone in the last turn does not wait for the end of its turn: it commits at once. It does so only a
+    few times in a row, so that other tasks of the loop get their turn.
 
-    While the store is busy (its lock is held by another process, the disk is full, the connection is lost) all that was
-    recorded stays in memory and is tried again, in ever longer pauses: no run ends because of it, and nothing begins
-    that is not written.
+    While the store is busy (locked by another process, full disk, lost connection), pending records stay in memory and
+    are written again after growing pauses. No run fails because of it, and no operation starts before its record is
+    written.
     """
 
     def __init__(self, calls: StoreCalls) -> None:
@@ -282,29 +299,30 @@ class GroupCommit:
         self._under_way: asyncio.Task[None] | None = None
         self._dirty: dict[Committing, None] = {}
         self._apart: dict[Committing, asyncio.Task[None]] = {}
-        """What is being written from threads, although the others are written to on the loop."""
+        """Journals that a separate thread writes at present, although the store is local: those with large values."""
         self._waiting: list[asyncio.Future[None]] = []
         self._syncs: Syncs[Committing] = Syncs(calls.store)
         self._is_scheduled = False
         self._later: dict[Committing, None] = {}
-        """What may wait for what follows upon it; it is written with the next ones."""
+        """Journals whose records may wait for the records that follow; written with the next commit."""
         self._is_timed = False
         self._was_alone = self._was_quick = False
-        """Whether a single path was under way in the latest turn; whether the thread's latest commit took a moment."""
+        """True if a single path was running in the last turn; true if the last commit in a thread took less than
+        `MOMENT`."""
         self._in_a_row = 0
         self._pause, self._is_said = SHORTEST, False
         self.held_up: StoreUnavailable | None = None
-        """Why nothing can be written at present; None if nothing is in the way."""
+        """Why the store cannot be written to at present, or None if it can."""
 
     def schedule(self, journal: Committing) -> None:
-        """Have the journal's pending events written, at the end of this turn at the latest."""
+        """Write the journal's pending events at the end of this turn at the latest."""
         self._dirty[journal] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def schedule_later(self, journal: Committing) -> None:
-        """Have its pending events written together with what follows upon them, or after `LATEST` seconds."""
+        """Write the journal's pending events together with the next ones, or after `LATEST` seconds."""
         self._later[journal] = None
         if not self._is_timed:
             self._is_timed = True
@@ -316,9 +334,9 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the present turn's events have been written or refused.
+        """Return a future that is done when the events of the present turn have been written or refused.
 
-        If what the journal has recorded `is_written` already, it is done when that is durable.
+        If everything the journal has recorded `is_written` already, the future is done when that is durable.
         """
         done = asyncio.get_running_loop().create_future()
         if is_written:
@@ -329,7 +347,7 @@ class GroupCommit:
 
     @property
     def is_alone(self) -> bool:
-        """Whether waiting for the end of the turn would most likely bring no company."""
+        """True if no other path is likely to join the commit at the end of the turn."""
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
         if self.calls.are_direct:
@@ -337,7 +355,7 @@ class GroupCommit:
         return self._was_quick and self._under_way is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write what is pending while the loop stands still, or begin to, unless the store is busy."""
+        """Write pending events now on the loop, or start to, unless the store is busy."""
         self._in_a_row += 1
         if self.held_up is None:
             self._join_later()
@@ -369,6 +387,11 @@ class GroupCommit:
             self._later = {}
 
     def _write(self) -> None:
+        """Write pending records on the loop, for a local store.
+
+        Large values are first moved to a thread. If the sync is separate, the waiting futures are completed after the
+        sync, otherwise at once.
+        """
         if self._dirty:
             self._part_heavy()
             batches = self._take()
@@ -386,14 +409,17 @@ class GroupCommit:
         self._wake()
 
     def _part_heavy(self) -> None:
-        """Have large values encoded, hashed, packed and written by a thread: the others go on meanwhile."""
+        """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._apart]:
             del self._dirty[journal]
             work = self._write_apart(journal)
             self._apart[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_apart(self, journal: Committing) -> None:
-        """Write what one execution has recorded; what it records meanwhile waits, so that all stays in order."""
+        """Write the pending records of one execution in a thread.
+
+        Later records of it wait, so that the order is kept.
+        """
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
             self._end(batches, await self._appended(batches))
@@ -411,12 +437,12 @@ class GroupCommit:
         self._wake()
 
     def _handed_in_a_moment(self) -> PendingCommit:
-        """Write what is pending, or begin to: on the loop as far as that takes a moment, the rest in a thread."""
+        """Write pending events: on the loop for at most `MOMENT` seconds, the rest in a thread."""
         batches, began = self._take(), time.perf_counter()
         count = len(batches)
         try:
             appending = self.store.append_in_a_moment([*batches.values()], MOMENT)
-        except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+        except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again
             appending = Appending(list, [error] * count)
         waited = time.perf_counter() - began
         if appending.answers is not None:
@@ -430,7 +456,11 @@ class GroupCommit:
         return handed
 
     async def _write_elsewhere(self, handed: PendingCommit | None) -> None:
-        """Write what is handed over, what is pending, and what is recorded meanwhile, until nothing is left."""
+        """Write the batches handed over, then pending events until none are left.
+
+        While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
+        commits.
+        """
         try:
             while handed is not None or self._dirty:
                 handed = handed or self._hand_over()
@@ -466,7 +496,7 @@ class GroupCommit:
         handed.is_over, self._was_quick = True, handed.waited + handed.call.seconds < MOMENT
         if error is None:
             self._end(handed.batches, outcomes)
-        else:  # no `Exception`, which is among the outcomes
+        else:  # not an `Exception`: those are among the outcomes
             self._stop(handed.batches)
 
     def _take(self) -> dict[Committing, Batch]:
@@ -495,11 +525,14 @@ class GroupCommit:
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Tell the journals what came of their batches; what could not be written yet is written first, and later."""
+        """Report the outcomes to the journals.
+
+        Batches that the busy store refused are written again later, before all others.
+        """
         for (journal, batch), outcome in zip(batches.items(), outcomes, strict=True):
             journal.committed(batch, outcome, is_durable=is_durable)
         busy = outcomes[0] if outcomes else None
-        if isinstance(busy, StoreBusyError):  # it is that of them all
+        if isinstance(busy, StoreBusyError):  # a busy store has the same outcome for all batches
             self._try_later(batches, busy)
         elif self.held_up is not None:
             self._go_on()
@@ -531,5 +564,5 @@ class GroupCommit:
 def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:
     try:
         return append()
-    except Exception as error:  # noqa: BLE001 - it is raised again by everyone who waits for the write
+    except Exception as error:  # noqa: BLE001 - every caller that waits for the write raises it again
         return [error] * count

@@ -1,9 +1,12 @@
-"""The concurrent strands of one path: items of a parallel `Each`, calls of a `gather`.
+"""Concurrent strands of one path: items of a parallel `Each`, or calls of a `gather`.
 
-A strand that has to wait for an answer parks where it stands: the answer then finds it there, and nothing is unwound.
-When all are parked nothing can happen: they stay as they are, where `divebook.runtime.runner` has room for them, or
-are let go with `Suspended`, and what they did is replayed when there is an answer
+A strand that waits for an answer parks in place, so the answer finds it there and nothing is unwound. If all strands
+are parked, nothing can happen. They then stay in memory, if `divebook.runtime.runner` has room, or are unwound with
+`Suspended` and later replayed when there is an answer
 (test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
+
+Example: `gather(ask("A"), ask("B"), model())` has three strands. Both `ask` strands park while the model call runs.
+When it ends, the count of running strands is 0 and the path is idle.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from divebook.runtime.clock import StepLog
 
 
 class Suspended(BaseException):
-    """Unwinds a step that cannot go on before something comes from outside."""
+    """Unwinds a step that cannot continue before a message from outside."""
 
 
 class GoesOnElsewhere(Suspended):
-    """Unwinds a step whose execution goes on as another one."""
+    """Unwinds a step whose execution continues as a successor."""
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -33,29 +36,28 @@ class GoesOnElsewhere(Suspended):
 
 
 class CallCounter:
-    """The calls that one strand waits for and does nothing else meanwhile: the first of them takes its place.
+    """Count of calls that one strand waits for while it does nothing else. The first call uses the strand's own place.
 
-    Each further one is a strand more. A call that is itself such a strand, since it waits for calls of its own, has an
-    `CallCounter` of its own.
+    Each further call counts as one more strand. A call that waits for calls of its own has its own `CallCounter`.
     """
 
     def __init__(self, strands: ConcurrentCalls) -> None:
         self._strands, self._count = strands, 0
 
     def begin(self) -> None:
-        """Count one more."""
+        """Count one more call."""
         self._strands.running += self._count > 0
         self._count += 1
 
     def end(self) -> None:
-        """Count one less; the last one gives its place back."""
+        """Count one call less. The last one returns the place to the strand."""
         self._count -= 1
         if self._count:
             self._strands.leave()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Surround one."""
+        """Count a call for the duration of the block."""
         self.begin()
         try:
             yield
@@ -64,36 +66,36 @@ class CallCounter:
 
 
 class ConcurrentCalls:
-    """The strands of one path while its step runs; begins with one, the step's own.
+    """The strands of one path while its step runs. There is one at first, the step's own.
 
     Parameters
     ----------
     idle
-        Called when all are parked: lets them go, at once or later.
+        Called when all strands are parked, to unwind them now or later.
     changed
-        Called when the strands become blocked, and when they stop being so; see `is_blocked`.
+        Called when the strands become blocked or unblocked; see `is_blocked`.
     """
 
     def __init__(self, idle: Callable[[ConcurrentCalls], None], changed: Callable[[], None] = lambda: None) -> None:
         self.running = 1
         self.are_resting = False
-        """Whether the execution is not driven: what moves all the same is let go."""
+        """True while the execution is not driven. A strand that moves nevertheless is unwound."""
         self._idle, self._changed, self._may_stay = idle, changed, True
         self._open_calls = 0
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._last: list[asyncio.Future[None]] = []
-        """Strands that wait until no other runs."""
+        """Strands that wait until no other strand runs."""
         self._pauses: set[anyio.CancelScope] = set()
         self._are_ending = False
 
     @contextmanager
     def before_attempt(self) -> Iterator[None]:
-        """Let a strand pause in the block before it tries something again.
+        """Surround the pause of a strand before a retry.
 
         Raises
         ------
         Suspended
-            Nothing is to be tried again, also where that is said only during the pause.
+            There are no more retries, even if that was decided during the pause.
         """
         if self._are_ending:
             raise Suspended
@@ -107,9 +109,9 @@ class ConcurrentCalls:
             raise Suspended
 
     def end(self) -> None:
-        """Let no strand try anything again: the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
+        """Prevent further retries, because the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
 
-        What is under way comes to its end.
+        Running calls finish.
         """
         self._are_ending = True
         for pause in self._pauses:
@@ -117,9 +119,9 @@ class ConcurrentCalls:
 
     @contextmanager
     def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Begin `count` strands and wait for them inside the block, with nothing to do meanwhile.
+        """Count `count` strands that run while the block only waits for them.
 
-        What the block receives makes the context in which each of them runs.
+        Yields a function that makes the context manager in which each strand runs.
         """
         left = count
 
@@ -130,21 +132,21 @@ class ConcurrentCalls:
                 yield
             finally:
                 left -= 1
-                if left:  # else its place is taken by the one that waits for them, which goes on now
+                if left:  # the last one gives its place to the waiting strand, which continues
                     self.leave()
 
         self.running += max(0, count - 1)
         try:
             yield strand
         finally:
-            self.running -= max(0, left - 1)  # those that were cancelled before they began
+            self.running -= max(0, left - 1)  # strands cancelled before they started
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Surround a question that is asked during a call, which stays open until the answer comes.
+        """Surround a question that is asked during a call, which stays open until the answer arrives.
 
         The strand of the call parks for the answer. The call itself cannot be replayed, so no strand of the path is
-        let go meanwhile; when all are parked, the path is blocked.
+        unwound meanwhile. If all strands are parked, the path is blocked.
         """
         self._open_calls += 1
         try:
@@ -153,18 +155,18 @@ class ConcurrentCalls:
             self._open_calls -= 1
 
     async def alone(self) -> None:
-        """Return when no other strand runs: each has ended, or is parked without an open call.
+        """Wait until no other strand runs: each has ended, or is parked without an open call.
 
-        For one that is about to unwind the others, which would cut what they have under way.
+        Used before unwinding the other strands, which would abort their running calls.
         """
         never = asyncio.get_running_loop().create_future()
         await self.wait_beside_others(never)
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change that another strand brings; return False once no other strand runs.
+        """Wait for a change that another strand makes. Return False once no other strand runs.
 
-        The strand does not count as running meanwhile. Two strands that wait for each other are thus told one by one
-        that nothing can come.
+        The strand does not count as running meanwhile. If two strands wait for each other, each in turn learns that no
+        change can come.
         """
         if change.done():
             return True
@@ -182,7 +184,7 @@ class ConcurrentCalls:
         return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
-        """Return when `is_ready`, at once if it is already.
+        """Wait until `is_ready` returns True.
 
         Raises
         ------
@@ -199,27 +201,27 @@ class ConcurrentCalls:
         except asyncio.CancelledError:
             if self._parked.pop(parked, None) is not None:
                 self._continue()
-            if self.are_resting:  # a time limit of the code's own; what it does then is replayed
+            if self.are_resting:  # a time limit of user code; its handling is replayed
                 raise Suspended from None
             raise
         if not woken:
             raise Suspended
 
     def wake(self) -> None:
-        """Let those go on that are ready; call it when something has come from outside."""
+        """Continue the parked strands that are ready. Call this after a message from outside."""
         for parked, is_ready in list(self._parked.items()):
             if is_ready():
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Let a strand end, or rest; where it was the last that was not parked, nothing is left to do."""
+        """Count a strand as ended or parked. If it was the last running one, handle the idle or blocked path."""
         self.running -= 1
         if self.is_blocked:
             self._changed()
         elif self.running <= 0 and self._last:
             self.running += 1
             waiting = self._last.pop(0)
-            if not waiting.done():  # else it was cancelled, and does not know it yet
+            if not waiting.done():  # otherwise it was cancelled and has not run since
                 waiting.set_result(None)
         elif self.is_idle:
             if self._may_stay:
@@ -228,7 +230,7 @@ class ConcurrentCalls:
                 self.let_go()
 
     def _continue(self) -> None:
-        """Count a strand that was parked as running again."""
+        """Count a parked strand as running again."""
         was_blocked = self.is_blocked
         self.running += 1
         if was_blocked:
@@ -236,25 +238,25 @@ class ConcurrentCalls:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all are parked, and can be let go."""
+        """True if all strands are parked and can be unwound."""
         return self.running <= 0 and bool(self._parked) and not self._open_calls
 
     @property
     def is_blocked(self) -> bool:
-        """Whether all are parked, and cannot be let go because a call is open."""
+        """True if all strands are parked and cannot be unwound because a call is open."""
         return self.running <= 0 and self._open_calls > 0
 
     @property
     def parked(self) -> int:
-        """How many are."""
+        """Number of parked strands."""
         return len(self._parked)
 
     def forbid_staying(self) -> None:
-        """Have them let go when they are idle: there is code that is not counted among them."""
+        """Unwind the strands when they are idle, because code runs that is not counted among them."""
         self._may_stay = False
 
     def let_go(self) -> None:
-        """Unwind all that are parked; after that the others do not stay either, since the step is replayed."""
+        """Unwind all parked strands. Later ones are unwound as well, because the step is replayed."""
         self._may_stay = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
@@ -262,55 +264,56 @@ class ConcurrentCalls:
     def _release(self, parked: asyncio.Future[bool], *, woken: bool) -> None:
         del self._parked[parked]
         self._continue()
-        if not parked.done():  # else it was cancelled, and does not know it yet
+        if not parked.done():  # otherwise it was cancelled and has not run since
             parked.set_result(woken)
 
 
-# Tasks that run side by side and end together: paths of an execution, items of a step, calls of a function.
+# --- task groups -----------------------------------------------------------------------------------------------------
 #
-# A group does what anyio's task groups do, for half of what they cost a task. Each task has a cancel scope of its own,
-# so that a cancellation comes again where it is caught, and waits for what is shielded
-# (`tests/execution/test_groups.py`).
+# Tasks that run concurrently and end together: paths of an execution, items of a step, calls of a function.
+#
+# A group works like anyio's task group at half the cost per task. Each task has its own cancel scope, so a cancellation
+# is raised again if it is caught, and waits for shielded code (`tests/execution/test_groups.py`).
 
 
 STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Let the loop turn after every few tasks that are started side by side; `number` counts them from 1.
+    """Yield to the event loop after every few started tasks; `number` counts them from 1.
 
-    The calls of the first ones are then under way, or done, while the others still begin, and the ends of calls that
-    take equally long are spread as well.
+    The first calls are then running or done while the others start. This also spreads the ends of calls of equal
+    duration.
     """
     if number % STARTS_A_TURN == 0:
         await checkpoint()
 
 
 class Group:
-    """Tasks, and the block that waits for them; all of it on one loop."""
+    """A group of tasks, and the block that waits for them. Lives on one event loop."""
 
     def __init__(self) -> None:
         self.is_open = False
-        """Whether the block goes on, so that something can still begin."""
+        """True while the block runs, so that tasks can start."""
         self._scope = anyio.CancelScope()
-        """Around the block."""
+        """Cancel scope around the block."""
         self._tasks: dict[asyncio.Task[None], tuple[anyio.CancelScope, Coroutine[Any, Any, object]]] = {}
         self._aside: set[asyncio.Task[None]] = set()
         """Tasks that the block does not wait for."""
         self._error: BaseException | None = None
         self._left: asyncio.Future[None] | None = None
-        """To be done as soon as another task has ended."""
+        """Done as soon as another task has ended."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether all of it has been told to end."""
+        """True if the group was cancelled."""
         return self._scope.cancel_called
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Surround what starts the tasks; at its end, wait for all of them, and cancel those that are aside.
+        """Surround the code that starts the tasks. At its end, wait for them, then cancel the tasks that are aside.
 
-        An error of a task, or of the block, cancels the rest, and the first one is raised.
+        An error of a task or of the block cancels the others. The first error is raised.
         """
         with self._scope:
             self.is_open = True
@@ -333,8 +336,11 @@ class Group:
                 del error  # its traceback holds this frame
 
     def start(self, work: Coroutine[Any, Any, object], *, is_aside: bool = False) -> None:
-        """Run something in a task of its own, unless the block is over; it does not wait for what is `aside`."""
-        scope = type(self._scope)()  # `anyio.CancelScope` would look for the library of the loop each time
+        """Run a coroutine as a task, or cancel it if the block has ended.
+
+        The block does not wait for tasks that are `aside`.
+        """
+        scope = type(self._scope)()  # `anyio.CancelScope` would look up the event loop library each time
         if self.is_cancelled or not self.is_open:
             scope.cancel()
         task = asyncio.get_running_loop().create_task(_run(scope, work), name="divebook-side-by-side")
@@ -344,13 +350,13 @@ class Group:
             self._aside.add(task)
 
     def cancel(self) -> None:
-        """Cancel the block, also one that is still to begin, and every task."""
+        """Cancel the block and every task, even before the block starts."""
         self._scope.cancel()
         for scope, _ in self._tasks.values():
             scope.cancel()
 
     def cancel_aside(self) -> None:
-        """Cancel the tasks that the block does not wait for, those that are still to begin as well."""
+        """Cancel the tasks that the block does not wait for, including those that have not started."""
         for task in self._aside:
             self._tasks[task][0].cancel()
 
@@ -359,10 +365,10 @@ class Group:
         return self._left
 
     def _take_leave(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task)[1].close()  # if it was cancelled before it began
+        self._tasks.pop(task)[1].close()  # if it was cancelled before it started
         self._aside.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None or task.cancelled():  # by somebody's `Task.cancel`, which means the whole
+        if error is not None or task.cancelled():  # a direct `Task.cancel` cancels the whole group
             self._error = self._error or error
             self.cancel()
         if self._left is not None and not self._left.done():
@@ -370,7 +376,7 @@ class Group:
 
 
 async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> None:
-    """Run the work in its scope, unless that was cancelled before it began."""
+    """Run the coroutine in its scope, unless the scope was cancelled before it started."""
     with scope:
         if scope.cancel_called:
             work.close()
@@ -378,27 +384,27 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
             await work
 
 
-# How the code of an execution waits for something from outside.
+# --- waiting for messages from outside -------------------------------------------------------------------------------
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Let no question expire: a log that is only replayed has all that became of its questions."""
+    """Expire no question: a log that is only replayed has all outcomes of its questions."""
 
 
 class Waits:
-    """Where the strands of an execution wait, and for how long."""
+    """The strands of all paths of one execution, and their deadlines."""
 
     def __init__(self, journal: StepLog) -> None:
         self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.let_go
-        """Takes the strands of a path that has nothing left to do."""
+        """Called with the strands of a path that has nothing left to do."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when the strands of a path become blocked, and when they stop being so."""
+        """Called when the strands of a path become blocked or unblocked."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
-        """Lets an open question expire before its time."""
+        """Expire an open question before its time."""
         self._strands: dict[str, ConcurrentCalls] = {}
-        """Of the step that each path is in, where that has asked for any."""
+        """By path: the strands of its present step, if they were requested."""
         self.deadlines: Callable[[str, int], None] | None = None
-        """Takes a path that is to be looked at again, and when (microseconds)."""
+        """Set a timer that checks a path again at a time, in microseconds."""
         self._journal = journal
 
     def enter(self, path: str) -> None:
@@ -415,31 +421,34 @@ class Waits:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
-        """Whether the step of a path has an open call, and nothing can happen there before an answer comes."""
+        """Return whether the step of a path has an open call and can only continue with an answer."""
         strands = self._strands.get(path)
         return strands is not None and strands.is_blocked
 
     def count(self, path: str) -> int:
-        """Return how many strands a path has; one, where its step has asked for none."""
+        """Return the number of strands of a path; one if its step has not requested any."""
         found = self._strands.get(path)
         return 1 if found is None else found.running + found.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Return when `is_ready`, at `look_again` or when something comes; see `ConcurrentCalls.park`."""
+        """Wait until `is_ready` returns True.
+
+        It is checked at `look_again` and at each message; see `ConcurrentCalls.park`.
+        """
         await self.strands(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
-        """Let a path look again at a time, though nothing comes; None for never."""
+        """Check a path again at a time, even without a message; None for never."""
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question once it is settled.
+        """Return a question once it is answered or expired.
 
         Raises
         ------
         Suspended
-            It is not, and no strand of the path has anything else to do.
+            It is open, and no strand of the path has anything else to do.
         """
 
         def is_settled() -> bool:

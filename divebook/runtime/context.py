@@ -1,4 +1,4 @@
-"""What a step's code may touch: its variables, and recorded operations for everything that is not deterministic."""
+"""Step context: the variables of a step, and recorded operations for everything non-deterministic in its code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.step import Retry, Step
 
-# The time and random bits as step code asks for them: recorded once, and the same ever after.
+# --- recorded time and random bits -----------------------------------------------------------------------------------
 
 
 Operation: TypeAlias = Callable[..., Awaitable[Any]]
@@ -52,7 +52,7 @@ Operation: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
-    """Return the time, UTC."""
+    """Return the current time in UTC, recorded once."""
 
     async def read() -> int:
         return clock.now()
@@ -65,7 +65,7 @@ async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> d
 
 
 async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
-    """Return that many random bits; `method` is what they are for: ``bits``, ``float`` or ``seed``."""
+    """Return `count` random bits, recorded once. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
 
     async def draw() -> int:
         return chance.bits(count)
@@ -78,19 +78,20 @@ async def recorded_bits(operation: Operation, chance: Chance, count: int, method
     return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=noted))
 
 
-# Time limits of steps and calls, measured by the execution's clock.
+# --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
 
 
 T = TypeVar("T")
 
 
 async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
-    """Make a call and wait for it so many seconds at most.
+    """Await a call for at most `seconds`.
 
     Raises
     ------
     TimedOutError
-        The `error`, if it took longer. It is a `TimeoutError`: a call that may not be made twice may have taken effect.
+        The given `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
+        then unknown.
     """
     with anyio.CancelScope() as scope:
         alarm = asyncio.create_task(_ring(clock, seconds, scope))
@@ -102,13 +103,13 @@ async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]],
 
 
 async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
-    with engine_code():  # the clock may be a person's
+    with engine_code():  # a clock may be user code
         await clock.sleep(seconds)
     scope.cancel()
 
 
 class TimeLimit:
-    """How long the calls of a step may take: each its own time, and all of them that of the step."""
+    """Time limits of the calls of a step: each call has its own, and all share that of the step."""
 
     def __init__(self, step: Step, journal: StepLog) -> None:
         self._whole, self._name, self._journal = step.timeout, f"step {step.name!r}", journal
@@ -117,7 +118,7 @@ class TimeLimit:
     def of(
         self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
     ) -> Callable[..., Awaitable[T]]:
-        """Return the call with a limit to its time; `called` is the name of what it calls, for the error."""
+        """Return the call with a time limit. `called` is the name of the called function, for the error."""
 
         async def limited(*arguments: Any) -> T:
             seconds, error = self._left(timeout, called)
@@ -126,7 +127,7 @@ class TimeLimit:
         return limited
 
     def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
-        """Return the seconds that a call may take, and the error after them: of the call, or of the step around it."""
+        """Return the seconds left for a call, and the error raised after them: that of the call or of the step."""
         whole, own = self._whole, math.inf if timeout is None else timeout
         spent = self._journal.seconds_since(self._began_at)
         left = math.inf if whole is None else max(0.0, whole - spent)
@@ -135,18 +136,19 @@ class TimeLimit:
         return left, TimedOutError(self._name, whole)
 
 
-# Attempts: the one loop that tries something again, as a policy says, for steps, their items and single calls.
+# --- attempts --------------------------------------------------------------------------------------------------------
 #
-# What failed, and how long to wait before the next attempt, stands in the log: a restart waits only for what is left.
+# `retried` is the only retry loop, for steps, their items and single calls. The log has the failures and the pause
+# before the next attempt, so a restart waits only for the remaining time.
 
 
 JITTER_BITS = 32
 
 
 def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether `retried` would make one attempt: no policy has another, and none has failed so far.
+    """Return whether `retried` would make a single attempt: no policy applies, and no attempt has failed so far.
 
-    For what is called for every step: to ask first costs less than `retried` and what it is given.
+    This check runs for every step, because it is cheaper than `retried` and its arguments.
     """
     if policy is not None:
         return False
@@ -166,27 +168,27 @@ async def retried(
     within: str | None = None,
     place_of: Callable[[int], Place] | None = None,
 ) -> T:
-    """Make attempts until one succeeds, or the policy has no further one; return what it gave.
+    """Make attempts until one succeeds or the policy has no further one. Return the result.
 
     Parameters
     ----------
     place
-        Of the step or item, or of the call; the timers between the attempts belong there.
+        Place of the step, item or call. The timers between the attempts use it as well.
     policy
         None for a single attempt.
     make
-        Makes one attempt; receives how many have failed before it.
+        Makes one attempt; receives the number of failed ones before it.
     key
-        Name of the call within the step, where a single call is tried again and not the step or item.
+        Name of the call within the step, if a single call is retried instead of the step or item.
     within
-        Id of the operation that holds the timers between the attempts, if one does.
+        Id of the operation that encloses the timers between the attempts, if any.
     place_of
-        Returns the place of the operation of an attempt, where each is one.
+        Returns the place of the operation of an attempt, if each attempt is an operation.
 
     Raises
     ------
     Exception
-        Whatever the last attempt raised.
+        The exception of the last attempt.
     """
     item = place.iteration_index if key is None else key
     if place_of is not None:
@@ -207,9 +209,9 @@ async def retried(
 def _pass_over(
     recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
 ) -> None:
-    """Note that nobody asks again for the attempts that had failed, nor for the pauses between them.
+    """Note that code does not request the failed attempts and the pauses between them again.
 
-    What the log has of them is not ahead of the code (test_attempts_that_failed_are_not_history_ahead).
+    Their records therefore do not count as history ahead (test_attempts_that_failed_are_not_history_ahead).
     """
     for failed in range(failures):
         recorder.once.pass_over(place_of(failed).operation_id)
@@ -222,7 +224,7 @@ def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple
 
 
 def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
-    """Record that there is to be another attempt, if the policy says so and the log can still be written."""
+    """Record another attempt, if the policy has one and the log can still be written. Return whether there is one."""
     journal, index = recorder.journal, place.iteration_index
     if policy is None or journal.error is not None or place.path in recorder.once.diverged:
         return False
@@ -236,24 +238,24 @@ def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, erro
 
 
 STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
-"""Which of several calls side by side the present code belongs to, and which of those around it; else empty."""
+"""Path of the concurrent calls to which the running code belongs, outermost first; empty if there are none."""
 
 
 class StepContext:
-    """A step on its way, or one item of its `Each`.
+    """API of one attempt of a step, or of one item of its `Each`, for step handlers.
 
     Attributes
     ----------
     workflow, step
-        The definitions being carried out.
+        The definitions being run.
     path, visit
-        Id of the path, and how often it has entered the step, from 1.
+        Id of the path, and the number of times it has entered the step, from 1.
     attempt, iteration_index, local
-        How often this visit of the step has failed before; the item's index inside `Each`, else None; its names (`As`).
+        Number of failed attempts of this visit; the item's index inside `Each`, else None; names of the item (`As`).
     executors, workspaces
-        Where functions run, and where calls work.
+        Where functions run, and the workspaces of calls.
     beyond
-        What answers in place of the world, of a what-if: nothing it does outside its log is to remain.
+        Miss policy of a what-if, else None. Effects of a what-if outside its log must not be kept.
     """
 
     def __init__(
@@ -276,53 +278,53 @@ class StepContext:
         self._recorder, self.approving, self.beyond = recorder, recorder.approving, recorder.once.beyond
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
-        """Variables that were taken whole, by their ``id``: what the log holds need not be looked through again."""
-        self.is_limited = step.timeout is not None  # the time of its calls
+        """Variables passed as whole values, by their ``id``. The log has them, so they need not be checked again."""
+        self.is_limited = step.timeout is not None  # True if its calls have a time limit
         self.workspaces, self._limit = recorder.workspaces, TimeLimit(step, recorder.journal)
 
     @property
     def execution_id(self) -> str:
-        """The execution the step belongs to."""
+        """Id of the execution."""
         return self._recorder.journal.execution_id
 
     @property
     def seed(self) -> str:
-        """Text that belongs to the execution, and to its forks and the copies of its log as well."""
+        """String shared by the execution, its forks and copies of its log."""
         return self._recorder.journal.present.seed
 
     def is_given_up(self) -> bool:
-        """Whether the execution was cancelled: nobody waits for what is under way."""
+        """Return whether the execution was cancelled, so that results of running calls are not used."""
         return self._recorder.is_given_up
 
     @property
     def started_at(self) -> datetime | None:
-        """When the execution began, UTC: a time that replay need not ask for."""
+        """Start time of the execution in UTC. Replay need not request it."""
         return self._recorder.journal.present.started_at
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """The execution's inputs, defaults included."""
+        """The inputs of the execution, including defaults."""
         return self._recorder.journal.present.inputs
 
     @property
     def model(self) -> str | None:
-        """The model of all agents of this execution, in place of theirs."""
+        """Model that replaces the models of all agents in this execution, or None."""
         return self._recorder.journal.present.model
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The variables as they stood when the step began, and the item under its name."""
+        """The variables at the start of the step, and the item under its name."""
         variables = self._recorder.journal.present.paths[self.path].variables
         return {**variables, **self.local} if self.local else variables
 
     @property
     def names(self) -> dict[str, Any]:
-        """What templates and scripts see: ``inputs``, ``state``, and the item under its own name."""
+        """Names visible to templates and scripts: ``inputs``, ``state``, and the item under its own name."""
         return {"inputs": self.inputs, "state": self.variables, **self.local}
 
     @property
     def usage(self) -> Usage:
-        """What this visit of the step has consumed so far."""
+        """Consumption of this visit of the step so far."""
         return self._opened.usage
 
     def operation(
@@ -347,38 +349,40 @@ class StepContext:
         seen: Callable[[], str] | None = None,
         undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Make a call that is not deterministic: recorded once, answered from the log ever after; it is to be awaited.
+        """Return an awaitable that makes a non-deterministic call once, or replays its recorded result.
 
-        Returned is the recorded form of the result, now as ever after: `divebook.events.recorded.opened` makes of it
-        what the call returned, and must stand between it and code that might change it.
+        The awaitable always returns the recorded form of the result. Code that might modify the result must open it
+        first with `divebook.events.recorded.opened`, which restores the original object.
 
         Parameters
         ----------
         operation_type
             Kind of call, for example ``http_request``.
         parameters
-            What it depends on, as plain data; compared when it is met again.
+            Plain data that determines the call; compared with the log on replay.
         call
-            Makes the call; must return plain data. It runs only if the log has no result.
+            Makes the call and returns plain data. It runs only if the log has no result.
         key
-            Name of the operation within the step, where calls run side by side; by default calls are numbered.
+            Name of the operation within the step, for concurrent calls; by default calls are numbered.
         usage, noted
-            Reads what was consumed from the result; makes an event of it for readers, recorded beside the operation.
+            Extract the consumption from the result; return an additional event for readers, recorded with the
+            operation.
         repeatable
-            Making it twice does no harm: it is simply made again where its outcome is not known.
+            True if running it twice does no harm. It is then repeated when its outcome is unknown.
         attempt
-            For code that repeats calls by itself: which attempt this is, from 0.
+            Number of the attempt from 0, for code that retries calls by itself.
         reserved
-            What a model call may consume at most; the bounds of the execution must allow it before it is made.
+            Maximum consumption of a model call. The bounds of the execution must allow it before the call starts.
         streamed
-            Makes the call in place of `call` while somebody listens to the text that it writes.
+            Makes the call in place of `call` while its streamed text has listeners.
         timeout
-            Seconds that it may take; what is left of the step's own `Timeout` holds as well.
+            Time limit in seconds. The remaining time of the step's own `Timeout` applies as well.
         slot, setting, within, workspace, undone
-            What it must hold before it begins, what is kept for readers, the id of what holds it, where it works, and
-            what has its undoing.
+            Limiter slot to hold during the call, settings recorded for readers, id of the enclosing operation,
+            workspace of the call, and reference to its rollback.
         done, seen
-            What makes of what a person says what the call would have returned; what tells that person what can be seen.
+            Convert a result entered by a person to the form that the call would have returned; return a text about
+            observable effects.
 
         Raises
         ------
@@ -393,7 +397,7 @@ class StepContext:
             streamed = streamed and self._limit.of(streamed, timeout, called)
         wanted = OperationRequest.of(self.place(key, attempt), operation_type, parameters, self.known)
         made = call, usage, repeatable, reserved, streamed, noted, slot, setting, within, done, workspace, seen, undone
-        return self._recorder.run(wanted, tuple.__new__(Call, made))  # a third of the time that the class takes
+        return self._recorder.run(wanted, tuple.__new__(Call, made))  # takes a third of the time of calling the class
 
     def enclosing(
         self,
@@ -405,17 +409,18 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Do something that makes calls of its own, as one operation: once it has ended, its result is taken.
+        """Return an awaitable that runs a body of several calls as one operation.
 
-        Until then a process that takes the execution up enters it again, and finds what it did. It is never under way
-        by itself. Its calls must be made `within` it, and have ended when it ends. Raises as `operation` does.
+        Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
+        and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
+        `within` it and must end before it ends. Raises like `operation`.
 
         Parameters
         ----------
         operation_type
             One of `divebook.engine.operations.ENCLOSING`.
         body
-            Does it; is given the id of the operation.
+            Function that makes the calls; receives the id of the operation.
         parameters, key, setting, within
             As for `operation`.
         """
@@ -424,40 +429,43 @@ class StepContext:
         )
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
-        """Return what the log has of the operation named `key`, or of an attempt at it, if anything."""
+        """Return the record of the operation named `key`, or of one of its attempts, or None."""
         return self._recorder.once.known_at(self.place(key, attempt))
 
     async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return parameters and setting of the operation named `key`, which the log has."""
+        """Return parameters and settings of the operation named `key`, which the log must have."""
         return await self._recorder.once.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return what the log has of the operations that one holds which has not completed."""
+        """Return the records of the operations inside one that has not completed."""
         return [self._opened.operations[held] for held in record.holds]
 
     def question_of(self, key: str) -> Question | None:
-        """Return the question named `key`, if it was asked."""
+        """Return the question named `key`, or None if it was not asked."""
         return self._recorder.once.question_at(self.place(key))
 
     @property
     def items(self) -> Mapping[int, Any]:
-        """What the log has of the items of `Each`, or of its rows, by number."""
+        """Recorded results of the items of `Each`, or of its rows, by number."""
         return self._opened.iterations
 
     def has_unknown(self) -> bool:
-        """Whether calls of the step have begun whose outcome is to be known before they are undone."""
+        """Return whether started calls of the step have an unknown outcome that must be settled before the rollback."""
         return bool(unknown(self._opened))
 
     def note(self, fact: catalog.Payload) -> None:
-        """Record what is beside operations, which no replay asks for."""
+        """Record an event that is not an operation, so that no replay requests it."""
         self._recorder.once.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a block in which `write` is called before the step is left, for facts that are kept for a while."""
+        """Return a context manager that registers `write`.
+
+        It is called before the step is left, to record buffered facts.
+        """
         return self._recorder.writing(write)
 
     def has_history_ahead(self) -> bool:
-        """Whether the log holds operations of this step that its code has not asked for again yet."""
+        """Return whether the log has operations of this step that its code has not requested again yet."""
         return self._recorder.once.has_history_ahead(self.place("ahead"))
 
     def retried(
@@ -467,16 +475,16 @@ class StepContext:
         make: Callable[[int], Awaitable[T]],
         within: str | None = None,
     ) -> Awaitable[T]:
-        """Make a call as often as its policy says; await what the last attempt gives, or raises.
+        """Make a call with retries. Return an awaitable of the result of the last attempt.
 
         Parameters
         ----------
         key
-            The key of the call's operation; as many calls of a step are tried again at a time as have keys.
+            The key of the call's operation. Calls with different keys can be retried concurrently.
         make
-            Makes one attempt; receives how many have failed before, which is the `attempt` of its operation.
+            Makes one attempt; receives the number of failed ones, which is the `attempt` of its operation.
         within
-            Id of the operation that holds them; see `enclosing`.
+            Id of the operation that encloses the attempts; see `enclosing`.
         """
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
@@ -485,7 +493,7 @@ class StepContext:
         return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
 
     def _attempts_of(self, name: str) -> str:
-        """Return the name under which the log counts the attempts at a call."""
+        """Return the name under which the log counts the attempts of a call."""
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
         return f"{item}{name}{again}"
@@ -496,16 +504,16 @@ class StepContext:
             self._recorder.journal.record(catalog.StateMutated(tuple(mutations)), self.path, self.step.name)
 
     def emit(self, name: str, data: Any = None, *, key: str | None = None) -> None:
-        """Record an event of a person's own; with a `key`, once for this place."""
+        """Record a user-defined event. With a `key`, record it once for this place."""
         self._recorder.once.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
     def strands(self) -> ConcurrentCalls:
-        """Return the concurrent strands of the step, for code that runs calls side by side."""
+        """Return the concurrent strands of the step, for code that makes calls concurrently."""
         return self._recorder.waits.strands(self.path)
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:
-        """Return the value as plain data that the log can hold; raises `UnstorableValueError`."""
+        """Return the value as plain data for the log. Raises `UnstorableValueError`."""
         return storable(value, path)
 
     @property
@@ -514,31 +522,31 @@ class StepContext:
         return opened or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
-        """Return the place of the next operation, or an attempt at it: the one named `key`, else the next in number."""
+        """Return the place of the next operation, or of an attempt at it. It is named `key`, else numbered."""
         found = self.next_key() if key is None else key
         if attempt is None:
             attempt = self.attempt
-        elif self.attempt:  # another attempt at the step makes calls of its own
+        elif self.attempt:  # another attempt of the step has calls of its own
             found = f"{found}@{self.attempt}"
         parts = self.path, self.step.name, self.visit, self.iteration_index, found, attempt
-        return tuple.__new__(Place, parts)  # in a third of the time that the class takes
+        return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
-        """Return the number of the next operation; each strand counts its own, so that their speed does not matter."""
+        """Return the number of the next operation. Each strand counts its own, so that their speed does not matter."""
         strand = STRAND.get()
         number = self._calls[strand] = self._calls.get(strand, 0) + 1
         return f"{strand}{number}" if strand else number
 
     def idempotency_key(self, key: str = "step") -> str:
-        """Return a text that is the same whenever this step, item or call is tried again, and different elsewhere.
+        """Return a string that is the same for every retry of this step, item or call, and different elsewhere.
 
-        It is the same in a copy of the log: a call that was under way when the log was copied is not made twice.
+        It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
         """
         place = Place(self.path, self.step.name, self.visit, self.iteration_index, key)
         return f"{self.seed}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass; a restart waits only for what is left."""
+        """Sleep durably: a restart waits only for the remaining time."""
         await self._recorder.signals.sleep(self.place(), seconds)
 
     async def interrupt(
@@ -556,24 +564,24 @@ class StepContext:
         key: str | None = None,
         within: str | None = None,
     ) -> Question:
-        """Ask a person, and return the question with its answer; the step waits for it without costing anything.
+        """Ask a person, and return the question with its answer. A waiting step uses no resources.
 
         Parameters
         ----------
         kind
             One of `divebook.questions.question.DEFINABLE`.
         message, data, schema
-            More than the question itself: a text, plain data, and the JSON schema of the value asked for.
+            Details of the question: a text, plain data, and the JSON schema of the requested value.
         expires_in
             Seconds after which the question can no longer be answered.
         default, has_default
-            The answer that holds then, as a person would give it.
+            The answer used after expiry, in the form in which a person would give it.
         optional
-            Whether an empty answer will do; by default that depends on the kind.
+            True if an empty answer is allowed; the default depends on the kind.
         key
-            Name of the question within the step, where questions are asked side by side.
+            Name of the question within the step, for concurrent questions.
         within
-            Id of the operation that waits for the answer, if one does; see `enclosing`.
+            Id of the operation that waits for the answer, if any; see `enclosing`.
 
         Raises
         ------
@@ -581,39 +589,42 @@ class StepContext:
             The question expired without an answer, and has no default.
         """
         asked = Question("default", kind, question, self.path, self.step.name, message, data, schema, within)
-        # "default" is what errors call it: only its default can be wrong before the log gives it an id.
+        # Errors show the id "default": only the default can be invalid before the log assigns an id.
         asked = asked._replace(optional=KINDS[kind].optional if optional is None else optional)
         if has_default or default is not None:
             asked = asked._replace(default=checked_answer(asked, default, FITTING, 0))
         return await self._recorder.asking.ask(self.place(key), asked, expires_in)
 
     async def withdraw(self, key: str) -> None:
-        """Let a question of the step expire that is still open, so that its default holds from now on."""
+        """Expire an open question of the step now, so that its default applies."""
         question = self.question_of(key)
         if question is not None and question.is_open:
             await self._recorder.waits.expire(question.id)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload, each once, in the log's order; OperationError if none came."""
+        """Wait for a signal and return its payload, each once, in the log's order.
+
+        Raises OperationError if none came in time.
+        """
         return await self._recorder.signals.take(self.place(), name, within)
 
     async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
-        """Run another workflow as an execution of its own; return its id, status and outputs as they are recorded.
+        """Run another workflow as a child execution. Return its recorded id, status and outputs.
 
-        An OperationError says that it did not complete.
+        Raises OperationError if it did not complete.
         """
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """Start an execution of the same workflow in place of this one; StepError if another one waits for this one."""
+        """Start a successor execution of the same workflow. Raises StepError if a parent waits for this execution."""
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await succeeded_by(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
 
     async def now(self, key: str | None = None) -> datetime:
-        """Return the time, recorded, UTC; `key` names the place, where calls are repeated or run side by side."""
+        """Return the current time in UTC, recorded. `key` names the place of repeated or concurrent calls."""
         return await recorded_now(self.operation, self._recorder.journal.clock, key)
 
     async def random_bits(self, count: int, method: str = "bits") -> int:
-        """Return that many random bits, recorded; `method` is what they are for: ``bits``, ``float`` or ``seed``."""
+        """Return `count` random bits, recorded. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
         return await recorded_bits(self.operation, self._recorder.chance, count, method)

@@ -1,8 +1,8 @@
-"""One execution as this process knows it: its definition and state, and what drives it here, on the engine's loop.
+"""Driver of one execution: its definition, its state, and the code that drives it on the engine's event loop.
 
-`divebook.runtime.manager` finds and makes drivers and decides what may be done with them; a driver only does it.
-Whatever sets one going, or stops it, happens on the engine's thread in one piece: a Ctrl-C, which Python raises in the
-main thread, comes before it or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
+`divebook.runtime.manager` finds and creates drivers and decides which operations are allowed; a driver carries it out.
+Each change that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which Python raises
+in the main thread, therefore comes before or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import CURRENT
 
-# What a process prints at its end about executions that still run in it: which, and how to go on.
+# --- exit notice -----------------------------------------------------------------------------------------------------
+#
+# At exit, the process prints the executions that are still running and how to resume them.
 
 
 MOMENT_SECONDS = 5.0
@@ -66,46 +68,49 @@ MOST_LINES = 20
 
 
 class Driven(Protocol):
-    """What the farewell says of an execution."""
+    """The attributes of an execution that the exit notice uses."""
 
     @property
     def id(self) -> str:
-        """``exec_...``."""
+        """Execution id: ``exec_...``."""
 
     @property
     def status(self) -> str:
-        """Running, waiting ..."""
+        """Status: running, waiting ..."""
 
     @property
     def started_by(self) -> str | None:
-        """The execution that waits for its end, if there is one."""
+        """Id of the execution that waits for its end, if any."""
 
     @property
     def is_live(self) -> bool:
-        """Whether this process drives it."""
+        """True if this process drives it."""
 
     def driving(self) -> Future[None]:
-        """Return what is done when this process has driven it to its end, or to rest."""
+        """Return a future that is done when the execution has ended or is parked in this process."""
 
     store: EventStore
 
 
 class ExitNotice:
-    """Minds the executions that this process drives."""
+    """Notice printed at exit about executions that this process still drives."""
 
     def __init__(self) -> None:
         self._minded: weakref.WeakSet[Driven] = weakref.WeakSet()
         self._pid = 0
 
     def mind(self, execution: Driven) -> None:
-        """Speak of an execution if it still runs when the process ends."""
-        if self._pid != os.getpid():  # a forked child drives none of its parent's
+        """Include an execution in the notice if it still runs when the process ends."""
+        if self._pid != os.getpid():  # a forked child process drives no execution of its parent
             self._minded, self._pid = weakref.WeakSet(), os.getpid()
             atexit.register(self.say)
         self._minded.add(execution)
 
     def say(self) -> None:
-        """Print a line on stderr for each execution that still runs and that no other one of those has started."""
+        """Print a line on stderr for each running execution that was not started by another running one.
+
+        Children are counted in the line of their topmost running ancestor. At most `MOST_LINES` lines are printed.
+        """
         if self._pid != os.getpid():
             return
         left = [execution for execution in sorted(self._minded, key=lambda one: one.id) if _goes_on(execution)]
@@ -121,7 +126,7 @@ class ExitNotice:
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
-    """Return the execution above one that no other one of them has started."""
+    """Return the topmost execution in `parents` above one."""
     parent = parents[execution_id]
     while parent is not None and parent in parents:
         execution_id, parent = parent, parents[parent]
@@ -129,9 +134,9 @@ def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
 
 
 def _goes_on(execution: Driven) -> bool:
-    """Whether an execution is left behind; one that has just ended gets the moment in which that is written down."""
+    """Return whether an execution is still running. One that has just ended gets a moment to write its end."""
     if execution.is_live and execution.status in TERMINAL:
-        with suppress(DivebookError, TimeoutError):  # the line says how it stands, whatever became of it
+        with suppress(DivebookError, TimeoutError):  # the line shows the status in any case
             execution.driving().result(MOMENT_SECONDS)
     return execution.is_live
 
@@ -146,32 +151,33 @@ def _line(execution: Driven, below: int) -> str:
 
 
 EXIT_NOTICE = ExitNotice()
-"""That of this process."""
+"""The exit notice of this process."""
 
 
-# To which queue and worker an execution belongs: what it starts, and what it goes on as, belongs to the same.
+# --- membership in queues and workers --------------------------------------------------------------------------------
 #
-# So a child or a successor is found by the workers of that queue wherever its first worker ends, an answer to it is
-# taken up, and each counts for itself how often it was interrupted (`tests/queues/test_families.py`).
+# Children and successors inherit the queue and worker of their parent. The workers of that queue therefore find them
+# wherever the first worker ends, and continue them when an answer arrives. Interruptions are counted for each execution
+# (`tests/queues/test_families.py`).
 
 
 class WorkerRef(Protocol):
-    """A worker, as far as those know it that it has driven."""
+    """The part of a worker that its executions use."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes executions."""
+        """True if the worker takes executions."""
 
 
 class Belonging(ABC):
-    """The part of a driver that tells for whom it drives."""
+    """Part of a driver that holds its queue and worker membership."""
 
     def __init__(self) -> None:
         self.worker: WorkerRef | None = None
-        """The worker of this process that drives it, or has driven it."""
+        """Worker of this process that drives the execution, or drove it last."""
         self.comes_from: ExecutionState | None = None
-        """How the execution stood that has started it, or goes on as it, while it is pending."""
-        self._paused: tuple[str, bool] | None = None  # why, and whether to give it back to its queue
+        """State of the parent or predecessor while the execution is pending."""
+        self._paused: tuple[str, bool] | None = None  # reason, and whether to return it to its queue
 
     @property
     @abstractmethod
@@ -179,13 +185,13 @@ class Belonging(ABC):
         """The fold of the log so far."""
 
     def serve_with(self, other: Belonging) -> None:
-        """Be driven for the same worker as another execution, if that is driven for one."""
+        """Take over the worker of another execution, if it has one."""
         self.worker = other.worker or self.worker
 
     def come_from(self, other: Belonging) -> None:
-        """Belong, while it is pending, to the queue and worker of the execution from which it comes.
+        """Inherit queue and worker of the parent or predecessor; for a pending execution.
 
-        It begins nothing where that one is given back at present.
+        If that one is being returned to its queue, this execution starts nothing.
         """
         self.serve_with(other)
         self.comes_from = other.state
@@ -193,41 +199,41 @@ class Belonging(ABC):
             self._paused = self._paused or other._paused
 
 
-# What this process knows of an execution: what its log says, read when somebody asks, and the newest state.
+# --- log and state of one execution, loaded when first used ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """What the log of an execution says."""
+    """Definition and state read from the log of an execution."""
 
     workflow: Workflow
     state: ExecutionState
     damage: StoreError | None = None
-    """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+    """Error in the first event after the readable ones, or None if the whole log can be read."""
 
 
 class KnownExecution(Belonging):
-    """One execution, whose log is read once, when somebody asks what it says (tests/execution/test_looked_up.py).
+    """Lazily loaded definition and state of one execution. The log is read once (tests/execution/test_looked_up.py).
 
     Parameters
     ----------
     past
-        What its log says, or what reads that.
+        The loaded log, or a function that loads it.
     """
 
     def __init__(self, execution_id: str, past: LoadedLog | Callable[[], LoadedLog]) -> None:
         super().__init__()
         self.id, self._past = execution_id, past
         self._latest: ExecutionState | None = None
-        """The newest state; None as long as it is that of its past."""
+        """The newest state, or None while it equals the state of the loaded log."""
 
     @property
     def is_read(self) -> bool:
-        """Whether it is known what its log says."""
+        """True if the log has been read."""
         return isinstance(self._past, LoadedLog)
 
     def read(self) -> LoadedLog:
-        """Return what its log said when this was asked first."""
+        """Return the log as it was when it was first read."""
         past = self._past
         if not isinstance(past, LoadedLog):
             self._past = past = past()
@@ -235,12 +241,12 @@ class KnownExecution(Belonging):
 
     @property
     def workflow(self) -> Workflow:
-        """The definition that it was started with."""
+        """The definition with which the execution was started."""
         return self.read().workflow
 
     @property
     def damage(self) -> StoreError | None:
-        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        """Error in the first event after the readable ones, or None if the whole log can be read."""
         return self.read().damage
 
     @property
@@ -252,43 +258,44 @@ class KnownExecution(Belonging):
         self._latest = state
 
 
-# What drives executions is given this from above.
+# --- dependencies ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class DriverDependencies:
-    """What a driver is given."""
+    """Dependencies that the environment passes to every driver."""
 
     services: Services
     clock: Clock
     chance: Chance
     code_of: Callable[[Workflow], dict[str, str]]
-    """Returns the digests of the functions that a workflow may call now."""
+    """Return the current digests of the functions that a workflow may call."""
     stop_children: Callable[[Any], Awaitable[None]]
-    """Awaited with a driver before what its execution has done is undone: executions that it started end first."""
+    """Awaited with a driver before its execution is rolled back: the executions it started end first."""
     came_to_rest: Callable[[Any], Awaitable[None]]
-    """Awaited with a driver when its execution has ended, or rests, and this process drives it no more."""
+    """Awaited with a driver when its execution has ended or is parked, and this process no longer drives it."""
 
 
 class _Standstill:
-    """The end of one time that an execution is driven, for those who wait for nothing more to happen."""
+    """Future of one drive of an execution, for callers that wait until nothing more happens."""
 
     def __init__(self) -> None:
         self.future: Future[None] = Future()
-        """Done when it has ended or rests, and while it is blocked; replaced when it is so no more."""
+        """Done when the execution has ended or is parked, and while it is blocked. Replaced when it
+        becomes unblocked."""
 
 
 class Driver(KnownExecution):
-    """One execution, live or past."""
+    """Driver of one execution, which may be pending, running, parked or ended."""
 
     def __init__(
         self, execution_id: str, inputs: Mapping[str, Any], store: EventStore, past: LoadedLog | Callable[[], LoadedLog]
     ) -> None:
         super().__init__(execution_id, past)
         self.store = store
-        shared().learn(inputs)  # before anything of it is shown, printed or raised in this process
-        self.opening: catalog.ExecutionStarted | None = None  # what its log begins with, while it is pending
-        self.durability: Durability | None = None  # as the store does by default
+        shared().learn(inputs)  # before any input is shown, printed or raised in this process
+        self.opening: catalog.ExecutionStarted | None = None  # the first event of its log, while it is pending
+        self.durability: Durability | None = None  # None: the default of the store
         self._is_stored, self._written = True, 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
@@ -300,28 +307,28 @@ class Driver(KnownExecution):
         self._token: int | None = None  # of the last lease under which this process drove it
         self._is_driving = False
         self._is_asked = False
-        """Whether it is to look into its inbox before it rests."""
+        """True if it must check its inbox before it is parked."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
         self.may_have_children = False
-        """Whether it has started others: False only of one that began here and has not."""
+        """True if it may have started other executions. False only for one that started here and has no children."""
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- properties --------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of the log so far; an immutable snapshot."""
+        """The fold of the log so far, as an immutable snapshot."""
         journal = self._journal
         return journal.state if journal is not None else self._state
 
     @property
     def status(self) -> str:
-        """Pending, running, waiting ..."""
+        """Status: pending, running, waiting ..."""
         return self.state.status
 
     @property
     def started_by(self) -> str | None:
-        """The execution that started it and waits for its end."""
+        """Id of the execution that started it and waits for its end."""
         opening = self.opening
         if opening is None:
             return self.state.parent
@@ -329,32 +336,32 @@ class Driver(KnownExecution):
 
     @property
     def is_live(self) -> bool:
-        """Whether this process is driving it now."""
+        """True if this process drives the execution now."""
         return self._future is not None and not self.was_forked and not self._future.done()
 
     @property
     def is_driving(self) -> bool:
-        """Whether this process still drives it, or looks whether it is to go on."""
+        """True if this process still drives it, or checks whether it must continue."""
         return self._is_driving
 
     @property
     def was_driven(self) -> bool:
-        """Whether this process drives it, or has driven it."""
+        """True if this process drives the execution or has driven it."""
         return self._future is not None and not self.was_forked
 
     @property
     def was_forked(self) -> bool:
-        """Whether this is a copy in a forked process, where nothing of it can go on."""
+        """True if this is a copy in a forked process, where the execution cannot continue."""
         return self._process != os.getpid()
 
     @property
     def held_up(self) -> str | None:
-        """Why nothing can be written at present; None if nothing is in the way."""
+        """Why the store cannot be written to at present, or None if it can."""
         return None if (standstill := getattr(self._journal, "held_up", None)) is None else str(standstill)
 
     @property
     def written(self) -> int:
-        """Sequence number of the last event that the store is known to hold."""
+        """Sequence number of the last event that is known to be in the store."""
         journal = self._journal
         if journal is not None:
             return journal.written
@@ -362,18 +369,24 @@ class Driver(KnownExecution):
 
     @property
     def interrupts(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
         return [asked for asked in self.questions.values() if asked.is_open]
 
     @property
     def questions(self) -> dict[str, Question]:
-        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        """All questions by id, oldest first. Answers in the inbox count even before the log has them."""
         state = self.state
         is_open = any(asked.is_open for asked in state.interrupts.values()) and not self.store.closed
         return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
 
     def driving(self) -> Future[None]:
-        """Return what is done when this process has driven it to its end, or to rest."""
+        """Return a future that is done when the execution has ended or is parked in this process.
+
+        Raises
+        ------
+        ExecutionError
+            This process does not drive it, and it has not ended.
+        """
         if self._future is None or self.was_forked:
             if not self.state.is_over:
                 advice = "start it first" if self.opening is not None else "resume it, or answer its question, first"
@@ -385,7 +398,7 @@ class Driver(KnownExecution):
         return self._future
 
     def standstill(self) -> Future[None]:
-        """Return what is done when it has ended or rests, or when it is blocked and driven all the same.
+        """Return a future that is done when the execution has ended, is parked, or is blocked while it is driven.
 
         See `divebook.runtime.runner.Runner.is_blocked`.
         """
@@ -394,17 +407,17 @@ class Driver(KnownExecution):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether this process drives it, and nothing can happen before the question of an open call is answered."""
+        """True if this process drives it, and only the answer to the question of an open call lets it continue."""
         return self.is_live and self._standstill.future.done()
 
     def refresh(self) -> Driver:
-        """Read on in the log if another process has written to it."""
+        """Read new events if another process has written to the log."""
         if self.is_read and not self.is_live:
             self._state, self._is_stored = self.newest(), True
         return self
 
     def newest(self) -> ExecutionState:
-        """Return the state up to the last event of the store."""
+        """Return the state up to the last event in the store."""
         known = self._state if self._is_stored else ExecutionState(self.id)
         if self._is_stored and not known.last_sequence:
             return known
@@ -412,30 +425,31 @@ class Driver(KnownExecution):
         return fold_records(self.id, later, known) if later else known
 
     def under(self, lease: Lease) -> ExecutionState:
-        """Return the state under a new lease, in which nobody else can write.
+        """Return the state under a new lease, with which no other process can write.
 
-        Nothing is read where it is the next lease after that of this process: nobody has driven the execution since.
+        If the lease directly follows the last one of this process, no one else has driven the execution and nothing is
+        read.
         """
         if not self._is_stored or self._token is None or lease.token != self._token + 1:
             self._state, self._is_stored = self.newest(), True
         return self._state
 
     def require_log(self) -> None:
-        """Raise what has kept events from being written for good, if anything has."""
+        """Raise the error that permanently prevents writing events, if there is one."""
         if self._journal is not None and self._journal.error is not None:
             raise self._journal.error
 
     async def durable(self) -> None:
-        """Return when everything recorded so far is written."""
+        """Wait until everything recorded so far is durable."""
         if self._journal is not None:
             await self._journal.durable()
 
-    # --- driving it; all of this happens on the engine's loop ------------------------------------------------------
+    # --- driving; called on the engine's event loop ------------------------------------------------------------------
 
     def begin(self, given: DriverDependencies, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
-        """Drive a pending execution from now on, and have `begun` done once the store knows it.
+        """Start to drive a pending execution. `begun` is done once the store has its first events.
 
-        Its beginning is recorded together with what it does first, or `at_once`
+        The first events are written together with its first call, or `at_once`
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
         """
         opening = self.opening
@@ -445,7 +459,7 @@ class Driver(KnownExecution):
         journal = self._open_journal(given, None)
         journal.first_written = begun
         first = decide_opening(opening, self.comes_from)
-        if at_once or opening.key is not None:  # nothing runs of one with a key before it is known to be the first
+        if at_once or opening.key is not None:  # with a key, nothing runs before the store has it
             journal.record_all(first)
         driving = self._set_going(self._run(given, journal, held, () if journal.recorded else first), held)
         if begun is not None:
@@ -460,19 +474,22 @@ class Driver(KnownExecution):
         *,
         anew: bool,
     ) -> None:
-        """Drive it from now on, from the state that was read under the lease; `anew`: all its code is replayed."""
+        """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code."""
         self._state, self._is_stored, self.may_have_children = state, True, True
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
-        if is_counted := resumed.recovery is not None:  # before anything runs: it may end this process at once, too
+        if is_counted := resumed.recovery is not None:  # before any code runs: it may kill this process again
             journal.record_all(first)
         self._set_going(self._run(given, journal, lease, () if is_counted else first), lease)
 
     def _take_up(
         self, given: DriverDependencies, lease: Lease, told: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the log of code that stands still and can go on, else one to replay, and what to record first."""
+        """Return the journal and the first facts to record.
+
+        Reuse the parked code if it can continue, else open a log to replay.
+        """
         code = given.code_of(self.workflow)
         first = (Fact(told if code == dict(self._state.code) else replace(told, code=code)),)
         self._runner = self.standing.take(self._state, code, given)
@@ -485,9 +502,9 @@ class Driver(KnownExecution):
     def begin_cancellation(
         self, given: DriverDependencies, why: str, lease: Lease, state: ExecutionState, *, undoes: bool
     ) -> None:
-        """Record that an execution is cancelled which this process does not drive; `state` as for `go_on`.
+        """Record the cancellation of an execution that this process does not drive; `state` as for `go_on`.
 
-        `undoes`: what it has done is undone here, if there is anything; else by who resumes it.
+        With `undoes`, its rollback runs here, if it has any; otherwise the process that resumes it runs it.
         """
         self._state, self._is_stored, self.may_have_children = state, True, True
         self.standing.let_go()
@@ -495,9 +512,9 @@ class Driver(KnownExecution):
         self._set_going(work, lease)
 
     def cancel_pending(self, given: DriverDependencies, why: str) -> bool:
-        """Record a pending execution as cancelled: no step of it runs. Return False if it has begun meanwhile.
+        """Record the cancellation of a pending execution, of which no step runs.
 
-        Its start key stays free for one that is started.
+        Return False if it has started meanwhile. Its start key stays free for another execution.
         """
         if self.opening is None or self.was_driven:
             return False
@@ -507,7 +524,7 @@ class Driver(KnownExecution):
         return True
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
-        DRIVEN_LEASES.drive(held)  # from here on without an await: code that finds the lease finds it driven
+        DRIVEN_LEASES.drive(held)  # no await from here on: code that finds the lease must find it driven
         self._token, self._task = held.token, ENGINE.keep(work)
         standstill = self._standstill = _Standstill()
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
@@ -516,33 +533,39 @@ class Driver(KnownExecution):
         return self._future
 
     def cancel(self, reason: str) -> bool:
-        """Stop it, unless it is undone already; return False if this process drives it no more."""
+        """Cancel the execution, unless it is being rolled back. Return False if this process no longer drives it."""
         if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
             self._pass_on()
         return self._is_driving
 
     def pause(self, reason: str, *, gives_back: bool = False) -> bool:
-        """Let nothing more begin; return False if this process drives it no more."""
+        """Start no further operations. Return False if this process no longer drives the execution."""
         if self._is_driving:
             self._paused = self._paused or (reason, gives_back)
             self._pass_on()
         return self._is_driving
 
     def leave(self) -> None:
-        """Break off where it is, as if the process had ended: it can be resumed at once."""
+        """Stop at once, as if the process had ended. The execution can be resumed immediately."""
         if self._is_driving and self._task is not None:
             if self._runner is not None:
                 self._runner.break_off()
             self._task.cancel()
 
     def look_again(self) -> bool:
-        """Have it look into its inbox once more; return False if it does that no more. Call it on the engine's loop."""
+        """Request another check of the inbox.
+
+        Return False if this process has stopped checking it. Call on the engine's loop.
+        """
         self._is_asked = True
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Let those who wait for the execution go on while it is blocked; called on the engine's loop."""
+        """Complete or renew the standstill future when the execution becomes blocked or unblocked.
+
+        Call on the engine's loop.
+        """
         runner = self._runner
         if runner is not None and runner.is_blocked:
             if not self._standstill.future.done():
@@ -551,14 +574,14 @@ class Driver(KnownExecution):
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Announce that the execution is blocked, once its question is in the store, where others find it."""
-        with suppress(StoreError):  # it is the journal's, and ends the execution
+        """Announce that the execution is blocked, once its question is in the store, where other processes find it."""
+        with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
             if runner is self._runner and runner.is_blocked and not self._standstill.future.done():
                 self._standstill.future.set_result(None)
 
     def _pass_on(self) -> None:
-        """Let the runner know that it is to be cancelled or paused; between two runners it waits for the next one."""
+        """Pass a requested cancellation or pause to the runner. Between two runners it waits for the next one."""
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
         if self._runner is not None and self._cancel_reason is not None:
@@ -567,8 +590,11 @@ class Driver(KnownExecution):
             self._runner.pause(self._paused[0], gives_back=self._paused[1])
 
     async def _run(self, given: DriverDependencies, journal: Journal, held: Lease, first: Sequence[Fact] = ()) -> None:
-        """Drive it until it has ended or rests, and on if something came while it was coming to rest."""
-        STRAND.set("")  # another execution may have started this one, from among its own calls
+        """Drive the execution until it has ended or is parked.
+
+        Continue if a message arrives while it is being parked.
+        """
+        STRAND.set("")  # another execution may have started this one inside one of its calls
         CURRENT.set(None)
         with engine_code():
             try:
@@ -606,7 +632,7 @@ class Driver(KnownExecution):
         finally:
             desk.mailroom.dismiss(self.id)
             try:
-                with suppress(StoreError):  # it is the journal's, and ends the execution here
+                with suppress(StoreError):  # an error of the journal ends the execution here
                     await journal.durable()
                 if self._runner is not None:
                     await self._runner.leave_workspaces()
@@ -617,7 +643,7 @@ class Driver(KnownExecution):
     async def _roll_back(
         self, given: DriverDependencies, journal: Journal, desk: StoreSession, beyond: MissPolicy | None
     ) -> Runner:
-        """Return what undoes what was done, once all that was under way has been stopped."""
+        """Return a new runner for the rollback, after the child executions have been stopped."""
         await given.stop_children(self)
         self._cancel_reason, journal.is_left = None, False
         runner = self._runner = self.standing.begin(self.workflow, journal, given, beyond)
@@ -626,7 +652,7 @@ class Driver(KnownExecution):
         return runner
 
     def _settle(self, journal: Journal) -> None:
-        """Keep the last state, once nothing more is written; without its log it may not be what is stored."""
+        """Keep the last state after the last write. If the log could not be written, it may differ from the store."""
         self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
         self._journal, runner, self._runner = None, self._runner, None
         if runner is not None:
@@ -636,10 +662,10 @@ class Driver(KnownExecution):
         await desk.keeper.give_back(held, is_gone=self._is_stored and self._state.is_over)
 
     async def _taken_up_again(self) -> Lease | None:
-        """Take the lease again if there is something to do that came after the last look.
+        """Take the lease again if a message arrived after the last check.
 
-        Between the last look and the end nothing is awaited, so that all who send something and find it driven are
-        right: it looks once more (test_nothing_that_comes_at_the_end_is_forgotten).
+        Nothing is awaited between the last check and the end. A sender that finds the execution driven can therefore
+        rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
         """
         lease: Lease | None = None
         self._is_asked = True
@@ -654,7 +680,7 @@ class Driver(KnownExecution):
             return None
         try:
             lease = await desk.calls.patiently(lambda: DRIVEN_LEASES.take(self.store, self.id))
-        except LeaseHeldError:  # who sent it takes care of it
+        except LeaseHeldError:  # the sender drives it
             return None
         DRIVEN_LEASES.drive(lease)
         desk.keeper.keep(lease)
@@ -666,7 +692,7 @@ class Driver(KnownExecution):
         finally:
             if not is_wanted:
                 await desk.keeper.give_back(lease)
-                self._is_asked = True  # others who sent something found the lease held
+                self._is_asked = True  # other senders found the lease held
         return lease if is_wanted else None
 
     async def _has_come(self, calls: StoreCalls) -> bool:
@@ -706,36 +732,36 @@ class Driver(KnownExecution):
         return self._desk
 
 
-# The executions of one store as this process knows them: those it drives or looks at, and the others as stored.
+# --- registry of executions ------------------------------------------------------------------------------------------
 
 
 _log = logger(__name__)
 
 
 class ExecutionRegistry:
-    """Finds the executions of one store; each is one object as long as somebody holds on to it."""
+    """Registry of the executions of one store. Each execution is one object as long as it is referenced."""
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
         self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
-        """Those that are driven here, which the engine holds on to, and those that somebody still looks at."""
+        """Driven executions, which the engine keeps alive, and executions that other code still references."""
 
     def enter(self, driver: Driver) -> None:
-        """Have this object found from now on."""
+        """Register a driver, so that later lookups return this object."""
         self._known[driver.id] = driver
 
     def find(self, execution_id: str) -> Driver:
-        """Return an execution, live or past, as it stands; the beginning of an id is enough where it is unique."""
+        """Return an execution in its present state. A unique prefix of its id is enough."""
         driver = self.look_up(execution_id)
         driver.read()
         return driver
 
     def present(self, execution_id: str) -> Driver | None:
-        """Return an execution that somebody in this process holds on to, by its whole id; None if nobody does."""
+        """Return a registered execution by its full id, or None."""
         return self._known.get(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
-        """Return an execution as `find` does; of one that is not known yet no more than the first event is read."""
+        """Return an execution like `find`, but read only its first event if it is not registered yet."""
         ENGINE.refuse_waiting(self.store)
         execution_id = id_of(execution_id)
         known = self._known.get(execution_id)
@@ -751,7 +777,7 @@ class ExecutionRegistry:
             return Driver(execution_id, past.state.inputs, self.store, past)
 
     def load(self, execution_id: str) -> Driver:
-        """Return an execution as the store has it, which is read when somebody asks."""
+        """Return a stored execution, whose log is read when first used."""
         opening = recorded_opening(execution_id, self.store)
         driver = Driver(execution_id, opening.inputs, self.store, lambda: self._past(execution_id, opening))
         driver.durability = self.store.record(execution_id).durability
@@ -766,7 +792,7 @@ class ExecutionRegistry:
             return self._sound_part(execution_id, damage)
 
     def _sound_part(self, execution_id: str, damage: StoreError) -> LoadedLog:
-        """Return what the sound beginning of a damaged log says."""
+        """Return the definition and state in the readable beginning of a damaged log."""
         events, found = self.store.read_sound(execution_id)
         damage, state = found or damage, ExecutionState(execution_id)
         for number, event in enumerate(events):
@@ -780,13 +806,16 @@ class ExecutionRegistry:
         return LoadedLog(_readable_workflow(execution_id, events), state, damage)
 
     def read_all(self) -> None:
-        """Read what was looked up and not read, before the store is closed; what cannot be read says so later."""
+        """Read executions that were looked up but not read, before the store is closed.
+
+        Unreadable ones raise when used.
+        """
         for driver in list(self._known.values()):
             with suppress(StoreError):
                 driver.read()
 
     def known(self) -> list[Driver]:
-        """Return the executions that somebody in this process holds on to."""
+        """Return the registered executions."""
         return list(self._known.values())
 
     def live(self) -> list[Driver]:
@@ -794,7 +823,7 @@ class ExecutionRegistry:
         return [driver for driver in self.known() if driver.is_live]
 
     def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
-        """Return what executions ask, without their definitions; one that is damaged hides itself alone."""
+        """Yield the open questions of executions, without their definitions. Log and skip damaged executions."""
         ENGINE.refuse_waiting(self.store)
         for execution_id in execution_ids:
             try:
@@ -805,7 +834,7 @@ class ExecutionRegistry:
                 yield from ((execution_id, question) for question in asked if question.is_open)
 
     def sound_states(self, execution_ids: Iterable[str]) -> Iterable[ExecutionState]:
-        """Return how executions stand; one that is damaged hides itself alone."""
+        """Yield the states of executions. Log and skip damaged executions."""
         for execution_id in execution_ids:
             try:
                 yield self.find(execution_id).state
@@ -817,19 +846,19 @@ class ExecutionRegistry:
         if known is not None and known.damage is None:
             return known.refresh().questions.values()
         state = folded(self.store, execution_id)
-        shared().learn(state.inputs)  # before anything of it is shown
+        shared().learn(state.inputs)  # before any input is shown
         return questions_of(state, self.store.inbox(execution_id, state.taken)).values()
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:
-    """Return the state of an execution, from its newest checkpoint on."""
+    """Return the state of an execution, folded from its newest checkpoint."""
     state = _kept(store, execution_id)
     later = store.read_records(execution_id, after=0 if state is None else state.last_sequence)
     return fold_records(execution_id, later, state)
 
 
 def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:
-    """Return the state of the newest checkpoint; None if there is none that fits the log."""
+    """Return the state of the newest checkpoint, or None if none matches the log."""
     checkpoint = store.checkpoint(execution_id)
     if checkpoint is None:
         return None
@@ -841,7 +870,7 @@ def _kept(store: EventStore, execution_id: str) -> ExecutionState | None:
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the workflow of a damaged log; where its definition is what is damaged, the steps that were entered."""
+    """Return the workflow of a damaged log. If the definition itself is damaged, use the steps that were entered."""
     opening = opening_in(execution_id, events)
     try:
         return workflow_in(execution_id, opening, events)

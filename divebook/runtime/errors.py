@@ -1,9 +1,9 @@
-"""What a call raised, as the log keeps it, and the same error again.
+"""Recorded errors of calls: conversion to plain data for the log, and back to exceptions.
 
-Code that calls a function through the log must meet one error, live and on replay, and ``except ValueError`` must catch
-it as it would without divebook. So both times the error is made of its record: an `OperationError` that also is of the
-recorded class, or of the nearest of its bases that this process has already. A log never causes an import, and no
-constructor of a person's class runs. (`tests/execution/test_raising.py`)
+Code that makes a call through the log must get the same error live and on replay, and ``except ValueError`` must catch
+it as usual. Both times the error is therefore created from its record: an `OperationError` that also derives from the
+recorded class, or from the nearest base of it that this process has loaded. A log never causes an import, and no
+constructor of a user's class runs. (`tests/execution/test_raising.py`)
 """
 
 from __future__ import annotations
@@ -29,26 +29,28 @@ from divebook.events.recorded import opened
 from divebook.runtime.clock import LOST
 from divebook.text.redaction import shared
 
-# The message of an error as the log keeps it: without secrets, which those who raise it put into it without a thought.
+# --- messages without secrets ----------------------------------------------------------------------------------------
 #
-# So a log holds none that only an error has told, and code that catches an error meets the same text live and on
-# replay.
+# Code often puts secrets into error messages. They are removed before an error is recorded. Code that catches the error
+# therefore gets the same text live and on replay.
 
 
 def clean_text(error: BaseException) -> str:
-    """Return an error's message without secrets, as a log can hold it."""
+    """Return an error's message without secrets, in a form that a log can hold."""
     return text_of(error, shared().text)
 
 
 def clean_failure(error: BaseException) -> str:
-    """Return the same, with the class of an error that is not ours."""
+    """Return the message of `clean_text`, with the class of an error that is not from divebook."""
     return failure_text(error, shared().text)
 
 
-# Where an error was raised, as the log keeps it: the line with those around it, and the calls that led there.
+# --- places of errors ------------------------------------------------------------------------------------------------
 #
-# That is settled when the error is recorded: a cell's file name means nothing to another process, and a file changes.
-# The frames of divebook are left out, and those of libraries that called a person's code.
+# The line that raised an error, with the lines around it and the calls that led there.
+#
+# The place is determined when the error is recorded: the file name of a cell means nothing to another process, and
+# files change. Frames of divebook are left out, and frames of libraries that called user code.
 # (`tests/execution/test_tracing.py`)
 
 
@@ -56,26 +58,30 @@ ELSEWHERE = "__divebook_frames__"
 """Attribute of an error that was raised in another process: its frames there."""
 MOST_FRAMES, MOST_TRACE, MOST_CAUSES = 10, 4_000, 3
 AROUND, MOST_LINE = 2, 200
-"""Lines before and after the one that raised; characters of a line that are kept."""
+"""Lines before and after the one that raised; maximum number of characters of a line."""
 _OURS = str(Path(__file__).parents[1])
 _BETWEEN = ("asyncio", "anyio", "concurrent", "threading.py", "runpy.py")
-"""Parts of paths: frames between the engine and a person's code."""
+"""Parts of paths of the frames between the engine and user code."""
 _CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
 _MEANWHILE = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 class Frame(NamedTuple):
-    """One call on the way to where an error was raised."""
+    """One call on the stack of an error."""
 
     file: str
     line: int
     function: str
     code: str
-    """Its line, as far as it is known where the error was raised."""
+    """The source line, if it was known where the error was raised."""
 
 
 def frames_of(error: BaseException) -> list[Frame]:
-    """Return the calls of a person's code, and below it, that led to an error; the innermost comes last."""
+    """Return the stack of an error from the first frame of user code on, innermost frame last.
+
+    Frames recorded in another process take precedence. The frames of an error that divebook raised from another one are
+    those of its cause.
+    """
     elsewhere = vars(error).get(ELSEWHERE)
     if elsewhere is not None:
         return [Frame(*found) for found in elsewhere]
@@ -91,7 +97,7 @@ def frames_of(error: BaseException) -> list[Frame]:
 
 
 def trace_of(error: BaseException) -> str | None:
-    """Return the calls that led to an error as text, and what it was raised from; secrets are left out."""
+    """Return the stack of an error and of its causes as text, without secrets, or None if there are no frames."""
     frames = frames_of(error)
     if not frames:
         return None
@@ -99,7 +105,7 @@ def trace_of(error: BaseException) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return what a person's code raised, and divebook has wrapped."""
+    """Return the exception of user code inside the errors with which divebook wrapped it."""
     while isinstance(error, DivebookError) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -119,27 +125,26 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
         cell = _cell_of(frame.file)
         where = f'File "{frame.file}", line {frame.line}' if cell is None else f"{cell.label}, line {cell.line(frame)}"
         yield f"  {where}, in {frame.function}\n"
-        code = frame.code or linecache.getline(frame.file, frame.line).strip()  # a worker has no cells
+        code = frame.code or linecache.getline(frame.file, frame.line).strip()  # a worker process has no cells
         if code:
             yield f"    {code[:MOST_LINE]}\n"
 
 
 def _kept(frames: list[Frame]) -> list[Frame]:
-    """Return the last frames, with the innermost of a person's own code if that comes before them."""
+    """Return the last frames. If none of them is user code, put the innermost frame of user code before them."""
     own = [frame for frame in frames[:-MOST_FRAMES] if is_own(frame.file)]
     is_among = any(is_own(frame.file) for frame in frames[-MOST_FRAMES:])
     return [*([] if is_among else own[-1:]), *frames[-MOST_FRAMES:]]
 
 
 def place_of(error: BaseException) -> Mapping[str, Any] | None:
-    """Return the line of a person's code that raised an error: where it stands, and the lines around it.
+    """Return the line of user code that raised an error, with the lines around it.
 
-    None is returned for an error that only libraries know of.
-    ``label`` says it in words, such as ``Cell [5], line 4``; ``line`` is its number, ``first`` that of the first of
-    ``lines``.
+    Return None if all frames are from libraries. ``label`` describes the place, such as ``Cell [5], line 4``; ``line``
+    is the line number, ``first`` the number of the first of ``lines``.
     """
     link: BaseException | None = error
-    while isinstance(link, DivebookError):  # one that comes from the log knows it, and its frames are ours
+    while isinstance(link, DivebookError):  # an error from the log has its place; its frames are ours
         if link.raised_at is not None:
             return link.raised_at
         link = link.__cause__
@@ -149,14 +154,14 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def present_place() -> Mapping[str, Any] | None:
-    """Return the line of a person's code that has called the present code, as `place_of` does; None if none has."""
+    """Return the innermost line of user code on the present stack, like `place_of`, or None."""
     called = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     own = ((code, line) for code, line in called if _is_theirs(code.co_filename) and is_own(code.co_filename))
     return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in own), None)
 
 
 def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the line with which a function begins, as `place_of` does."""
+    """Return the first line of a function, like `place_of`."""
     code = function.__code__
     return _place(Frame(code.co_filename, code.co_firstlineno, code.co_name, ""))
 
@@ -171,7 +176,7 @@ def _place(frame: Frame) -> Mapping[str, Any]:
 
 
 def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> dict[str, Any]:
-    """Return a place in a text; `above` lines come before the first of `lines`."""
+    """Return a place in a text; `above` lines precede the first of `lines`."""
     first = max(1, line - AROUND)
     around = [shared().text(found.rstrip("\n")[:MOST_LINE]) for found in lines[first - 1 : line + AROUND]]
     return {"label": label, "line": line + above, "first": first + above, "lines": around}
@@ -181,22 +186,22 @@ def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> 
 
 
 class CodeCell(NamedTuple):
-    """The cell of a notebook that some code stands in."""
+    """A notebook cell that contains some code."""
 
     label: str
-    """``Cell [5]``."""
+    """Label: ``Cell [5]``."""
     above: int = 0
     """Empty lines at its top, which Python does not count."""
     id: str = ""
-    """That of the front end, if it is known."""
+    """Cell id of the front end, if known."""
 
     def line(self, frame: Frame) -> int:
-        """Return the line of a frame as the cell shows it."""
+        """Return the line number of a frame as shown in the cell."""
         return frame.line + self.above
 
 
 def _cell_of(file: str) -> CodeCell | None:
-    """Return the cell that a file name of compiled code stands for, if this process is a kernel that has it."""
+    """Return the cell of a file name of compiled code, if this process is a kernel that has it."""
     if "IPython" not in sys.modules:
         return None
     found: CodeCell | None = extensions.extension(extensions.CELL_OF_CODE)(file)
@@ -211,16 +216,16 @@ def _is_theirs(file: str) -> bool:
 def _libraries() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     found = {paths[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")}
-    return tuple(sorted(found, key=len, reverse=True))  # site-packages stand in that of the standard library
+    return tuple(sorted(found, key=len, reverse=True))  # site-packages is inside the folder of the standard library
 
 
 def is_own(file: str) -> bool:
-    """Return whether a file is a person's own, and not of a library."""
+    """Return whether a file is user code and not part of a library."""
     return not file.startswith((*_libraries(), "<frozen"))
 
 
 def _short(file: str) -> str:
-    """Return the path of a file from where it is known: the current folder, or that of the libraries."""
+    """Return the path of a file relative to the current folder or the folder of the libraries."""
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):
             return file[len(folder) + 1 :]
@@ -230,22 +235,22 @@ def _short(file: str) -> str:
 def _folder() -> str:
     try:
         return str(Path.cwd())
-    except OSError:  # it is gone
+    except OSError:  # the folder was deleted
         return ""
 
 
 T = TypeVar("T")
 
 MOST_BYTES = 20_000
-"""Of the arguments and fields of an error; without them it is known by its text alone."""
+"""Maximum size of the recorded arguments and fields of an error. Above it, only the text is recorded."""
 _NOT_ITS_OWN = (ELSEWHERE, LOST, "raised_at")
-"""Attributes of errors that divebook has set: where they were raised, and what a call had returned."""
+"""Attributes that divebook sets on errors: the place, and the lost result of a call."""
 
 
 def facts_of(error: BaseException) -> dict[str, Any] | None:
-    """Return what makes an error again: its classes as ``module:name``, its arguments and its fields, and its place."""
+    """Return the data to recreate an error: classes as ``module:name``, arguments, fields, and its place."""
     if isinstance(error, OperationError):
-        return None  # it came from a log or is the engine's own
+        return None  # it comes from a log, or is the engine's own
     found: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
     args = OSError.__reduce__(error)[1] if isinstance(error, OSError) else error.args  # its `args` lack the file
     for name, value in (("args", list(args)), ("fields", _fields(error))):
@@ -261,30 +266,30 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return a class and its bases that say more than `Exception`."""
+    """Return a class and its bases below `Exception`."""
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 
 def _storable(value: Any) -> Any:
-    """Return a value as the log can hold it, without secrets; None where it cannot, or where that would be large."""
+    """Return a value in recorded form without secrets, or None if that is impossible or too large."""
     try:
         kept = shared().value(storable(value, "error"))
         written = encode(kept)
-        is_clean = shared().text(text := written.decode()) == text  # else it is in a value that is not looked into
+        is_clean = shared().text(text := written.decode()) == text  # otherwise a secret is inside an opaque value
         return kept if is_clean and len(written) <= MOST_BYTES else None
     except UnstorableValueError:
         return None
 
 
 def as_recorded(error: Exception) -> OperationError:
-    """Return an error that was just raised in the form in which the log gives it back."""
+    """Return an error that was just raised in the form in which the log returns it."""
     if isinstance(error, OperationError):
         return error
     return _error_like(clean_text(error), names_of(error), facts_of(error) or {})
 
 
 def error_from(record: OperationRecord) -> OperationError:
-    """Return the error of an operation that failed."""
+    """Return the error of a failed operation."""
     names = record.error_names
     error = _error_like(record.error or "failed", names, record.raised or {})
     error.operation_id, error.operation_type = record.operation_id, record.operation_type
@@ -292,7 +297,11 @@ def error_from(record: OperationRecord) -> OperationError:
 
 
 def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) -> OperationError:
-    """Return an error of the class that the facts name, or the names, which do for the built-in ones."""
+    """Return an error of the recorded class. Built-in classes are found by their names alone.
+
+    Uses the first recorded class that this process has loaded. If there is none, or if it cannot be created, the result
+    is a plain OperationError.
+    """
     types = facts.get("types")
     found = types if types and isinstance(types, list) else [f"builtins:{name}" for name in names]
     cls = next(filter(None, map(_present, filter(_is_text, found))), None)
@@ -306,9 +315,9 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
 
 
 def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
-    """Make the error without running a constructor other than that of the built-in class it derives from.
+    """Create the error without running a constructor, except that of its built-in base class.
 
-    None is returned where that cannot do with the arguments, as with a group whose members were not kept.
+    Return None if the base class does not accept the arguments, for example a group without its members.
     """
     try:
         args, fields = tuple(_of(list, facts.get("args", [message]))), _of(dict, facts.get("fields", {}))
@@ -317,7 +326,7 @@ def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[st
     built_in: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
         error = kind.__new__(kind, *args)
-        built_in.__init__(error, *args)  # sets errno, object and the like
+        built_in.__init__(error, *args)  # sets `errno`, `object` and similar attributes
     except TypeError:
         return None
     vars(error).update(fields)
@@ -329,14 +338,14 @@ def _is_text(name: object) -> bool:
 
 
 def _of(kind: type[T], recorded: Any) -> T:
-    """Return a value that was recorded, as it is opened; TypeError if a log that nobody wrote so has another."""
+    """Return a recorded value, opened; raise TypeError if a manipulated log has another type."""
     if not isinstance(recorded, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(recorded).__name__}")
     return cast("T", opened(recorded))
 
 
 def _present(name: str) -> type[Exception] | None:
-    """Return the exception class of that name, if this process has it already."""
+    """Return the exception class of that name, if this process has loaded it."""
     module, _, path = name.partition(":")
     found: Any = builtins if module == "builtins" else sys.modules.get(module)
     for part in path.split("."):
@@ -347,9 +356,9 @@ def _present(name: str) -> type[Exception] | None:
 
 
 def _derived(cls: Any) -> type[OperationError]:
-    """Return the class of operation errors that are caught as `cls`; `OperationError` itself where there can be none.
+    """Return a subclass of OperationError that is also caught as `cls`, or `OperationError` if that is impossible.
 
-    Left alone are classes that run code when they are derived from, and those with a layout of their own in memory.
+    It is impossible for classes that run code when subclassed, and for classes with an incompatible memory layout.
     """
     plain = type(cls) is type and all("__init_subclass__" not in vars(base) for base in cls.__mro__[:-1])
     if not plain:
@@ -364,7 +373,7 @@ _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=
 
 
 class OwnFacts(NamedTuple):
-    """What the log says of an error that no recorded call raised."""
+    """Recorded details of an error that no recorded call raised."""
 
     trace: str | None = None
     error_names: tuple[str, ...] | None = None
@@ -372,9 +381,10 @@ class OwnFacts(NamedTuple):
 
 
 def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> OwnFacts:
-    """Return class and place of what a step's own code raised; of a recorded call, the log has them already.
+    """Return class and place of an error of a step's own code.
 
-    `place` is where the definition is at fault, if it is.
+    For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
+    any.
     """
     source = telling(error)
     if isinstance(source, OperationError):
@@ -384,15 +394,15 @@ def own_facts(error: BaseException, place: Mapping[str, Any] | None = None) -> O
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
-    """Return an error as policies and messages have it, without secrets; `message` is what is said of it besides."""
+    """Return an error in the form that policies and messages use, without secrets. `message` replaces its text."""
     known = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, known)
 
 
 def links_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that it was raised from, or while it was handled, and the members of groups.
+    """Yield an error, its causes and contexts, and the members of groups, each once.
 
-    Of items that failed side by side, each yields its own.
+    If items failed concurrently, the errors of all of them are included.
     """
     seen: set[int] = set()
     left: list[BaseException | None] = [error]

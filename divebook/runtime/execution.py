@@ -1,4 +1,4 @@
-"""One run of a workflow, live or past: what to ask of it and what to do with it."""
+"""Public handle of one run of a workflow, live or past: its state, its results, and the operations on it."""
 
 from __future__ import annotations
 
@@ -49,30 +49,35 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What is read off an execution as it stands, the same for a live one, a past one, and the run of a notebook.
+# --- state and results of an execution -------------------------------------------------------------------------------
+#
+# Shared by live executions, past ones, and the run of a notebook.
 
 
 class ReadExecution(FramedLog):
-    """The facts of an execution, from the fold of its log."""
+    """State and results of an execution, read from the fold of its log."""
 
     @property
     @abstractmethod
     def state(self) -> ExecutionState:
-        """The fold of the log so far; an immutable snapshot."""
+        """The fold of the log so far, as an immutable snapshot."""
 
     @property
     @abstractmethod
     def asked(self) -> dict[str, Question]:
-        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
 
     @property
     def id(self) -> str:
-        """``exec_`` and 26 characters."""
+        """The execution id: ``exec_`` and 26 characters."""
         return self.state.execution_id
 
     @property
     def status(self) -> str:
-        """One of pending, running, waiting, completed, failed, cancelled."""
+        """The status: pending, running, waiting, completed, failed, cancelled ...
+
+        `divebook.engine.lifecycle` lists all.
+        """
         return self.state.status
 
     @property
@@ -82,71 +87,74 @@ class ReadExecution(FramedLog):
 
     @property
     def failures(self) -> list[Failure]:
-        """The items, and the steps, that have failed, with those after which the run went on; read off the log."""
+        """The items and steps that failed, including failures after which the run continued. Reads the log."""
         return failures_of(ReadLog.of(self._log()))
 
     @property
     def failure(self) -> Failure | None:
-        """Why it failed: type and message, step, item, arguments, the line, the calls that led there; read off the log.
+        """Why it failed: type and message, step, item, arguments, line and stack. Reads the log.
 
-        None is returned for one that has not failed.
+        None if it has not failed.
         """
         return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return the same as `failure`, read off its log where that is at hand."""
+        """Return the same as `failure`, read from a log that is already loaded."""
         return failure_in(log, self.error or "") if self.status == catalog.FAILED else None
 
     @property
     def continued_as(self) -> str | None:
-        """The execution as which it goes on; None if it does not."""
+        """Id of its successor, or None."""
         return self.state.continued_as
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, defaults included; a fresh copy each time."""
+        """The inputs, including defaults. A new copy for each access."""
         return _opened(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs, a fresh copy each time; empty until it has completed.
+        """The declared outputs. A new copy for each access; empty until the execution has completed.
 
-        What this process cannot make again, since its class is not allowed here, stays in its recorded form.
+        A value whose class is not allowed in this process stays in its recorded form.
         """
         return _opened(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The workflow's named values as they stand, sorted by name; a fresh copy each time, as of `outputs`."""
+        """The present values of the workflow's variables, sorted by name.
+
+        A new copy for each access, like `outputs`.
+        """
         return _opened(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
-        """Its lines of progress by id, oldest first."""
+        """The paths (branches of execution) by id, oldest first."""
         return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
 
     @property
     def usage(self) -> Usage:
-        """What model calls have consumed; its `cost` is in nanodollars, those of frames in US dollars."""
+        """Consumption of model calls. Its `cost` is in nanodollars; DataFrames have costs in US dollars."""
         return self.state.own_usage
 
     @property
     def started_at(self) -> datetime | None:
-        """When it began, UTC."""
+        """Start time in UTC, or None."""
         return self.state.started_at
 
     @property
     def ended_at(self) -> datetime | None:
-        """When it ended, UTC."""
+        """End time in UTC, or None."""
         return self.state.ended_at
 
     def inspect(self) -> Any:
-        """Return what it waited for and spent, a `divebook.replay.inspect.Inspection`."""
+        """Return its waiting times, retries and costs, as a `divebook.replay.inspect.Inspection`."""
         return extensions.extension(extensions.INSPECT)(self._log())
 
     @property
     def questions(self) -> pd.DataFrame:
-        """What people were asked, what they answered and how long that took: one row per question."""
+        """Questions to people, their answers and waiting times, as a DataFrame with one row per question."""
         asked = ((self.id, question) for question in self.asked.values())
         frame: pd.DataFrame = extensions.extension(extensions.FRAMES)("questions", asked)
         return frame
@@ -157,14 +165,14 @@ def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MOST_STANDING = 140
-"""Characters in which an execution says what it waits for."""
+"""Maximum number of characters of `standing`."""
 
 
 class Execution(ReadExecution):
     """One run of a workflow.
 
-    `divebook.Environment.start` makes live ones; `Environment.execution` looks up past ones. Everything it tells is
-    read from the fold of its log, so that a live and a past execution answer alike.
+    `divebook.Environment.start` returns live executions; `Environment.execution` looks up past ones. All properties are
+    read from the fold of the log, so a live and a past execution give equal results.
 
     Examples
     --------
@@ -183,31 +191,31 @@ class Execution(ReadExecution):
     def __hash__(self) -> int:
         return hash(self._driver)
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- properties --------------------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """``exec_`` and 26 characters."""
+        """The execution id: ``exec_`` and 26 characters."""
         return self._driver.id
 
     @property
     def workflow(self) -> Workflow:
-        """The definition that it was started with."""
+        """The definition with which it was started."""
         return self._driver.workflow
 
     @property
     def store(self) -> EventStore:
-        """Where its log rests."""
+        """The store that holds its log."""
         return self._driver.store
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of the log so far; an immutable snapshot."""
+        """The fold of the log so far, as an immutable snapshot."""
         return self._driver.state
 
     @property
     def chain(self) -> list[str]:
-        """Ids of the executions of which one went on as the next (`continued_as`), the first one first; mostly one.
+        """Ids of the chain of successors (`continued_as`) that it belongs to, oldest first; usually one.
 
         ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
         """
@@ -215,45 +223,47 @@ class Execution(ReadExecution):
 
     @property
     def successor(self) -> Execution | None:
-        """The execution as which this one goes on, which has its own end to wait for; None if it does not."""
+        """The execution as which this one continues, or None. Wait for the end of the successor separately."""
         return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
 
     @property
     def children(self) -> list[Execution]:
-        """The executions that its steps have started and wait for."""
+        """The running child executions for which its steps wait."""
         children = []
         for name in () if self.state.is_over else running_children(self.state):
-            with suppress(ExecutionNotFoundError):  # it is about to begin
+            with suppress(ExecutionNotFoundError):  # it is about to start
                 self.store.record(name)
                 children.append(Execution(self._control, self._control.look_up(name)))
         return children
 
     @property
     def durability(self) -> Durability | None:
-        """How its events are written; None as the store does by default."""
+        """Durability of its writes; None for the default of the store."""
         return self._driver.durability
 
     @property
     def damage(self) -> StoreError | None:
-        """What is wrong with the event after those that this was read from; None if the whole log can be read."""
+        """Error in the first event after the readable ones, or None if the whole log can be read."""
         return self._driver.damage
 
     @property
     def held_up(self) -> str | None:
-        """Why it stands still though it has something to do: ``waiting for the server since 12 s: ...``, or None."""
+        """Why the store cannot be written to at present: ``waiting for the server since 12 s: ...``, or None."""
         return self._driver.held_up
 
     @property
     def envelope(self) -> Any:
-        """The request as it stands, as `divebook.Envelope`: identity, bounds and what is spent, history, questions."""
+        """The request in its present state, as `divebook.Envelope`: identity, bounds, consumption,
+        history, questions.
+        """
         return extensions.extension(extensions.ENVELOPE)(self.state, self.workflow)
 
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
     ) -> Path:
-        """Write it as one page that shows it without divebook, and opens again as a run; return its path.
+        """Write the run as one HTML page that shows it without divebook and can be opened as a run again.
 
-        `divebook.export.page.write_page` says what is in it.
+        Return its path. `divebook.export.page.write_page` documents the content.
         """
         written: Path = extensions.extension(extensions.PAGE)(
             self, file, log=log, overwrite=overwrite, known_secrets=known_secrets
@@ -261,9 +271,9 @@ class Execution(ReadExecution):
         return written
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
-        """Write it as a notebook that tells of it and opens again as a run; return its path.
+        """Write the run as a notebook that describes it and can be opened as a run again. Return its path.
 
-        `divebook.export.pytest.write_notebook` says what is in it.
+        `divebook.export.pytest.write_notebook` documents the content.
         """
         written: Path = extensions.extension(extensions.NOTEBOOK)(
             self, file, overwrite=overwrite, known_secrets=known_secrets
@@ -272,26 +282,29 @@ class Execution(ReadExecution):
 
     @property
     def is_live(self) -> bool:
-        """Whether this process is driving it now."""
+        """True if this process drives it now."""
         return self._driver.is_live
 
     @property
     def is_blocked(self) -> bool:
-        """Whether a call that is under way waits for an answer, and nothing else can happen.
+        """True if an open call waits for an answer and nothing else can happen.
 
-        A tool of an MCP server may ask while it is called. `wait` returns then as for any other question, but the
-        execution stays live: when this process ends, the call is cut off.
+        A tool of an MCP server can ask a question while it is called. `wait` then returns as for any other question,
+        but the execution stays live: if this process ends, the call is aborted.
         """
         return self._driver.is_blocked
 
     @property
     def was_driven(self) -> bool:
-        """Whether this process drives it, or has driven it: `wait` then tells how that ended."""
+        """True if this process drives it or has driven it. `wait` then reports how that ended."""
         return self._driver.was_driven
 
     @property
     def driven_by(self) -> str | None:
-        """What else drives it now, in words, as far as the store knows: another process; None if nothing does."""
+        """Description of another driver, as known to the store: another process or environment.
+
+        None if there is none.
+        """
         if self.is_live or self._driver.opening is not None:
             return None
         lease = self.store.live_lease_of(self.id)
@@ -302,28 +315,33 @@ class Execution(ReadExecution):
 
     @property
     def goes_on_elsewhere(self) -> bool:
-        """Whether it goes on without this process: another one drives it, or is to take it from its queue."""
+        """True if it continues without this process: another process drives it, or a worker will take it from its
+        queue.
+        """
         return self.status == catalog.ENQUEUED or self.driven_by is not None
 
     @property
     def interrupts(self) -> list[Question]:
-        """The questions that wait for an answer, oldest first; one whose answer is kept is none of them."""
+        """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
         return self._driver.interrupts
 
     @property
     def asked(self) -> dict[str, Question]:
-        """Every question ever asked, by id, oldest first; an answer that is kept counts before the log has it."""
+        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
         return self._driver.questions
 
     def _log(self) -> History:
         return self.history() if self._driver.is_read else self.store.history(self.id)
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return why it failed, read off its log; of a failure in another workflow that it ran, the one inside that."""
+        """Return why it failed, read from a loaded log.
+
+        If a child execution caused it, return the failure inside the child.
+        """
         found = super().failure_in(log)
         if found is None or not found.child:
             return found
-        with suppress(StoreError):  # that one is damaged, or gone
+        with suppress(StoreError):  # the child's log is damaged or deleted
             events = [*self.store.history(found.child)]
             inner = failure_in(events, found.message)
             return replace(inner, child=inner.child or found.child, span=found.span, sequence=found.sequence)
@@ -333,34 +351,34 @@ class Execution(ReadExecution):
         if not self._driver.is_read:
             with suppress(CorruptStoreError, NewerStoreError):
                 return super()._frame(kind)
-            self._driver.read()  # which finds out how far it is sound
+            self._driver.read()  # finds the readable part of a damaged log
         return super()._frame(kind)
 
     def history(self, after: int = 0) -> History:
-        """Return its events, oldest first, those after sequence number `after`; they are read when looked at."""
+        """Return its events with sequence numbers above `after`, oldest first. They are read when accessed."""
         written = self._driver.written
         if written and self.damage is None:
             return self.store.history(self.id, after)
         return History(self.store, self.id, max(after, 0), written)
 
     def replay(self) -> Any:
-        """Return a `divebook.replay.replayer.Replayer`: it goes through the log event by event, forward and back.
+        """Return a `divebook.replay.replayer.Replayer`, which steps through the log event by event, forward and back.
 
-        It tells how things stood at each; nothing is run for it, and nothing written.
+        It shows the state at each event. Nothing is run or written.
         """
         return extensions.extension(extensions.REPLAY)(self)
 
     def verify(self, definition: Workflow | None = None) -> Any:
-        """Drive its definition, or another one, against its log without a call; see `divebook.Environment.verify`."""
+        """Replay its definition, or another one, against its log without calls; see `divebook.Environment.verify`."""
         return extensions.extension(extensions.VERIFY)(self, self._control, definition)
 
     def refresh(self) -> Execution:
-        """Read on in the log if another process has written to it; return itself."""
+        """Read new events that another process has written. Return this execution."""
         self._driver.refresh()
         return self
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call `listener` with new events after each commit, on the engine's thread; call the result to stop."""
+        """Call `listener` with new events after each commit, on the engine's thread. Call the result to stop."""
 
         def only_mine(execution_id: str, events: Sequence[Event]) -> None:
             if execution_id == self.id:
@@ -369,14 +387,15 @@ class Execution(ReadExecution):
         return self.store.subscribe(only_mine)
 
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Call `listener` with what models write, as it arrives; call the result to stop.
+        """Call `listener` with pieces of model text as they arrive. Call the result to stop.
 
-        With `parts` it hears their thoughts and the arguments of their calls as well, and what commands print in
-        workspaces: see `TextDelta.part`. Of what is longer than a million characters, who comes late gets the end.
+        With `parts`, the listener also gets model thoughts, arguments of tool calls, and output of commands in
+        workspaces: see `TextDelta.part`. A listener that subscribes later gets the last million characters of each
+        running text first.
 
-        Models are asked to stream only while somebody listens. The pieces are for showing: the log has the whole text
-        once it is complete. The listener is called on the engine's thread and must be quick; one that raises gets
-        no more. Of a text that is being written it first hears what there is.
+        Models are asked to stream only while there is a listener. The pieces are for display only: the log gets the
+        whole text when it is complete. The listener is called on the engine's thread and must be quick. A listener that
+        raises is removed.
 
         Examples
         --------
@@ -393,7 +412,7 @@ class Execution(ReadExecution):
 
     @property
     def standing(self) -> str:
-        """Its status in words, and what it waits for, without secrets: ``waiting for the signal 'go'``."""
+        """The status with the reason for waiting, without secrets: ``waiting for the signal 'go'``."""
         if (held_up := self.held_up) is not None:
             return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
@@ -407,31 +426,34 @@ class Execution(ReadExecution):
         return f"<Execution {self.id} of {self.workflow.name!r}: {self.standing}>"
 
     def compare(self, other: FramedLog | str, *more: FramedLog | str) -> Comparison:
-        """Lay it side by side with other runs, or with those of other ids in its store. See `Environment.compare`."""
+        """Compare this run side by side with other runs, or with ids of runs in its store.
+
+        See `Environment.compare`.
+        """
         found = [
             Execution(self._control, self._control.look_up(run)) if isinstance(run, str) else run
             for run in (other, *more)
         ]
         return Comparison([log_of(run) for run in (self, *found)])
 
-    # --- what to do with it ----------------------------------------------------------------------------------------
+    # --- operations --------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
-        """Block until it has ended, or waits for an answer and nothing else can happen; return itself.
+        """Block until it has ended, or can only continue with an answer or a signal. Return this execution.
 
-        A question that is asked during a call counts as any other one, though that call stays open: see `is_blocked`.
+        A question asked during a call counts like any other, although that call stays open: see `is_blocked`.
 
         Parameters
         ----------
         timeout
-            Seconds; TimeoutError afterwards, with its id and status, while the execution goes on.
+            Seconds; TimeoutError afterwards, with its id and status, while the execution continues.
         check
             Raise ExecutionFailedError or ExecutionCancelledError unless it completed.
 
         Raises
         ------
         StoreError
-            Its log could not be written; what the store holds can be resumed.
+            Its log could not be written. It can be resumed from the events in the store.
         """
         if ENGINE.is_current():
             raise ExecutionError(f"wait() on the engine's own thread would wait for itself; use `await` for {self.id}")
@@ -442,21 +464,21 @@ class Execution(ReadExecution):
             with lending_place():
                 if driving is not None:
                     interruptible_result(driving, timeout)
-                if driving is None or is_elsewhere(self._driver):  # given to the workers of its queue
+                if driving is None or is_elsewhere(self._driver):  # returned to the workers of its queue
                     wait_elsewhere(self._driver, None if until is None else max(0, until - time.monotonic()))
         except TimeoutError as error:
-            if timeout is None or (driving is not None and driving.done()):  # its own, or a signal handler's
+            if timeout is None or (driving is not None and driving.done()):  # not raised by this wait
                 raise
-            stop = "cancel" if self.state.rolling_back is None else "pause"  # what is undone goes on all the same
+            stop = "cancel" if self.state.rolling_back is None else "pause"  # a rollback cannot be cancelled
             raise TimeoutError(
                 f"execution {self.id} is {self.status} after {timeout:g} s, and goes on: wait() again, or {stop}() it"
             ) from error
         return self.checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        """Wait on any event loop; to stop waiting does not stop the execution.
+        """Wait on any event loop. Cancelling the await does not stop the execution.
 
-        One that is pending begins: ``await environment.create(workflow)`` holds the event loop up at no time.
+        A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
         if is_elsewhere(self._driver):
             yield from asyncio.to_thread(wait_elsewhere, self._driver).__await__()
@@ -467,17 +489,17 @@ class Execution(ReadExecution):
         return self
 
     def start(self) -> Execution:
-        """Begin a pending execution; return itself once its beginning is in the store."""
+        """Start a pending execution. Return this execution once its first events are in the store."""
         self._control.start(self._driver)
         return self
 
     def resume(self) -> Execution:
-        """Take it up again where its log ends; return itself at once. See `Environment.resume`."""
+        """Resume it at the end of its log. Returns this execution at once. See `Environment.resume`."""
         self._control.resume(self.id)
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
-        """Answer one of its questions; it goes on at once. See `Environment.answer`."""
+        """Answer one of its questions. The execution continues at once. See `Environment.answer`."""
         self._control.answering.answer(interrupt_id, response, self.id, by)
         return self
 
@@ -487,36 +509,39 @@ class Execution(ReadExecution):
         return self
 
     def cancel(self, reason: str = "") -> Execution:
-        """Stop it: paths are stopped and awaited, what is to be undone is undone, then it ends as cancelled.
+        """Cancel it: stop and await its paths, roll back its effects, then end it as cancelled.
 
-        The executions that it started are cancelled with it, and `wait` waits for them too. A pending one ends as
-        cancelled without having begun; its start key stays free.
-        It can be resumed, unless all that it did was undone; while that goes on, another `cancel` changes nothing.
-        Without a reason its log says who cancelled it.
+        Its child executions are cancelled with it, and `wait` waits for them too. A pending execution ends as cancelled
+        without starting; its start key stays free. A cancelled execution can be resumed, unless all its effects were
+        rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has the name of the
+        person who cancelled it.
         """
         self._control.cancel(self.id, reason)
         return self
 
     def leave(self) -> Execution:
-        """Stop driving it here, as if this process had ended; return itself.
+        """Stop driving it here, as if this process had ended. Return this execution.
 
-        Calls that are under way are cut off: after `resume`, those that may not be made twice are asked about. One that
-        this process does not drive stays as it is.
+        Running calls are aborted. After `resume`, a person is asked about those that must not be repeated. An execution
+        that this process does not drive is not changed.
         """
         self._control.leave(self._driver)
         return self
 
     def pause(self, reason: str = "") -> Execution:
-        """Let nothing more begin until it is resumed; return itself at once, `wait` for it to come to rest.
+        """Start no further operations until it is resumed. Returns this execution at once; `wait` until it has stopped.
 
-        Calls that may not be made twice are waited for, others are broken off and made again later. One of a queue that
-        nobody drives at present is paused as well: its workers leave it alone.
+        Calls that must not be repeated are awaited. Other calls are aborted and repeated later. An execution in a queue
+        that is not driven at present is paused as well: workers ignore it.
         """
         self._control.pause(self._driver, reason)
         return self
 
     def checked(self) -> Execution:
-        """Return itself; raise ExecutionFailedError or ExecutionCancelledError if it has ended so."""
+        """Return this execution.
+
+        Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
+        """
         if self.status == catalog.FAILED:
             raise ExecutionFailedError(self.id, self.error or "unknown error")
         if self.status == catalog.CANCELLED:

@@ -1,8 +1,12 @@
-"""Forks: executions that share the first events of another one, and go on live from there.
+"""Forks: executions that share the first events of another one, and run live from there.
 
-Nothing is copied; what was begun in the source and has no end is dropped (`divebook.engine.forks`), so that the
-outcome of no call is unknown (`tests/execution/test_forks.py`). Beside it: what edited functions reach, which says
-where an edited run is forked.
+A fork copies no events. Operations that started in the source and have no end are dropped (`divebook.engine.forks`), so
+no call has an unknown outcome (`tests/execution/test_forks.py`).
+
+The default fork point is the latest event at which the requested change still takes effect (`point_of`). Example: event
+7 completes call ``a``, and its result is to change. The fork shares events 1 to 6, so that ``a`` can end differently.
+
+A second part finds the recorded calls of changed functions (`reached`), which decide where an edited run is forked.
 """
 
 from __future__ import annotations
@@ -35,20 +39,20 @@ from divebook.workflow.definition import Sketch, Workflow, sketch_of
 from divebook.workflow.functions import bind_changed
 from divebook.workflow.json_schemas import FITTING
 
-# Where an execution is forked to change something, if nobody says where. Pure.
+# --- fork points -----------------------------------------------------------------------------------------------------
 
 
 _FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
-"""The parts of a change that have their effect from any earlier event as well."""
+"""The parts of a change that also take effect from any earlier event."""
 
 
 def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the event as `point_of` does, where calls are made behind it: what is undone is done again.
+    """Return the fork point like `point_of`, for a fork that makes calls after it. A rollback is then not shared.
 
     Raises
     ------
     SetupError
-        As there; or what is undone would have to count for the change, or for the event.
+        As for `point_of`; or the change or the event requires effects that are already rolled back.
     """
     point, undone = point_of(events, at, change, reaching_back=reaching_back), undone_in(events)
     if undone is None or point <= undone.before:
@@ -59,7 +63,7 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
 
 
 def point_before(events: Sequence[Event], end: int) -> int:
-    """Return the last event, up to one of them, after which an execution can be forked."""
+    """Return the last fork point at or before event `end`."""
     at = end
     while (point := snapped(events, at)) > end and at > 1:
         at -= 1
@@ -67,26 +71,27 @@ def point_before(events: Sequence[Event], end: int) -> int:
 
 
 def point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the event after which an execution is forked.
+    """Return the sequence number of the event after which an execution is forked.
 
-    That is event `at`, snapped to what was recorded together. Where nobody says which, it is before the first result or
-    answer that changes; without one the end, or with `reaching_back` the latest event from which on a change has an
-    effect on all that it can: of a variable that after which it was last set, of a prompt that before its step is
-    first entered, and else the first. Of several the first holds.
+    With `at`, that is event `at`, moved to the end of the events recorded together with it. Otherwise it is the last
+    event before the first changed result or answer. If the change has none, it is the end of the log. With
+    `reaching_back`, it is instead the latest event from which the change takes full effect: for a variable the event
+    that last set it, for a prompt the event before its step is first entered, for anything else event 1. If several
+    apply, the first one is used.
 
     Parameters
     ----------
     events
-        The log, from event 1 on.
+        The log from event 1.
 
     Raises
     ------
     SetupError
-        There is no such event; with `reaching_back` also: there is nothing of what is to be changed, or a variable is
-        set again behind the event from which on the rest changes.
+        The event does not exist. With `reaching_back` also: the log lacks the changed call, question or variable, or a
+        variable is set again after the fork point of the rest of the change.
     """
     if at is not None:
-        number: object = at  # whatever a caller has
+        number: object = at  # user input may be of any type
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(events):
             raise SetupError(f"an execution is forked after one of its events, 1 to {len(events)}, not {number!r}")
         return snapped(events, number)
@@ -99,7 +104,7 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
-    """Return, by operation and question that changes, the event before it first ended or was answered."""
+    """Return, for each changed operation and question, the last event before it first ended or was answered."""
     found: dict[str, int] = {}
     results, answers = change.results, change.answers
     for event in events:
@@ -112,6 +117,12 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
+    """Yield, for each part of a change, the latest event after which it still takes full effect.
+
+    For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
+    variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
+    a name that is not in the log.
+    """
     if change.inputs or change.model or change.definition:
         yield 1
     for step in change.prompts:
@@ -130,7 +141,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
 
 
 def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
-    """Raise `SetupError` for a variable that would be changed to no effect."""
+    """Raise `SetupError` if a variable is set again after event `at`, so that its change would have no effect."""
     for event in events[at:] if change.variables else ():
         for kind, name in _named(event.data):
             if kind == "variable" and name in change.variables:
@@ -141,7 +152,9 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
 
 
 def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
-    """Yield what can be changed after an event: the variables that it sets, the call or the question that it begins."""
+    """Yield the changeable parts that an event introduces: variables that it sets, the call or
+    question that it starts.
+    """
     match data:
         case catalog.StateMutated():
             yield from (("variable", mutation.key) for mutation in data.mutations if mutation.type == "set")
@@ -151,18 +164,22 @@ def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
             yield "question", data.interrupt_id
 
 
-# The definition that an execution was started with; of a log that holds none, what the log tells of it.
+# --- recorded definitions --------------------------------------------------------------------------------------------
+#
+# The definition in the log, or for a log without one, a sketch of the entered steps.
 
 
 def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
-    """Return what an execution begins with as its newest opening says, of which the store reads the openings only.
+    """Return the start event of an execution, with the changes of its newest fork applied.
+
+    Reads the opening events only.
 
     Raises
     ------
     ExecutionNotFoundError
-        There is no such execution.
+        The execution does not exist.
     CorruptStoreError
-        Its log does not begin, or goes on, as one must.
+        The log does not begin or continue correctly.
     """
     openings: list[Event] = []
     number = store.record(execution_id).opened
@@ -173,18 +190,18 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
 
 
 def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
-    """Return what an execution begins with as the newest opening among some first events says."""
+    """Return the start event of an execution, with the changes of the forks among some first events applied."""
     forks = (event.data for event in events if isinstance(event.data, catalog.ExecutionForked))
     return opened_as(_first(execution_id, events), forks)
 
 
 def recorded_workflow(execution_id: str, store: EventStore, opening: catalog.ExecutionStarted) -> Workflow:
-    """Return the workflow of an execution; only of a log without a definition is more than its opening read."""
+    """Return the workflow of an execution. More than the opening is read only if the log has no definition."""
     return workflow_in(execution_id, opening, () if opening.definition is not None else store.read(execution_id))
 
 
 def workflow_in(execution_id: str, opening: catalog.ExecutionStarted, events: Sequence[Event]) -> Workflow:
-    """Return the workflow that an opening tells of, or if it does not, some events."""
+    """Return the workflow in an opening, or a sketch from events if the opening has no definition."""
     if opening.definition is None:
         return entered_workflow(opening.workflow_name, events)
     try:
@@ -207,12 +224,12 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
 
 
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
-    """Return the steps that some events tell of."""
+    """Return a sketch of a workflow from the steps that some events entered."""
     return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
 
 
 def require_definition(workflow: Workflow) -> None:
-    """Raise `ExecutionError` for a workflow that is known from a log only."""
+    """Raise `ExecutionError` for a workflow of which only a sketch is known."""
     if isinstance(workflow, Sketch):
         raise ExecutionError(
             f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
@@ -221,7 +238,7 @@ def require_definition(workflow: Workflow) -> None:
 
 
 FUNCTION_KINDS = {ACTION_EXECUTION: "action", STEP_EXECUTION: "step"}
-"""What a function is called in the labels of `divebook.steps.function`, by the type of the operations that call it."""
+"""Names of function kinds in the labels of `divebook.steps.function`, by operation type."""
 
 _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 
@@ -230,15 +247,16 @@ class Epoch(NamedTuple):
     """A part of a log in which the functions were the same."""
 
     begins: int
-    """The number of its first event."""
+    """Sequence number of its first event."""
     code: Mapping[str, str]
 
 
 def epochs_of(events: Iterable[Event]) -> list[Epoch]:
-    """Return the epochs of a log, oldest first: whenever an execution is resumed, its functions may be others.
+    """Return the epochs of a log, oldest first.
 
-    Whoever takes one up that had ended keeps what it did, which counts from then on as done by the functions of that
-    moment (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
+    A new epoch starts with each resumption, because functions may have changed. A person who resumes an ended execution
+    accepts its past results. They count from then on as results of the functions at that time
+    (`test_a_run_that_was_mended_is_shown_and_nothing_is_asked`).
     """
     found: list[Epoch] = []
     begun: Mapping[str, str] = {}
@@ -258,16 +276,16 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the number of the event at which the first call begins that `reached` yields."""
+    """Return the sequence number of the start of the first call that `reached` yields, or None."""
     return next((sequence for sequence, _ in reached(events, labels)), None)
 
 
 def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the calls of functions whose outcome counts: the number of the event at which each begins, and its id.
+    """Yield the recorded calls of some functions whose results count, as sequence number of the start and operation id.
 
-    `labels` says which functions, for each epoch.
+    `labels` returns the labels of these functions for each epoch.
 
-    A call that has no end, or whose failure has ended an execution, is made again anyway when that goes on.
+    A call without an end, or whose failure ended an execution, is not yielded: resuming repeats it anyway.
     """
     again = made_again(events)
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - again
@@ -283,22 +301,22 @@ def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) 
 
 
 def calls_in(events: Iterable[Event]) -> int:
-    """Return how many calls have completed."""
+    """Return the number of completed calls."""
     return sum(isinstance(data, catalog.OperationCompleted) for data in _payloads(events))
 
 
 class Prefix(NamedTuple):
-    """What a fork shares with its source."""
+    """The part of a log that a fork shares with its source."""
 
     source: str
     at: int
-    """The number of its last event."""
+    """Sequence number of its last event."""
     state: ExecutionState
-    """That of the source after that event."""
+    """State of the source after that event."""
     workflow: Workflow
-    """That of the source at that event."""
+    """Workflow of the source at that event."""
     opened: int
-    """The number of the newest opening in it."""
+    """Sequence number of the newest opening event in it."""
 
 
 def prefix_of(
@@ -310,21 +328,23 @@ def prefix_of(
     reaching_back: bool = False,
     is_live: bool = False,
 ) -> Prefix:
-    """Return what a fork of an execution shares with it; of a damaged log, the events before the damage can be shared.
+    """Return the part of a log that a fork shares with its source.
+
+    If the log is damaged, events before the damage count.
 
     Parameters
     ----------
     at
-        The event after which it is forked; None: as `divebook.runtime.forks.point_of` says.
+        The event after which the execution is forked; None for the default of `divebook.runtime.forks.point_of`.
     is_live
-        Whether calls are made behind it.
+        True if the fork makes calls after it.
 
     Raises
     ------
     SetupError
         The log has no such event.
     CorruptStoreError
-        The log is damaged before it.
+        The log is damaged before the event.
     """
     events, damage = store.read_sound(source)
     if damage is not None and (not events or (at is not None and at > len(events))):
@@ -338,14 +358,14 @@ def prefix_of(
 
 
 def fitting(change: Change, state: ExecutionState, now: int) -> Change:
-    """Return a change with its answers and results in full form.
+    """Return a change with its answers and results in complete form.
 
     Raises
     ------
     InterruptError
         An answer does not fit its question.
     SetupError
-        No model answers so.
+        The value is not a valid result of a model call.
     """
     answers = {
         name: checked_answer(state.interrupts[name]._replace(status=PENDING, expires_us=None), response, FITTING, now)
@@ -362,7 +382,11 @@ def _opened(state: ExecutionState) -> Iterator[OpenStep]:
 
 
 def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
-    """Return what a call returned in the form that its log has: what a model says is more than its text."""
+    """Return a result in the form in which the log stores it. A model response contains more than its text.
+
+    The result of a tool is wrapped in ``result``. A string for a model call becomes a response with one text part and
+    no cost.
+    """
     if operation_type == TOOL_CALL and not (isinstance(given, Mapping) and "result" in given):
         return {"result": given}
     if operation_type not in (AGENT_RESPONSE, CACHED_RESPONSE) or (isinstance(given, Mapping) and "parts" in given):
@@ -376,14 +400,14 @@ def _as_recorded(operation_type: str | None, name: str, given: Any) -> Any:
 
 
 def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
-    """Return a change whose inputs fit what the workflow of the fork declares, as those of a start do."""
+    """Return a change whose inputs are checked and converted like the inputs of a start."""
     return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
-    """Return what begins an execution that shares the events of another one before `forked`.
+    """Return the first batch of an execution that shares the events of another one before `forked`.
 
-    Logs share whole records: of one that goes on behind that event the beginning is written once more
+    Logs share whole records. If a record continues after that event, its beginning is copied
     (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
     """
     at = forked.sequence - 1
@@ -409,7 +433,11 @@ def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
 
 
 def made_again(events: Iterable[Event]) -> set[str]:
-    """Return the calls that a resumption of an execution which has failed makes again."""
+    """Return the ids of failed operations that resuming the failed execution repeats.
+
+    Follows the log: failures of a path are candidates until its step fails, which names those that caused it. A later
+    resumption or completion clears them.
+    """
     failing: dict[str, set[str]] = {}
     found: set[str] = set()
     for event in events:

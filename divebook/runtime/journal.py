@@ -1,11 +1,12 @@
-"""One execution's log and its single writer.
+"""Event log of one execution and its single writer, the `Journal`.
 
-`Journal.record` takes a fact, which joins the record before it if it may (`divebook.runtime.journal`). Records are
-folded when somebody asks what they lead to, into a draft that becomes a `state` where somebody keeps it, and handed to
-the `GroupCommit` of their store, which writes everything that all executions have recorded in one turn of the event
-loop as one transaction. `await journal.durable()` returns when all that was recorded so far is on disk; it stands
-before every call to the outside, so that a call's intent, and every result it may depend on, are safe before it is
-made.
+`Journal.record` takes an event payload (a fact). Facts that follow each other at once on the same path share one
+record, which is a row of the store (`RecordBuilder`). The records are folded into a mutable draft of the state when the
+state is requested. The draft becomes an immutable `state` when a caller wants to keep it.
+
+The journal passes its records to the `GroupCommit` of the store, which writes the records of all executions of one turn
+of the event loop in one transaction. `await journal.durable()` returns when everything recorded so far is on disk. It
+is awaited before every external call, so that the intent of the call and every result it may depend on are safe first.
 """
 
 from __future__ import annotations
@@ -36,14 +37,16 @@ from divebook.store.append import FIRST_TOKEN, Batch, Durability
 from divebook.store.leases import Owner
 from divebook.text.redaction import logger
 
-# Facts that follow upon each other at once, gathered into one record: a row of the store and one change of the state.
+# --- grouping of facts into records ----------------------------------------------------------------------------------
 #
-# Which facts a record holds depends on nothing but their order, place and time, and not on who looks at the state in
-# between; readers of the log see events (tests/execution/test_gathering.py).
+# Facts that follow each other at once form one record: one row of the store and one change of the state.
+#
+# The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
+# the log see single events (tests/execution/test_gathering.py).
 
 
 SAME_MOMENT = 1000
-"""Microseconds within which facts that follow upon each other happened at one moment."""
+"""Microseconds within which consecutive facts count as simultaneous."""
 MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
     catalog.PathStarted: frozenset({catalog.StepStarted}),
     catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
@@ -62,21 +65,23 @@ MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
     catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
     catalog.StepCompleted: frozenset({catalog.PathCompleted}),
 }
-"""What the end of one thing, or its beginning, leads to at once on the same path: what a record goes on with."""
+"""For each type of fact, the types that may directly follow it on the same path within one record."""
 _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class RecordBuilder:
-    """The latest record of a log, which the next fact may join; one object for all of them.
+    """Builder of the latest record of a log, which the next fact may join.
+
+    The journal reuses one object for all records.
 
     Attributes
     ----------
     facts
-        What it stands for so far; none where nothing may join it any more.
+        The facts of the record so far; empty once no fact may join any more.
     folded
-        How many of them the state has.
+        Number of these facts that are folded into the state.
     recorded_at
-        When, microseconds since 1970.
+        Time of the record, in microseconds since 1970.
     """
 
     __slots__ = (
@@ -102,14 +107,14 @@ class RecordBuilder:
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Begin a record with its first fact."""
+        """Start a new record with its first fact."""
         self._id, self._sequence, self.recorded_at = self._ids.event(now), sequence, now
         self._path, self._step = path, step
         self._record, self.facts, self.folded = None, [data], 0
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Take a fact in if it belongs here; return whether it does."""
+        """Add a fact if it may join the record, and return whether it did."""
         if (
             type(data) not in self._may_follow
             or path != self._path
@@ -126,7 +131,7 @@ class RecordBuilder:
         return True
 
     def record(self) -> Record:
-        """Return it as it stands."""
+        """Return the record with the facts so far."""
         record = self._record
         if record is None:
             facts = tuple(self.facts)
@@ -136,19 +141,22 @@ class RecordBuilder:
         return record
 
     def end(self) -> None:
-        """Let nothing join it any more."""
+        """Close the record, so that no fact joins it any more."""
         self.facts, self._may_follow = [], _NOTHING
 
 
-# Which facts take long to write: those that hold a large value. They are told by a glance, for it is asked of all.
+# --- detection of large facts ----------------------------------------------------------------------------------------
+#
+# Large values take long to write. The check is an estimate that looks at few parts of a value, because it runs for
+# every fact.
 
 
 HEAVY = 1024 * 1024
-"""Characters or bytes from which on it pays to hand a commit to a thread."""
+"""Characters or bytes above which handing a commit to a thread pays off."""
 _MANY = 16 * 1024
-"""Parts of a list or mapping that count as much."""
+"""Number of parts of a list or mapping that counts as large."""
 _FEW = 16
-"""Parts that are looked at."""
+"""Number of parts up to which each part is inspected."""
 _LEVELS = 3
 _LIGHT = ATOMS - {str}
 _HELD = {
@@ -160,11 +168,12 @@ _HELD = {
     catalog.IterationStarted: attrgetter("item"),
     catalog.EventEmitted: attrgetter("data"),
 }
-"""What facts hold that may be large; the value of a variable was the result of a call before."""
+"""The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
+before."""
 
 
 def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether a fact holds a value that is seen to be large."""
+    """Return whether a fact holds a value that looks large."""
     held = _HELD.get(type(fact))
     if held is None:
         return False
@@ -187,27 +196,27 @@ def _is_heavy(value: Any, levels: int) -> bool:
 
 
 CHECKPOINT_EVENTS = 500
-"""Events after which the state is kept as well, so that a reader need not fold the log from its beginning."""
+"""Events after which a checkpoint of the state is stored, so that a reader need not fold the whole log."""
 CHECKPOINT_BYTES = 50
-"""Bytes of a checkpoint that take as long to write as an event takes to be read and folded, with a margin of ten."""
+"""Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
 
 MOST_UNSEALED = 64
-"""Records that are kept for a second attempt at folding them, should one of them not follow the state."""
+"""Records kept for a second folding attempt, in case one of them does not follow from the state."""
 
 _log = logger(__name__)
 
 
 class Journal:
-    """The log of one execution, while it runs.
+    """The log of one execution while it runs.
 
     Parameters
     ----------
     state
-        The fold of what the store already holds.
+        The fold of the events that the store already holds.
     token
-        The fencing token of the lease under which to write; a new execution gets its first lease with its first events.
+        Fencing token of the lease under which to write. A new execution gets its first lease with its first events.
     durability
-        How events are written, if not as the store does by default.
+        Durability of its writes, if it differs from the default of the store.
     """
 
     def __init__(
@@ -221,53 +230,53 @@ class Journal:
         durability: Durability | None = None,
     ) -> None:
         self.execution_id = state.execution_id
-        """The execution this is the log of."""
+        """Id of the execution."""
         self.clock = clock
         self.recorded = state.last_sequence
         """Sequence number up to which events are recorded."""
         self.written = state.last_sequence
         """Sequence number up to which events are in the store."""
         self._durable = state.last_sequence
-        """Sequence number up to which they are durable there."""
+        """Sequence number up to which events are durable in the store."""
         self.error: Exception | None = None
         self.is_heavy = False
-        """Whether what waits to be written takes long to write."""
+        """True if a pending record takes long to write."""
         self.is_left = False
-        """Whether what runs on it has been told to stop."""
+        """True if the code that runs on this log was asked to stop."""
         self.is_resting = False
-        """Whether this process drives the execution no more: what its code records all the same is refused."""
+        """True if this process no longer drives the execution. Further records of its code are refused."""
         self._is_held, self._resumed_at = False, 0
         self._is_waiting = False
-        """Whether all that is recorded and not written may wait for what follows upon it."""
+        """True if all unwritten records may wait for the records that follow them."""
         self.first_written: Future[None] | None = None
-        """To be done once the first of its events are in the store, from where on messages can be sent to it."""
+        """Set once the first events of the execution are in the store. From then on it can receive messages."""
         self._commit, self._token, self._durability = commit, token, durability
         self._state, self._home, self._lock = state, get_ident(), Lock()
         self._draft: Draft | None = None
-        """The state on its way; None where it is the latest that is whole."""
+        """The state being changed; None if `_state` is up to date."""
         self._latest = RecordBuilder(self.execution_id, ids, state.last_us)
         self._unfolded: list[tuple[Record, int]] = []
-        """The records that the draft does not have yet, each with how many of its facts it has."""
+        """Records that the draft lacks, each with the number of its facts that the draft has."""
         self._unsealed: list[tuple[Record, int]] = []
-        """Those that it has, and the latest whole state has not."""
+        """Records that are in the draft but not in the latest immutable state."""
         self._is_folded = True
         self._pending: list[Record] = []
         self._batch: tuple[Batch, ExecutionState | None] | None = None
-        """What was handed over last, and the state after it where that is to be kept."""
+        """The batch handed over last, and the state after it if a checkpoint is due."""
         self._is_in_doubt = False
-        """Whether what is written next may be in the log already."""
+        """True if the next batch may already be in the log, because a connection was lost during a write."""
         self._next_checkpoint = _checkpoint_after(state.last_sequence)
 
     @property
     def held_up(self) -> StoreUnavailable | None:
-        """Why nothing can be written at present; None if nothing is in the way."""
+        """Why the store cannot be written to at present, or None if it can."""
         return self._commit.held_up
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of everything recorded so far; in another thread than the journal's own, of what was folded last.
+        """The fold of everything recorded so far. In a thread other than the journal's own, the fold of the last read.
 
-        It is folded when somebody asks for it, and before anything is written.
+        Records are folded when the state is read, and before they are written.
         """
         if not self._is_folded and get_ident() == self._home:
             self._fold()
@@ -276,27 +285,27 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """The state to look at and not to keep: it goes on changing. For the journal's own thread.
+        """The current state, possibly still mutable: read it at once and do not keep it.
 
-        It costs less than the `state`, which nothing changes any more.
+        For the journal's own thread only. It costs less than `state`, which is immutable.
         """
         if not self._is_folded:
             self._fold()
         return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact: it counts from now on, and is written at the end of this turn of the loop.
+        """Append a fact. It is part of the state at once, and is written at the end of this turn of the event loop.
 
-        One that `may_wait` is written together with what follows upon it, if that comes soon.
+        A fact that `may_wait` is written together with the next one, if that follows soon.
 
         Raises
         ------
         StoreError
             An earlier event could not be written.
         CorruptStoreError
-            An earlier event does not follow the state.
+            An earlier event does not follow from the state.
         Suspended
-            The execution is at rest.
+            This process no longer drives the execution.
         """
         now, latest = self.clock.now(), self._latest
         if not latest.join(data, path, step, now):
@@ -318,12 +327,13 @@ class Journal:
 
     @property
     def moment(self) -> int:
-        """When the latest fact was recorded, microseconds since 1970."""
+        """Time of the latest record, in microseconds since 1970."""
         return self._latest.recorded_at
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have what the block records written after what it sets going has had its turn, and so together with that.
+        """Delay the write of records of the block until the code that they resume had its turn, so that both share one
+        commit.
 
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
         """
@@ -336,21 +346,23 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return how long ago a moment was, without the time before the last rest: what is replayed began after it."""
+        """Return the seconds since a moment, not counting the time before the last resumption, which replay does not
+        repeat.
+        """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def rest(self) -> None:
-        """Refuse what is recorded from now on; all before that is written."""
+        """Refuse all further records. Earlier ones are still written."""
         self._close()
         self.is_resting = True
 
     def go_on(self, commit: GroupCommit, token: int) -> None:
-        """Take records again, under a new lease; nobody else has written since it came to rest."""
+        """Accept records again under a new lease. No other process may have written since `rest`."""
         self._commit, self._token, self.is_resting = commit, token, False
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
-        """Let nothing more join the latest record: it waits to be written."""
+        """Close the latest record, so that it waits for the next write."""
         latest = self._latest
         if latest.facts:
             record = latest.record()
@@ -360,13 +372,13 @@ class Journal:
             latest.end()
 
     def _seal(self) -> ExecutionState:
-        """Make the state whole that the draft has come to; whoever asks for it holds the lock."""
+        """Convert the draft to the immutable state. The caller holds the lock."""
         if self._draft is not None:
             self._state, self._draft, self._unsealed = self._draft.sealed(), None, []
         return self._state
 
     def _fold(self) -> None:
-        """Bring the draft up to what is recorded."""
+        """Fold all recorded facts into the draft."""
         unfolded, latest = self._unfolded, self._latest
         if latest.folded < len(latest.facts):
             unfolded.append((latest.record(), latest.folded))
@@ -380,23 +392,29 @@ class Journal:
                 self._draft = Draft(self._state)
             try:
                 follow(self._draft, unfolded)
-            except Exception:  # noqa: BLE001 - the second attempt meets it again, and says so
+            except Exception:  # noqa: BLE001 - `_refuse` folds again, meets the same error and keeps it
                 self._refuse()
 
     def _refuse(self) -> None:
-        """Let nothing be written from the first record on that does not follow the state: a fault of the engine."""
+        """Discard the first record that does not follow from the state and all later ones: a fault of the engine.
+
+        The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
+        """
         unsealed, self._unsealed, self._draft = self._unsealed, [], None
         for record, known in unsealed:
             try:
                 self._state = evolve_records(self._state, [(record, known)])
-            except Exception as error:  # noqa: BLE001 - everyone who records or waits for the write raises it
+            except Exception as error:  # noqa: BLE001 - each later `record` and `durable` raises it
                 self.error = error
                 self._latest.end()
                 self._pending = [before for before in self._pending if before.sequence < record.sequence]
                 return
 
     async def event(self, sequence: int) -> Event:
-        """Return one event of the log, also one that is not written yet."""
+        """Return one event of the log, even if it is not written yet.
+
+        Searches the batch being written, the pending records and the latest record first, then reads the store.
+        """
         under_way = () if self._batch is None else self._batch[0].records
         latest = (self._latest.record(),) if self._latest.facts else ()
         events = (event for record in (*under_way, *self._pending, *latest) for event in record.events())
@@ -412,12 +430,12 @@ class Journal:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Return when everything recorded so far is written.
+        """Wait until everything recorded so far is durable.
 
         Raises
         ------
         StoreError
-            It could not be; nothing recorded since the last success is in the store.
+            The write failed. Nothing recorded since the last success is in the store.
         """
         recorded = self.recorded
         if self._is_waiting:
@@ -426,7 +444,7 @@ class Journal:
             # Waiting for the end of the turn costs more than the commit, and no other path would join it
             # (test_a_path_without_company_does_not_wait_for_the_end_of_its_turn).
             if self.is_left:
-                await anyio.lowlevel.checkpoint_if_cancelled()  # what does not wait would not hear of it
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a path that never waits would not notice it
             self._commit.commit_now()
         while self._durable < recorded and self.error is None:
             await self._commit.next_commit(self, is_written=self.written >= recorded)
@@ -434,12 +452,14 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Have written at the end of this turn what may wait: something follows upon it, or waits for it."""
+        """Write deferred records at the end of this turn, because another record follows them or
+        code waits for them.
+        """
         self._is_waiting = False
         self._commit.schedule(self)
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Hand over what waits to be written; for `GroupCommit`."""
+        """Return the pending records as a batch. Called by `GroupCommit`."""
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
@@ -464,13 +484,13 @@ class Journal:
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Hear what came of a batch, while more may have been recorded; for `GroupCommit`."""
+        """Handle the outcome of a batch; more may have been recorded since it was taken. Called by `GroupCommit`."""
         if outcome is None:
             self.written, self._is_in_doubt = batch.last_sequence, False
             if is_durable:
                 self.synced(batch.last_sequence, None)
         elif isinstance(outcome, StoreBusyError):
-            # It stays the first to be written, before what was recorded since
+            # The batch stays first in line, before records made since
             # (test_a_busy_store_ends_no_run_and_nothing_is_done_twice).
             self._pending = [*batch.records, *self._pending]
             self.is_heavy = self.is_heavy or batch.is_heavy
@@ -481,23 +501,26 @@ class Journal:
             self.error = outcome
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Hear that the events up to one are durable, or why they are not; for `GroupCommit`."""
+        """Note that the events up to `sequence` are durable, or why they are not. Called by `GroupCommit`."""
         if error is not None:
             self.error = error
             return
-        self._durable = max(self._durable, sequence)  # a later batch may have been written durably meanwhile
+        self._durable = max(self._durable, sequence)  # a later batch may have become durable first
         if self.first_written is not None:
-            if not self.first_written.done():  # another process may have taken the lease before the disk had it
+            if not self.first_written.done():  # another process may have taken the lease before the disk had the events
                 self.first_written.set_result(None)
             self.first_written = None
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether the state is to be kept now."""
+        """True if a checkpoint should be stored now."""
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Keep the state as of the latest batch. Nothing depends on it: an execution goes on where that fails."""
+        """Store a checkpoint of the state after the latest batch.
+
+        Checkpoints are optional, so a failure is only logged.
+        """
         state, size = None if self._batch is None else self._batch[1], 0
         if state is None:
             return
@@ -506,7 +529,7 @@ class Journal:
             size = len(dumped)
             self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
         except StoreClosedError:
-            return  # right after the end of a run
+            return  # the run has just ended and its store was closed
         except DivebookError as error:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
@@ -514,8 +537,8 @@ class Journal:
 
 
 def _checkpoint_after(sequence: int, size: int = 0) -> int:
-    """Return the event at which the next checkpoint is due, after one of so many bytes.
+    """Return the sequence number at which the next checkpoint is due, after one of `size` bytes.
 
-    They become rarer as the log and the state grow, so that all of them together cost a constant part of the run.
+    The distance grows with the log and the state, so that all checkpoints together cost a constant part of the run.
     """
     return sequence + max(CHECKPOINT_EVENTS, sequence // 4, size // CHECKPOINT_BYTES)

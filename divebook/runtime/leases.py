@@ -1,4 +1,4 @@
-"""Keeps the leases of the executions that this process drives: renewed in time, given back at the end."""
+"""Leases of the executions that this process drives: acquired, renewed in time, released at the end."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _log = logger(__name__)
 
 
 class DrivenLeases:
-    """What this process really does with the leases in its name.
+    """Registry of the leases that this process really uses.
 
-    A lease in the store names the process that holds it, by its start, and not the thread: which executions the engine
-    drives, and which thread is about to hand one to it, is known here alone. A thread that has ended takes nothing.
+    A lease in the store names the process that holds it and its start time, but not the thread. Only this registry
+    knows which executions the engine drives and which thread is about to hand one to the engine. A thread that has
+    ended no longer counts.
 
-    A lease of this process that nothing here drives was left by a Ctrl-C or a loop that died: `take` has it at once,
-    where everybody else waits until it expires (test_a_lease_that_this_process_left_undriven_is_taken_at_once).
+    A lease of this process that is not in use was left by a Ctrl-C or by an event loop that died. `take` acquires it at
+    once; other processes wait until it expires (test_a_lease_that_this_process_left_undriven_is_taken_at_once).
     """
 
     def __init__(self) -> None:
         self._driven: Counter[tuple[str, int]] = Counter()
-        """How often a lease, by execution and token, is driven. A store and its copy that are both open in this process
-        have leases with the same execution and token (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source).
-        """
+        """Number of drivers by execution id and token. If a store and a copy of it are both open in this process, their
+        leases have equal keys (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
         self._taking: dict[str, int] = {}
-        """Execution to the thread that is about to drive it."""
+        """Execution id to the ident of the thread that is about to drive it."""
         self._claims = threading.Lock()
 
     @property
     def are_full(self) -> bool:
-        """Whether this process drives anything."""
+        """True if this process drives any execution."""
         return bool(self._driven)
 
     def drives(self, execution_id: str) -> bool:
-        """Return whether the engine drives an execution; any thread."""
+        """Return whether the engine drives an execution. Callable from any thread."""
         return any(driven == execution_id for driven, _ in list(self._driven))
 
     def drive(self, lease: Lease) -> None:
@@ -52,22 +52,23 @@ class DrivenLeases:
         self._taking.pop(lease.execution_id, None)
 
     def rest(self, lease: Lease) -> None:
-        """Note that nothing drives it under that lease any more."""
+        """Note that the engine no longer drives the execution under this lease."""
         key = (lease.execution_id, lease.token)
         self._driven[key] -= 1
         if self._driven[key] <= 0:
             del self._driven[key]
 
     def clear(self) -> None:
-        """Forget all: the loop that drove them is gone."""
+        """Forget all leases, because the loop that drove them is gone."""
         self._driven.clear()
         self._taking.clear()
-        self._claims = threading.Lock()  # this process may be forked from one that claimed something
+        self._claims = threading.Lock()  # this process may be a fork of one that held the lock
 
     def claim(self, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Return leases that a store has given out, of which this thread is about to drive the executions.
+        """Acquire leases with `claim` and note that this thread is about to drive their executions.
 
-        Nobody takes them for left in between (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
+        The lock keeps other threads from mistaking them for left leases in between
+        (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
         """
         with self._claims:
             leases = claim()
@@ -76,12 +77,12 @@ class DrivenLeases:
         return leases
 
     def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
-        """Acquire an execution; with `by_force` also from somebody who drives it.
+        """Acquire the lease of an execution. With `by_force`, take it even from a process that drives the execution.
 
         Raises
         ------
         LeaseHeldError
-            Somebody drives it, perhaps this very process.
+            The execution is being driven, perhaps by this process.
         """
         me, owner = threading.get_ident(), Owner.current()
         before = self._taking.get(execution_id)
@@ -100,7 +101,7 @@ class DrivenLeases:
 
     @contextmanager
     def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
-        """Acquire an execution for the block, which has it driven; where the block raises it is given back."""
+        """Acquire an execution for a block that hands it to the engine. If the block raises, release the lease."""
         lease: Lease | None = None
         with self.about_to_drive(execution_id):
             try:
@@ -108,13 +109,13 @@ class DrivenLeases:
                 yield lease
             except BaseException:
                 if lease is not None and not self._drives(lease):
-                    with suppress(DivebookError):  # it expires, or is taken from this process's hands
+                    with suppress(DivebookError):  # otherwise it expires, or this process takes it as left
                         store.release(lease)
                 raise
 
     @contextmanager
     def about_to_drive(self, execution_id: str) -> Iterator[None]:
-        """Note that this thread has an execution driven in the block, so that its lease is not taken for one left."""
+        """Mark this thread as about to drive an execution, so that its lease does not count as left."""
         me = threading.get_ident()
         self._taking.setdefault(execution_id, me)
         try:
@@ -127,14 +128,14 @@ class DrivenLeases:
         return (lease.execution_id, lease.token) in self._driven
 
     def is_left(self, lease: Lease) -> bool:
-        """Return whether a lease is this process's own, and nothing here drives or is about to drive it."""
+        """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
         if self._drives(lease) or not lease.owner.is_same_process(Owner.current()):
             return False
         thread = self._taking.get(lease.execution_id)
         return thread is None or thread == threading.get_ident() or not _is_alive(thread)
 
     def left(self, store: EventStore) -> list[str]:
-        """Return the executions with a lease of this process that nothing drives."""
+        """Return the ids of executions with a lease of this process that nothing drives."""
         return [lease.execution_id for lease in store.live_leases() if self.is_left(lease)]
 
 
@@ -143,14 +144,14 @@ def _is_alive(ident: int) -> bool:
 
 
 DRIVEN_LEASES = DrivenLeases()
-"""Those of this process."""
+"""The registry of this process."""
 
 
 class LeaseKeeper:
-    """The leases that this process holds on one store; lives on the engine's loop.
+    """Renewal of the leases that this process holds on one store. Lives on the engine's event loop.
 
-    A lease that was lost all the same (the machine slept, say) needs no attention here: the store refuses the next
-    events, and the execution ends with that error in this process.
+    A lease can be lost all the same, for example while the machine sleeps. This class need not handle that: the store
+    refuses the next events, and the execution ends with that error in this process.
     """
 
     def __init__(self, calls: StoreCalls) -> None:
@@ -166,7 +167,7 @@ class LeaseKeeper:
             self._wait_for_beat()
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back, so that others need not wait until it expires; it is renewed until that could be done."""
+        """Release a lease, so that others need not wait until it expires. It is renewed until the release succeeds."""
 
         def give_back() -> None:
             if lease.execution_id in self._held and not self._store.closed:
@@ -176,10 +177,11 @@ class LeaseKeeper:
         self.forget(lease)
 
     async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
-        """Drive an execution no more, and let others have it, unless the event that ended it has done so already.
+        """Stop driving an execution and release its lease. With `is_gone`, its last event has already released it.
 
-        Where the lease cannot be given back it expires, and this process takes it up again at once. The error would
-        hide why the execution came to its end here (test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays).
+        If the lease cannot be released, it expires, and this process can take it again at once. The error is only
+        logged, because raising it would hide why the execution ended here
+        (test_what_ends_a_run_is_not_hidden_by_a_lease_that_stays).
         """
         try:
             if not is_gone:
@@ -191,7 +193,7 @@ class LeaseKeeper:
             DRIVEN_LEASES.rest(lease)
 
     def forget(self, lease: Lease) -> None:
-        """Renew a lease no more."""
+        """Stop renewing a lease."""
         self._held.pop(lease.execution_id, None)
         if not self._held and self._heartbeat is not None:
             self._heartbeat.cancel()
@@ -212,8 +214,9 @@ class LeaseKeeper:
         try:
             renewed = await self._calls.once(lambda: self._store.renew(held))
         except StoreError as error:
-            # Busy: no other process can write either, so none can take them yet. Else the next commit says what it is,
-            # and a lease that another has taken meanwhile fences it (tests/simulation, seeds 12 and 32).
+            # If the store is busy, other processes cannot write either, so none can take the leases yet. For other
+            # errors the next commit raises, and a lease that another process has taken meanwhile fences it
+            # (tests/simulation, seeds 12 and 32).
             _log.info("leases could not be renewed: %s", error)
             return
         finally:

@@ -1,8 +1,8 @@
-"""The thread and event loop that executions run on: never the kernel's, never the caller's.
+"""Engine thread: the thread and event loop on which executions run, separate from the kernel's and the caller's.
 
-A cell that runs on the kernel's loop would hold up every execution, and an interrupt of the kernel would hit whichever
-runs just then. The thread outlives what a person's code does to its loop, and a dead loop fails all who wait for it
-instead of leaving them waiting (`tests/execution/test_engine_thread.py` does all of that).
+A cell that blocks the kernel's loop would block every execution, and an interrupt of the kernel would hit an arbitrary
+one. The thread survives user code that stops its loop. If the loop dies, all waiting callers get an error instead of
+waiting for ever (`tests/execution/test_engine_thread.py` tests each case).
 """
 
 from __future__ import annotations
@@ -27,32 +27,33 @@ from divebook.runtime.waiting import guard
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
-# Brings messages from the store's inbox to the executions that this process drives.
+# --- delivery of messages --------------------------------------------------------------------------------------------
 #
-# One per store, on the engine's loop. What this process sends itself is handed over at once; what other processes send
-# the store tells of, while anything runs.
+# A mailroom delivers messages from the store's inbox to the executions that this process drives. There is one per
+# store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
+# other processes while an execution runs.
 
 
 INTERVAL = 0.05
-"""Seconds after which the store is listened to: most executions have come to rest by then."""
+"""Seconds until the mailroom subscribes to the store's news. Most executions are parked before that."""
 
 
 class Mailroom:
-    """The runners of one store, and the task that looks into the inbox when there is news."""
+    """The runners of one store, and the task that reads the inbox when there is news."""
 
     def __init__(self, calls: StoreCalls) -> None:
         self._calls, self._store = calls, calls.store
         self._runners: dict[str, Runner] = {}
         self._seen: int | None = None
-        """Number of the last message that was looked at; None where nobody has looked since runners came."""
+        """Number of the last message that was read, or None before the first read."""
         self._task: asyncio.Task[None] | None = None
         self._has_news = False
         self._alarm: asyncio.TimerHandle | None = None
         self._ignore: Callable[[], None] | None = None
-        """Ends listening, if the store is listened to."""
+        """Ends the subscription to the store's news, if there is one."""
 
     def admit(self, execution_id: str, runner: Runner) -> None:
-        """Tell a runner of messages from now on; it looks for those that wait already when it begins."""
+        """Deliver messages to a runner from now on. The runner reads earlier messages itself when it starts."""
         if not self._runners:
             self._seen = None
         self._runners[execution_id] = runner
@@ -60,29 +61,29 @@ class Mailroom:
             self._alarm = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
     def dismiss(self, execution_id: str) -> None:
-        """Bring no more messages to the execution."""
+        """Stop delivering messages to an execution."""
         self._runners.pop(execution_id, None)
         if self._runners:
             return
         if self._ignore is not None:
             self._ignore()
             self._ignore = None
-        if self._alarm is not None:  # it would hold on to this mailroom until its time has come
+        if self._alarm is not None:  # the pending timer would keep this mailroom alive
             self._alarm.cancel()
             self._alarm = None
 
     def knows(self, execution_id: str) -> bool:
-        """Whether the execution was admitted; any thread."""
+        """Return whether an execution is registered. Callable from any thread."""
         return execution_id in self._runners
 
     async def deliver(self, execution_id: str) -> bool:
-        """Hand over what waits for one execution; return False if no runner of this process takes it."""
+        """Deliver the messages of one execution. Return False if no runner of this process takes them."""
         runner = self._runners.get(execution_id)
         if runner is None:
             return False
         try:
             return await runner.take()
-        except FencedError:  # another process drives it now and reads its inbox; the driver of this process raises this
+        except FencedError:  # another process drives it and reads its inbox; the local driver raises
             return False
 
     def _listen(self) -> None:
@@ -109,15 +110,15 @@ class Mailroom:
                 self._seen, addressed = await self._calls.patiently(self._news)
                 for execution_id in addressed:
                     await self.deliver(execution_id)
-        except StoreError:  # the store is gone, or damaged: the code that writes to it, or reads an inbox, says so
+        except StoreError:  # the store is gone or damaged: the code that uses it raises
             return
         finally:
             self._task = None
 
     def _news(self) -> tuple[int, set[str]]:
-        """Return the number of the last message, and the executions that may have one which nobody looked at.
+        """Return the number of the last message, and the executions that may have unread messages.
 
-        What came between the beginning of the first runner and the first look may be for any of them
+        The first read names all runners, because a message may have arrived after its runner started
         (test_a_signal_from_elsewhere_before_the_first_look_is_found).
         """
         if self._seen is None:
@@ -129,14 +130,14 @@ class Mailroom:
 
 T = TypeVar("T")
 PATIENCE = 1.0
-"""Seconds after which a keyboard interrupt is heeded by who waits for what takes a moment, such as a run to begin."""
+"""Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
 LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
 STOP_SECONDS = 5.0
-"""How long what is on the loop may take to end, where the loop is to end."""
+"""Seconds that the tasks of the loop have to end when the loop is stopped."""
 
 
 class StoreSession:
-    """What the executions over one store share on the loop; it goes with the last of them."""
+    """Objects on the loop that the executions of one store share. It is freed with the last of them."""
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
@@ -146,12 +147,12 @@ class StoreSession:
 
 
 class EngineThread:
-    """A daemon thread with one asyncio loop, started when first needed, and anew where it has died."""
+    """Daemon thread with one asyncio event loop. It starts when first needed, and again after the loop has died."""
 
     def __init__(self) -> None:
         self._forget()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)  # only the thread that forks lives on in the child
+            os.register_at_fork(after_in_child=self._forget)  # only the forking thread exists in the child
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
@@ -166,7 +167,7 @@ class EngineThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, running."""
+        """The running event loop; starts it if necessary."""
         with self._lock:
             return self._running_loop()
 
@@ -184,10 +185,10 @@ class EngineThread:
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop for ever, whatever code on it does.
+        """Run the loop until it is stopped by the engine or broken.
 
-        Tasks that code starts by itself can raise SystemExit or stop the loop: neither is meant for the engine, and
-        the loop goes on where it was. Anything else that comes out of it is a fault of the loop itself.
+        Tasks that user code starts can raise SystemExit or stop the loop. Neither is meant for the engine, so the loop
+        is run again. Any other exception is a fault of the loop itself, which is then closed.
         """
         try:
             while not loop.is_closed() and loop is not self._stopped:
@@ -202,18 +203,21 @@ class EngineThread:
             self._bury(loop, "it was closed")
 
     def _bury(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
-        """Fail every waiting caller, since the loop is gone; the next caller gets a new loop."""
+        """Raise an error for every waiting caller, because the loop is gone. The next caller gets a new loop."""
         with self._lock:
             if self._loop is loop:
                 self._loop = None
             abandoned = list(self._promised)
         died = f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
         for promised in abandoned:
-            with contextlib.suppress(InvalidStateError):  # done in this very moment
+            with contextlib.suppress(InvalidStateError):  # done at this moment
                 promised.set_exception(ExecutionError(died))
 
     def stop(self) -> None:
-        """End the thread, with all that is on its loop; who needs it after that gets a new one."""
+        """Stop the thread and all tasks of its loop. The next caller gets a new thread.
+
+        Unwinds parked code first, then cancels all tasks. Each of the two steps takes at most `STOP_SECONDS`.
+        """
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop, self._thread = None, None
@@ -237,7 +241,7 @@ class EngineThread:
         thread.join(2 * STOP_SECONDS)
 
     def stop_if_idle(self) -> None:
-        """End the thread unless an execution is driven on it; as long as it lives, stores stay open."""
+        """Stop the thread unless it drives an execution. While the thread lives, stores stay open."""
         thread = self._thread
         if not DRIVEN_LEASES.are_full:
             self.stop()
@@ -245,7 +249,7 @@ class EngineThread:
             leave_open()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop, from any thread."""
+        """Run a coroutine on the loop. Callable from any thread."""
         with self._lock:
             promised = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
             self._promised.add(promised)
@@ -253,14 +257,14 @@ class EngineThread:
         return promised
 
     def is_current(self) -> bool:
-        """Whether the caller is on the engine's own thread, where waiting would wait for itself."""
+        """Return whether the caller is on the engine's own thread, where waiting would deadlock."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def refuse_waiting(self, store: EventStore) -> None:
-        """Raise where the caller is on the engine's own thread, and the store's answers take long."""
+        """Raise ExecutionError if the caller is on the engine's own thread and the store is not local."""
         if not store.local and self.is_current():
             raise ExecutionError(
                 f"this asks {store.location}, and on the engine's own thread every execution would wait for its "
@@ -268,9 +272,9 @@ class EngineThread:
             )
 
     def call(self, function: Callable[[], T]) -> T:
-        """Return what a function returns that is called on the loop, from any thread.
+        """Call a function on the loop and return its result. Callable from any thread.
 
-        A waiting caller may be interrupted: the function has then been called to its end, or never will be.
+        If a waiting caller is interrupted, the function has run completely, or never runs.
         """
         if self.is_current():
             return function()
@@ -278,10 +282,10 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Return the result of a future that something which is begun on the loop sets; from any other thread.
+        """Call `begin` on the loop, and return the result of the future that it completes.
 
-        What takes several turns of the loop wakes the caller once that way, and not for its beginning as well. A
-        caller that has to wait for long may be interrupted: `begin` has then been called to its end, or never will be.
+        For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
+        several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
         claimed, called = threading.Lock(), threading.Lock()
         called.acquire()
@@ -301,15 +305,15 @@ class EngineThread:
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
-        """Have something called on the loop that begins what a future stands for, from any thread; return the future.
+        """Call `work` on the loop, which starts the work that completes the future `awaited`, and return the future.
 
-        What it raises is what the future comes to.
+        From any thread. If `work` raises, the future gets its exception.
         """
 
         def call() -> None:
             try:
                 work()
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller
+            except BaseException as error:  # noqa: BLE001 - the exception belongs to the caller
                 awaited.set_exception(error)
 
         with self._lock:
@@ -319,11 +323,11 @@ class EngineThread:
         return awaited
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run something on the loop that may take long; return what is done when it is. Call it on the loop."""
+        """Run a coroutine as a task, and return a concurrent future of its result. Call on the loop."""
         return self.promise_of(self.keep(work))
 
     def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
-        """Return what is done when a task is. Call it on the loop."""
+        """Return a concurrent future of the result of a task. Call on the loop."""
         promised: Future[T] = Future()
         self._promised.add(promised)
 
@@ -341,25 +345,28 @@ class EngineThread:
         return promised
 
     def desk(self, store: EventStore) -> StoreSession:
-        """Return what the executions over a store share; call it on the loop, and hold on to it."""
+        """Return the session that the executions of a store share. Call on the loop, and keep a reference."""
         desk = self._desks.get(id(store))
         if desk is None:
             desk = self._desks[id(store)] = StoreSession(store)
         return desk
 
     def held_up(self, store: EventStore) -> str | None:
-        """Return why nothing can be written to a store just now, if something here waits for that; any thread."""
+        """Return why a store cannot be written to at present, if an execution here waits for it.
+
+        Callable from any thread.
+        """
         desk = self._desks.get(id(store))
         standstill = None if desk is None else desk.commit.held_up
         return None if standstill is None else str(standstill)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
-        """Whether something here takes what is sent to an execution; any thread."""
+        """Return whether an execution has a runner here that takes its messages. Callable from any thread."""
         desk = self._desks.get(id(store))
         return desk is not None and desk.mailroom.knows(execution_id)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run something that is not waited for; call it on the loop."""
+        """Run a coroutine as a background task, referenced until it ends. Call on the loop."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -367,7 +374,7 @@ class EngineThread:
 
 
 def passed_on(to: Future[T], done: Future[T]) -> None:
-    """Let a future come to what another one has come to."""
+    """Copy the result or exception of one future to another one."""
     with contextlib.suppress(InvalidStateError):  # the loop has died meanwhile
         if (error := done.exception()) is not None:
             to.set_exception(error)
@@ -376,11 +383,11 @@ def passed_on(to: Future[T], done: Future[T]) -> None:
 
 
 def failed_with(begun: Future[T], driving: Future[T]) -> None:
-    """Let those who wait for a beginning hear what has kept it from coming about."""
+    """Copy the exception of the driving future to the future of the start, if that is not done."""
     error = driving.exception()
     if error is not None and not begun.done():
         begun.set_exception(error)
 
 
 ENGINE = EngineThread()
-"""The engine of this process."""
+"""The engine thread of this process."""

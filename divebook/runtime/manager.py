@@ -1,7 +1,7 @@
-"""The executions over one store: started, found, resumed, answered, signalled, cancelled.
+"""All executions of one store: start, find, resume, answer, signal, cancel, pause.
 
-Code that changes one acquires its lease first and looks at it then: what it looked like before may be long past
-(test_what_has_ended_meanwhile_stays_as_it_is).
+Code that changes an execution acquires its lease first and reads its state after that, because another process may have
+changed it before (test_what_has_ended_meanwhile_stays_as_it_is).
 """
 
 from __future__ import annotations
@@ -62,22 +62,25 @@ from divebook.store.leases import Lease, Owner
 from divebook.text.redaction import logger, shared
 from divebook.workflow.definition import Workflow
 
-# Limits on how many executions one execution may start, directly and through those that it started.
+# --- limits on the number of child executions ------------------------------------------------------------------------
 #
-# Every execution that is not a child has both limits, also where nobody set them: a workflow that starts itself by
-# mistake ends with an error instead of starting executions for as long as the process lives. A child that sets a bound
-# of its own has that limit for what is below it as well.
+# `max_depth` and `max_descendants` limit how many executions one execution may start, directly and through its
+# children.
 #
-# How deep a child is, and how many there are, is read from the store, so that a limit holds in whichever process the
-# tree continues. Each process counts what it starts itself exactly, and what other processes start every
-# `RECOUNT_AFTER` starts: where several processes drive one tree, each of them may pass the limit by that many.
+# Every execution that is not a child has both limits by default. A workflow that starts itself by mistake therefore
+# ends with an error instead of starting executions as long as the process lives. If a child sets a limit of its own,
+# the limit also applies to the executions below it.
+#
+# Depth and number are read from the store, so a limit holds in whichever process the tree continues. Each process
+# counts its own starts exactly, and reads the starts of other processes every `RECOUNT_AFTER` starts. If several
+# processes drive one tree, each may exceed the limit by that number.
 
 
 RECOUNT_AFTER = 100
-"""Executions that a process starts in one tree before it counts again what the store has of that."""
+"""Executions that a process starts in one tree before it counts them in the store again."""
 
 MOST_COUNTS = 1000
-"""Trees whose counts a process remembers; others are counted again when they start something."""
+"""Trees whose counts a process remembers. Others are counted again when they start an execution."""
 
 
 @dataclass(slots=True)
@@ -85,9 +88,9 @@ class _Count:
     """The number of executions below one, as far as this process knows it."""
 
     stored: int
-    """As the store had it."""
+    """Number in the store at the last count."""
     started: set[str] = field(default_factory=set)
-    """Ids of those that this process has started since, or is about to start."""
+    """Ids of the executions that this process has started since then, or is about to start."""
 
     @property
     def total(self) -> int:
@@ -95,27 +98,27 @@ class _Count:
 
 
 class FamilyBounds:
-    """Checks of `max_depth` and `max_descendants` before a child begins; any thread.
+    """Checks of `max_depth` and `max_descendants` before a child starts. Callable from any thread.
 
     Parameters
     ----------
     find
-        Finds an execution, with its newest state.
+        Return the driver of an execution, with its newest state.
     """
 
     def __init__(self, store: EventStore, find: Callable[[str], Driver]) -> None:
         self._store, self._find = store, find
         self._counts: OrderedDict[str, _Count] = OrderedDict()
-        """By id, the one that was counted last at the end."""
+        """By execution id, in the order of the last count."""
         self._lock = threading.Lock()
 
     def admit(self, child: str, parent: str) -> None:
-        """Count a child that is about to begin.
+        """Count a child that is about to start.
 
         Raises
         ------
         BoundExceededError
-            It would be too deep below an execution above it, or one too many.
+            The child would exceed `max_depth` or `max_descendants` of an execution above it.
         """
         line = list(ancestors(self._store, parent))
         counts: list[_Count] = []
@@ -133,12 +136,12 @@ class FamilyBounds:
                 count.started.add(child)
 
     def forget(self, execution_id: str) -> None:
-        """Forget how many executions one has below it, as it has ended; if it is resumed, they are counted again."""
+        """Forget the count of an execution that has ended. If it is resumed, its descendants are counted again."""
         with self._lock:
             self._counts.pop(execution_id, None)
 
     def left_for_successor(self, execution_id: str) -> Bounds:
-        """Return what the execution as which one continues may start: what is left of the limits that were set."""
+        """Return the remaining limits of an execution for its successor."""
         driver = self._find(execution_id)
         bounds = driver.state.bounds
         most = bounds.max_descendants
@@ -149,7 +152,7 @@ class FamilyBounds:
         return Bounds(max_depth=bounds.max_depth, max_descendants=most)
 
     def _count(self, driver: Driver, record: ExecutionRecord, child: str, most: int) -> _Count:
-        """Return how many there are below one: counted again from time to time, and before one is refused."""
+        """Return the count of descendants. Count again from time to time, and before an execution is refused."""
         count = self._counts.pop(driver.id, None)
         if count is None or len(count.started) >= RECOUNT_AFTER or (count.total >= most and child not in count.started):
             count = self._recount(driver, record, () if count is None else count.started)
@@ -165,14 +168,14 @@ class FamilyBounds:
             still_missing = self._missing(missing)
             if still_missing == missing:
                 return _Count(stored, still_missing)
-            missing = still_missing  # one was written meanwhile, and may or may not have been counted
+            missing = still_missing  # an execution was written during the count, and may or may not be included
 
     def _missing(self, names: Collection[str]) -> set[str]:
-        """Return which executions the store does not have yet."""
+        """Return the executions that are not in the store yet."""
         return {name for name in names if not any(ancestors(self._store, name))}
 
     def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
-        """Return how many executions a fork has below it through the events that it shares with its source."""
+        """Return the number of executions below a fork that it shares with its source through their common events."""
         total = 0
         for name in driver.state.ledger.children if record.opened > 1 else ():
             try:
@@ -184,7 +187,7 @@ class FamilyBounds:
 
 
 def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
-    """Return how deep an execution may start others, and how many; None where nothing bounds that."""
+    """Return the maximum depth and number of descendants of an execution; None means unlimited."""
     default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
     depth = default[0] if bounds.max_depth is None else bounds.max_depth
     return depth, default[1] if bounds.max_descendants is None else bounds.max_descendants
@@ -201,15 +204,15 @@ def _exceeded(name: str, record: ExecutionRecord, limit: int, found: str) -> Bou
     )
 
 
-# Waiting for an execution that another process, or another environment, drives: its log tells when it rests.
+# --- waiting for executions that other processes or environments drive -----------------------------------------------
 
 
 LONGEST = 1.0
-"""Seconds after which to look again without news."""
+"""Seconds between two checks if the store reports no news."""
 
 
 def is_elsewhere(driver: Driver) -> bool:
-    """Return whether an execution is for others to drive: a queue's workers, or who does so now."""
+    """Return whether others must drive an execution: the workers of its queue, or its present driver."""
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
@@ -217,24 +220,26 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def _is_driven(driver: Driver) -> bool:
-    """Return whether another process, or another environment of this one, drives an execution."""
+    """Return whether another process, or another environment of this process, drives an execution."""
     held = driver.store.live_lease_of(driver.id)
     return held is not None and not DRIVEN_LEASES.is_left(held)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
-    """Return the lease under which another process drives an execution; None if none does."""
+    """Return the lease under which another process drives an execution, or None."""
     held = driver.store.live_lease_of(driver.id)
     return None if held is None or held.owner.is_same_process(Owner.current()) else held
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Block until an execution has ended, or stands still; TimeoutError after so many seconds.
+    """Block until an execution driven elsewhere has ended or can only continue with input from outside.
+
+    `timeout` is in seconds. Raises TimeoutError after it.
 
     Raises
     ------
     ExecutionError
-        It is in no queue, and who has driven it is gone.
+        The execution is in no queue, and its driver is gone.
     """
     news = threading.Event()
     until = None if timeout is None else time.monotonic() + timeout
@@ -259,10 +264,10 @@ def _rests(driver: Driver) -> bool:
 
 
 def stands_still(state: ExecutionState, store: EventStore) -> bool:
-    """Return whether nothing happens in an execution before somebody answers, sends a signal, or resumes it.
+    """Return whether an execution does nothing until it gets an answer or a signal, or is resumed.
 
-    That is so of what waits for others that stand still; what sleeps, or pauses before it tries again, goes on by
-    itself.
+    An execution that waits for children stands still if they do. One that sleeps, or pauses before a retry, does not:
+    it continues by itself.
     """
     if state.is_shown_paused:
         return True
@@ -272,10 +277,10 @@ def stands_still(state: ExecutionState, store: EventStore) -> bool:
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:
-    """Return whether the store has what a state lacks: messages that are not taken in, or what was written since.
+    """Return whether the store has unread messages for the execution, or events that the state lacks.
 
-    In this order: a message that is taken in between the two questions is in what was written. Without the second one,
-    an execution that was just answered seemed to wait on (tests/execution/test_elsewhere).
+    The order of the two checks matters: a message that is read between them appears in the new events. Without the
+    second check, an execution that was just answered still seemed to wait (tests/execution/test_elsewhere).
     """
     name = state.execution_id
     return store.has_untaken(name) or store.record(name).last_sequence > state.last_sequence
@@ -284,25 +289,33 @@ def has_news(state: ExecutionState, store: EventStore) -> bool:
 def _child_stands_still(name: str, store: EventStore) -> bool:
     try:
         return stands_still(folded(store, name), store)
-    except ExecutionNotFoundError:  # it is about to be begun
+    except ExecutionNotFoundError:  # it is about to start
         return False
 
 
 def _is_left(driver: Driver) -> bool:
-    """Return whether nobody drives an execution any more that is in no queue, from which workers would take it."""
+    """Return whether the execution is in no queue and is not driven any more.
+
+    Raises
+    ------
+    ExecutionError
+        It was running when its driver disappeared.
+    """
     if driver.state.queue is not None or driver.is_live or _is_driven(driver):
         return False
-    state = driver.refresh().state  # what it came to before it was given back
+    state = driver.refresh().state  # the state that its driver wrote before it released the lease
     if not state.is_over and state.status != WAITING:
         raise ExecutionError(f"execution {driver.id} is {state.status}, and who has driven it is gone; resume it")
     return True
 
 
-# What is not done any more with an execution that has ended, and what its owner can do instead.
+# --- guards for executions that have ended ---------------------------------------------------------------------------
+#
+# They raise an error that names the possible next steps.
 
 
 def refuse_final(driver: Driver, when: str = "") -> None:
-    """Raise for an execution that cannot go on."""
+    """Raise ExecutionError for an execution that cannot continue."""
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
     if driver.state.is_over and driver.state.is_rolled_back:
@@ -315,19 +328,19 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 
 def _end_of(driver: Driver) -> str:
-    """Return how an execution ended, as a sentence goes on."""
+    """Return a phrase for how an execution ended, to be used within a sentence."""
     return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
-    """Raise for an execution of which nothing is left to cancel."""
+    """Raise ExecutionError for an execution that has ended, so that there is nothing to cancel."""
     if driver.state.is_over:
         way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 
 def nothing_to_pause(driver: Driver) -> ExecutionError:
-    """Return the error for an execution that this process does not drive, with what can be done instead."""
+    """Return the error for pausing an execution that this process does not drive, with an alternative."""
     held = None if driver.opening is not None else lease_elsewhere(driver)
     if held is not None and not driver.state.is_over:
         owner = held.owner
@@ -340,8 +353,11 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
 
 
 def can_undo(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
-    """Return whether this process has what undoes what an execution has done, and is to; else who resumes it does."""
-    if driver.state.queue is not None and driver.state.parent is None:  # a child comes before who has started it
+    """Return whether this process can and should run the rollback of an execution.
+
+    Otherwise the process that resumes it does.
+    """
+    if driver.state.queue is not None and driver.state.parent is None:  # a child must be rolled back before its parent
         return False
     try:
         check(driver.workflow, steps_to_undo(driver.state), ())
@@ -355,16 +371,16 @@ _log = logger(__name__)
 
 
 class Control(QueueControl):
-    """What can be done with the executions over one store.
+    """Operations on the executions of one store.
 
     Parameters
     ----------
     services
-        What their runners need.
+        Return the services that the runners need.
     check
-        Raises unless all that these steps of a workflow name is there, and other workflows that are still to begin.
+        Raise unless everything that the given steps of a workflow reference is defined, and the given workflows are.
     code_of
-        Returns the digests of the functions that a workflow may call now.
+        Return the current digests of the functions that a workflow may call.
     """
 
     def __init__(
@@ -381,21 +397,21 @@ class Control(QueueControl):
         self.check = check
         self._register = ExecutionRegistry(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
-        """Takes answers and signals."""
+        """Delivery of answers and signals."""
         self.family_bounds = FamilyBounds(store, self._register.find)
-        """Limits how many executions those over this store start."""
+        """Limits on the number of child executions."""
         self._resuming, self._cancelling = threading.Lock(), threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: StoreSession | None = None
-        """Held on to, so that executions one after the other need not make one each."""
+        """Kept alive, so that consecutive executions share one session."""
         self.texts = TextStreams()
-        """What models write in these executions."""
+        """Streams of the text that models write in these executions."""
         self._relatives = Relatives(store, self._register.find, self.cancel, self._send_word)
         self.means = DriverDependencies(
             services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest
         )
 
-    # --- starting and finding --------------------------------------------------------------------------------------
+    # --- starting and finding ----------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -404,7 +420,7 @@ class Control(QueueControl):
         durability: Durability | None = None,
         execution_id: str | None = None,
     ) -> Driver:
-        """Return a pending execution, of which nothing is recorded before it is started."""
+        """Return a new pending execution. Nothing of it is recorded before it is started."""
         shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
         driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
@@ -414,7 +430,7 @@ class Control(QueueControl):
         return driver
 
     def start(self, driver: Driver) -> None:
-        """Begin a pending execution; return once its beginning is in the store, where everybody finds it."""
+        """Start a pending execution. Return once its first events are in the store, where others can find it."""
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._register.enter(driver)
@@ -425,33 +441,36 @@ class Control(QueueControl):
             return
         driver.begin(self.means, begun, at_once=True)
         if (commit := ENGINE.desk(self.store).commit).held_up is None:
-            commit.commit_now()  # on the engine's own thread nothing can be waited for
+            commit.commit_now()  # waiting is impossible on the engine's own thread
             driver.require_log()
 
     def run(self, driver: Driver) -> Future[None]:
-        """Return what is done when an execution has ended, rests, or is blocked; a pending one begins."""
+        """Start an execution if it is pending.
+
+        Return a future that is done when it has ended, is parked or is blocked.
+        """
         if driver.opening is None or driver.was_driven:
             return driver.standstill()
         ended = Future[None]()
         self._register.enter(driver)
 
         def begin() -> None:
-            if not driver.was_driven:  # somebody else has begun it meanwhile
+            if not driver.was_driven:  # other code has started it meanwhile
                 driver.begin(self.means)
             driver.standstill().add_done_callback(functools.partial(passed_on, ended))
 
         return ENGINE.begin(begin, ended)
 
     async def left_for_successor(self, child: Child) -> Child:
-        """Return what one continues as with what is left of its bounds on executions below it; on the loop."""
+        """Return the successor with the remaining limits on child executions. Call on the engine's loop."""
         left = await self._desk.calls.work(lambda: self.family_bounds.left_for_successor(child.parent))
         bounds = replace(child.bounds, max_depth=left.max_depth, max_descendants=left.max_descendants)
         return child._replace(bounds=bounds)
 
     async def begin_successor(self, driver: Driver, before: str) -> None:
-        """Begin a pending execution as which another one goes on; return once its beginning is in the store.
+        """Start a pending execution as the successor of another one. Return once its first events are in the store.
 
-        Call it on the engine's loop.
+        Call on the engine's loop.
         """
         begun = Future[None]()
         self._let_come_from(driver, before)
@@ -461,11 +480,11 @@ class Control(QueueControl):
     def fork(
         self, source: str, at: int, forked: catalog.ExecutionForked, kept: Durability | None = None, name: str = ""
     ) -> Driver:
-        """Begin an execution that shares the first events of another one, and drive it on."""
+        """Create an execution that shares the first `at` events of another one, and drive it."""
         ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
         execution_id = name or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
-        alone = nullcontext() if ENGINE.is_current() else self._resuming  # of two with one key the second finds it live
+        alone = nullcontext() if ENGINE.is_current() else self._resuming  # the second fork with a key finds the first
         with alone, DRIVEN_LEASES.about_to_drive(execution_id):
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
             if refusal is not None:
@@ -477,7 +496,7 @@ class Control(QueueControl):
     def _drive(
         self, driver: Driver, lease: Lease, resumed: catalog.ExecutionResumed | None = None, *, anew: bool = False
     ) -> None:
-        """Drive an execution on under a lease; with `anew` its code is replayed, though it stands still in memory."""
+        """Drive an execution under a lease. With `anew`, replay its code even if it is parked in memory."""
         state = driver.state
         told = resumed or catalog.ExecutionResumed(state.status)
         self._register.enter(driver)
@@ -488,25 +507,26 @@ class Control(QueueControl):
 
         def go_on() -> None:
             driver.go_on(self.means, told, lease, state, anew=anew)
-            # Two turns later, after what it does first: a thread that wakes before would only take its processor.
+            # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
+            # only compete with it for the processor.
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, under_way.set_result, None)
 
         ENGINE.outcome(go_on, under_way)
 
     def find(self, execution_id: str) -> Driver:
-        """Return an execution, live or past; the beginning of an id is enough where it is unique."""
+        """Return an execution in its present state. A unique prefix of its id is enough."""
         return self._register.find(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
-        """Return an execution as `find` does; its log is read when somebody asks what it says."""
+        """Return an execution like `find`, but read its log only when first used."""
         return self._register.look_up(execution_id)
 
-    # --- resuming --------------------------------------------------------------------------------------------------
+    # --- resuming ----------------------------------------------------------------------------------------------------
 
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
-        """Take an execution up again where its log ends; see `Environment.resume`."""
-        with nullcontext() if ENGINE.is_current() else self._resuming:  # of two at once the second finds it live
+        """Resume an execution at the end of its log; see `Environment.resume`."""
+        with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
             return self._resume(execution_id, bounds, recovery)
 
     def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
@@ -514,9 +534,9 @@ class Control(QueueControl):
         if self.ends_with_parent(driver):
             return driver
         if driver.is_live and driver.state.is_over and not ENGINE.is_current():
-            wait((driver.driving(),))  # its end is being written
+            wait((driver.driving(),))  # its last events are being written
         if driver.is_live and bounds is None and not driver.state.is_over:
-            return driver  # something else has resumed it: an answer, for instance
+            return driver  # something else resumed it, for example an answer
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
         if driver.status == catalog.COMPLETED and bounds is None:
@@ -534,14 +554,15 @@ class Control(QueueControl):
         return driver
 
     def _require_means(self, driver: Driver) -> None:
-        """Raise unless all that an execution needs to go on is there."""
+        """Raise unless everything is defined that the execution needs to continue."""
         ahead = steps_ahead(driver.workflow, driver.state)
         self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
 
     def go_on(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Let an execution that rests do what there is to do; its driver may now be another process.
+        """Continue a parked execution if it has something to do. If another process drives it now, do nothing.
 
-        With `again` one that failed or was cancelled is resumed as well, as a `child` as what its parent asks for now.
+        With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
+        that its parent requests now.
         """
         if self.delivered(driver) or self._is_for_workers(driver, None if child is None else child.parent):
             return driver
@@ -557,12 +578,15 @@ class Control(QueueControl):
         return driver
 
     def delivered(self, driver: Driver) -> bool:
-        """Hand over what lies in the inbox, if this process drives the execution, or is about to look there itself."""
+        """Deliver unread messages if this process drives the execution, or is about to check the inbox.
+
+        Return whether it does.
+        """
         if ENGINE.is_current():
             ENGINE.keep(self._desk.mailroom.deliver(driver.id))
             return driver.look_again()
         if not driver.is_driving and not ENGINE.drives(self.store, driver.id):
-            return False  # who drives it from now on looks into the inbox first
+            return False  # the next driver checks the inbox first
 
         async def hand_over() -> bool:
             delivered = await self._desk.mailroom.deliver(driver.id) or driver.look_again()
@@ -577,7 +601,8 @@ class Control(QueueControl):
 
     def _can_go_on(self, state: ExecutionState, child: Child | None, *, again: bool) -> bool:
         if state.is_over:
-            # A parent that another process has ended meanwhile resumes nothing, though it does not know that yet.
+            # If another process has ended the parent, the parent must resume nothing, even if this process has not
+            # noticed yet.
             return again and not state.is_final and not (child is not None and has_ended(self.store, child.parent))
         if state.status != WAITING or facts_of(state, self.store.inbox(state.execution_id, state.taken)):
             return True
@@ -585,30 +610,33 @@ class Control(QueueControl):
         return due is not None and due <= self.clock.now()
 
     async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
-        """Return the messages of an execution with numbers above one; on the loop."""
+        """Return the messages of an execution with numbers above `after`. Call on the engine's loop."""
         return await self._desk.calls.patiently(lambda: self.store.inbox(execution_id, after))
 
     async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Claim an expired question, so that no answer can; on the loop."""
+        """Mark an expired question, so that it can no longer be answered. Call on the engine's loop."""
         await self._desk.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
 
-    # --- coming to rest ----------------------------------------------------------------------------------------------
+    # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _came_to_rest(self, driver: Driver) -> None:
-        """See to what follows from the end of an execution, or to what wakes one that rests; on the loop."""
+        """Notify the family of an execution that has ended, or set the timer that wakes a parked one.
+
+        On the engine's loop.
+        """
         self._latest_desk = self._desk
         if driver.state.is_over:
             await self._relatives.ended(driver)
-            if driver.may_have_children:  # the count would stay in memory (tests/execution/test_ended.py)
+            if driver.may_have_children:  # its count would stay in memory (tests/execution/test_ended.py)
                 await self._desk.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
             alarm = self._alarms[driver.id] = ENGINE.keep(self._wake(driver.id, due))
             alarm.add_done_callback(lambda done: self._alarms.pop(driver.id, done))
 
     async def _wake(self, execution_id: str, due: int) -> None:
-        """Let an execution go on when its time has come; no process drives it until then."""
+        """Continue a parked execution when its time has come. No process drives it until then."""
         while (left := due - self.clock.now()) > 0:
-            with engine_code():  # the clock may be a person's
+            with engine_code():  # a clock may be user code
                 await self.clock.sleep(left / MICROSECONDS)
         if not self.store.closed:
             await self._desk.calls.work(lambda: self._go_on_if_due(execution_id, due))
@@ -624,13 +652,13 @@ class Control(QueueControl):
             self.answering.send_word(parent_id, child)
             self.go_on(parent)
 
-    # --- executions that others start --------------------------------------------------------------------------------
+    # --- child executions --------------------------------------------------------------------------------------------
 
     async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
-        """Begin an execution that another one asks for, or resume it; return its state once it has ended, or rests.
+        """Start or resume a child execution. Return its state once it has ended or is parked.
 
-        With `again` one that failed or was cancelled is resumed as well. One that cannot go on in this process rests,
-        and with it the code that waits for its end. Call it on the engine's loop.
+        With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
+        stays parked, and so does the code that waits for it. Call on the engine's loop.
         """
         work = self._desk.calls.work
         if (parent := self._register.present(child.parent)) is not None:
@@ -651,17 +679,17 @@ class Control(QueueControl):
                     _log.warning("execution %s rests until another process resumes it: %s", child.id, error)
         if driver.is_live:
             ended = asyncio.wrap_future(driver.standstill())
-            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, if nobody waits any more
+            ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # mark the error as retrieved
             await asyncio.shield(ended)
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
-        """Begin an execution that another one asks for; it ends at once if that has ended meanwhile.
+        """Start a child execution. Cancel it at once if its parent has ended meanwhile.
 
         Raises
         ------
         BoundExceededError
-            An execution above it may start no more.
+            A limit of an execution above it is reached.
         """
         work = self._desk.calls.work
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
@@ -673,25 +701,31 @@ class Control(QueueControl):
             self._let_come_from(driver, child.parent)
             driver.begin(self.means, begun)
             ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]
-            for end in ends:  # who waits for the end of the child hears of an error
+            for end in ends:  # the error reaches the code that waits for the end
                 end.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        # Another process may have ended the parent while the child was written, and not have seen the child
+        # Another process may have ended the parent while the child was written, without seeing the child
         # (tests/execution/cancelled_trees.py).
         if await work(lambda: has_ended(self.store, child.parent)):
             await work(lambda: self.ends_with_parent(driver))
         return driver
 
-    # --- ending ----------------------------------------------------------------------------------------------------
+    # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = "") -> Driver:
-        """Cancel an execution; see `Environment.cancel`. Without a reason the log says who did it."""
+        """Cancel an execution; see `Environment.cancel`. The default reason names the person."""
         reason = reason or f"cancelled by {this_person()}"
         checked(catalog.ExecutionCancelled(reason))
-        with nullcontext() if ENGINE.is_current() else self._cancelling:  # of two at once the second finds it cancelled
+        with nullcontext() if ENGINE.is_current() else self._cancelling:  # a second call finds it cancelled
             return self._cancel(self._register.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
+        """Cancel an execution in one of three ways.
+
+        If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
+        continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
+        recorded.
+        """
         if driver.was_forked:
             driver.driving()
         if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
@@ -707,21 +741,22 @@ class Control(QueueControl):
         return driver
 
     def ends_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution that is abandoned, with those above it that are; return whether that is so.
+        """Cancel an execution whose ancestor has ended, together with such ancestors. Return whether there were any.
 
-        See `divebook.runtime.children`. What it did is undone all the same: one that is being rolled back continues.
+        See `divebook.runtime.children`. An execution that is being rolled back continues, so that its effects are
+        undone.
         """
         state = driver.state
         if state.parent is None or state.is_over or state.rolling_back is not None:
             return False
         line = abandoned(self.store, driver.id)
-        for one in line:  # itself first, so that nothing of it runs while those above it are looked at
-            with suppress(ExecutionError):  # another process, or the end of its parent, cancels it at this moment
+        for one in line:  # itself first, so that it does not run while its ancestors are checked
+            with suppress(ExecutionError):  # another process or its parent cancels it now
                 self.cancel(one.id, one.reason)
         return bool(line)
 
     def pause(self, driver: Driver, reason: str = "") -> None:
-        """Let nothing more begin in an execution that this process drives, or a queue has; see `Execution.pause`."""
+        """Start no more operations of an execution that this process drives or a queue holds; see `Execution.pause`."""
         paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
         checked(paused)
         if ENGINE.call(lambda: driver.pause(paused.reason)):
@@ -738,20 +773,20 @@ class Control(QueueControl):
             wait((driver.driving(),), STOP_SECONDS)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no living process drives, newest first.
+        """Return executions that have something to do but no living driver, newest first.
 
-        Those whose parent has ended are among them, whoever drives them: to recover one cancels it.
+        Executions whose parent has ended are included, whether driven or not: recovering them cancels them.
         """
         found = {record.execution_id: record for record in self.store.orphans()}
         for record in all_abandoned(self.store):
-            if not DRIVEN_LEASES.drives(record.execution_id):  # here its end is being written
+            if not DRIVEN_LEASES.drives(record.execution_id):  # this process is writing its end
                 found[record.execution_id] = record
         left = [self.store.record(name) for name in DRIVEN_LEASES.left(self.store) if name not in found]
         unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]
         return sorted([*found.values(), *unended], key=lambda record: record.created_at, reverse=True)
 
     def close(self) -> None:
-        """Leave the executions that are driven here as they are, and wake none that rests any more."""
+        """Leave all executions that this process drives, and cancel the timers of parked ones."""
         self._register.read_all()
         live = self.live()
 

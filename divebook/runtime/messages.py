@@ -1,7 +1,7 @@
-"""What is sent to executions: answers and signals, which the store keeps before anything is done with them.
+"""Messages to executions: answers, signals and annotations, which are stored before they take effect.
 
-Kept first, then used: an answer that was accepted survives the death of the process at any moment after that, and the
-next process that resumes the execution finds it (`tests/execution/test_kept_answers.py`).
+An accepted answer therefore survives the death of the process at any later moment. The next process that resumes the
+execution finds it (`tests/execution/test_kept_answers.py`).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from divebook.workflow.json_schemas import FITTING
 
 
 class Answering:
-    """Takes in answers and signals for the executions of one store.
+    """Delivery of answers and signals to the executions of one store.
 
     Parameters
     ----------
     go_on
-        Lets an execution that rests do what there is to do.
+        Continue a parked execution if it has something to do.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Answering:
         self._register, self._store, self._go_on = register, register.store, go_on
         self._clock, self._chance = clock, chance
 
-    # --- questions -------------------------------------------------------------------------------------------------
+    # --- questions ---------------------------------------------------------------------------------------------------
 
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
@@ -81,7 +81,7 @@ class Answering:
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
-            return driver  # who kept it died before it went on
+            return driver  # the process that stored this answer died before it continued
         fitting, author = checked_answer(question, response, FITTING, self._clock.now()), by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
         mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
@@ -90,7 +90,7 @@ class Answering:
         return self._go_on_with(what, driver, kept)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
-        """Give one answer to a question and to all that ask alike; see `Environment.answer_alike`."""
+        """Give one answer to a question and to all similar open ones; see `Environment.answer_alike`."""
         driver, question = self._asked(interrupt_id, None)
         sort = sort_of(driver.state.workflow_name, question)
         if sort is None:
@@ -99,12 +99,12 @@ class Answering:
         fitting = checked_answer(question, response, FITTING, self._clock.now())
         answered = {driver.id: self.answer(question.id, response, driver.id, by)}
         for execution_id, name in others:
-            with suppress(InterruptError):  # answered, or withdrawn, meanwhile
+            with suppress(InterruptError):  # answered or withdrawn meanwhile
                 answered[execution_id] = self.answer(name, for_others(question, fitting), execution_id, by)
         return list(answered.values())
 
     def _alike(self, sort: Hashable) -> list[tuple[str, str]]:
-        """Return the open questions of one sort: who asks, and their ids."""
+        """Return the open questions of one sort, as pairs of execution id and question id."""
         return [
             (execution_id, question.id)
             for execution_id, question in self.questions()
@@ -112,7 +112,7 @@ class Answering:
         ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
-        """Whether a response is the answer that a question has already."""
+        """Return whether a response equals the answer that a question already has."""
         unanswered = question._replace(status=PENDING, expires_us=None)
         try:
             return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
@@ -120,7 +120,7 @@ class Answering:
             return False
 
     def _go_on_with(self, what: str, driver: Driver, kept: Message | None = None) -> Driver:
-        """Let an execution go on with what was sent to it and is kept."""
+        """Continue an execution after a message for it was stored. `what` names the message in errors."""
         try:
             self._go_on(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
@@ -130,7 +130,10 @@ class Answering:
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Claim an expired question, so that no answer can; the first claim of a question counts."""
+        """Mark an expired question, so that it can no longer be answered.
+
+        Only the first answer or mark of a question counts.
+        """
         payload = {EXPIRED: True}
         self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
@@ -144,13 +147,13 @@ class Answering:
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
         key = Ids(self._clock, self._chance).event(self._clock.now())
         sent, author = storable(payload, "payload"), by or this_person()
-        # What the log cannot take in would stop everybody who takes the execution up.
+        # A message that cannot be recorded would block every process that resumes the execution.
         checked(catalog.SignalReceived(name, sent, author))
         _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent, author), author)
         return self._go_on_with(f"the signal {name!r}", driver, kept)
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
-        """Let a rule that a person made in an execution, for that alone, hold no more."""
+        """Revoke a rule that a person made in an execution for it alone."""
         driver, author = self._register.find(execution_id), by or this_person()
         if driver.state.is_over:
             raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
@@ -158,7 +161,7 @@ class Answering:
         return self._go_on_with(f"the revocation of {rule_id}", driver, kept)
 
     def rules(self) -> list[tuple[str, StandingRule]]:
-        """Return the rules that people made in executions that go on, each with the id of its execution before it."""
+        """Return the rules made in executions that have not ended, as pairs of execution id and rule."""
         states = self._register.sound_states(record.execution_id for record in self._store.unended())
         return [
             (state.execution_id, rule)
@@ -168,12 +171,15 @@ class Answering:
         ]
 
     def send_word(self, parent_id: str, child: Driver) -> None:
-        """Tell an execution that one which it started has come to its end."""
+        """Notify a parent execution that one of its children has ended."""
         key = f"{child.id}/{child.state.last_sequence}"
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
 
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
-        """Send a message; return whether it is kept, and the one that is: it, or an earlier one in its place."""
+        """Store a message.
+
+        Return whether it was stored, and the stored one: this or an earlier one with the same key.
+        """
         sent = self._message(execution_id, kind, key, payload, f"{by} {Ids(self._clock, self._chance).event(0)}")
         kept = self._store.post(sent)
         return kept.source == sent.source, kept
@@ -186,12 +192,16 @@ class Answering:
         return self._asked(interrupt_id, execution_id)[1]
 
     def questions(self) -> list[tuple[str, Question]]:
-        """Return every question that waits for an answer, with the id of its execution, newest execution first."""
+        """Return all open questions with the ids of their executions, newest execution first."""
         asking = dict.fromkeys(execution_id for execution_id, _ in self._store.asking())
         return list(self._register.open_questions(asking))
 
     def _asked(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
-        """Return a question and who asks it: by ``ask@execution``, or by its id where no other asks under that id."""
+        """Return a question and its execution, by ``ask@execution``, or by an id that only one execution uses.
+
+        If no execution is named, those with an open question of this id come first, then the one that was answered
+        last.
+        """
         interrupt_id, _, named = name.partition("@")
         where = execution_id or named
         asking = self._asking(interrupt_id) if not where else [self._register.find(where)]
@@ -203,17 +213,17 @@ class Answering:
             ways = " or ".join(f"{interrupt_id}@{driver.id}" for driver in asking[:5])
             raise InterruptError(interrupt_id, f"{len(asking)} executions ask it; say which: {ways}")
         found = asking[0].questions.get(interrupt_id) if asking else None
-        if found is None and asking:  # another process has asked it since it was read
+        if found is None and asking:  # another process may have asked it since the log was read
             found = asking[0].refresh().questions.get(interrupt_id)
         if found is None and asking and asking[0].damage is not None:
-            raise asking[0].damage  # the question is in what cannot be read
+            raise asking[0].damage  # the question is in the unreadable part
         if found is None:
             asked = [question.id for driver in asking for question in driver.interrupts]
             raise NotFoundError("question", name, asked if asking else [asked for _, asked in self._store.asking()])
         return asking[0], found
 
     def _asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the executions that ask a question; where none does, the one that was answered last."""
+        """Return the executions that ask a question. If none does, return the one that was answered last."""
         if asking := self._store.asking(interrupt_id):
             return [self._register.find(execution_id) for execution_id, _ in asking]
         answered = self._store.last_addressee(ANSWER, interrupt_id)
@@ -221,7 +231,7 @@ class Answering:
 
 
 def this_person() -> str:
-    """Return who answers from this process, where nothing else is said: ``user@host``."""
+    """Return the default author of answers from this process: ``user@host``."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user without a name
@@ -236,14 +246,16 @@ def _too_late(question: Question, kept: Message) -> InterruptError:
     return InterruptError(question.id, already_answered(payload.get("by"), payload.get("response")))
 
 
-# What people say of executions: tags, notes and labels, each an event of the log, also after the end.
+# --- annotations -----------------------------------------------------------------------------------------------------
 #
-# Nothing wakes for it. Who says it takes the lease for a moment and appends; where somebody drives the execution, it is
-# sent as a message that the driver takes into the log.
+# Tags, notes and labels of executions. Each is an event in the log, even after the end of the execution.
+#
+# An annotation does not wake the execution. It is appended under a short lease. If another process drives the
+# execution, the annotation is sent as a message, which the driver records.
 
 
 PATIENCE, TICK = 10.0, 0.01
-"""Seconds in which an execution that has ended is let go, and between two looks."""
+"""Seconds to wait for the lease of an execution that has ended, and seconds between two attempts."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -255,12 +267,12 @@ def annotation(
     labels: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> ExecutionAnnotated:
-    """Return what a person says, once it is sure that it can be recorded.
+    """Return an annotation event, after checking that it can be recorded.
 
     Raises
     ------
     SetupError
-        A tag, the note or the name of a label is no text, or nothing is said.
+        A tag, the note or the name of a label is not a string, or the annotation is empty.
     UnstorableValueError
         The value of a label cannot be recorded.
     """
@@ -274,26 +286,26 @@ def annotation(
 
 
 class Annotating:
-    """Adds what people say to the logs of one store.
+    """Writer of annotations to the logs of one store.
 
     Parameters
     ----------
     deliver
-        Hands an execution that this process drives what lies in its inbox.
+        Deliver the messages of an execution that this process drives.
     """
 
     def __init__(self, store: EventStore, clock: Clock, ids: Ids, deliver: Callable[[str], object]) -> None:
         self._store, self._clock, self._ids, self._deliver = store, clock, ids, deliver
 
     def annotate(self, execution_id: str, said: ExecutionAnnotated) -> None:
-        """Append it, or send it to who drives the execution.
+        """Append an annotation, or send it to the driver of the execution.
 
         Raises
         ------
         ExecutionNotFoundError
-            There is no such execution.
+            The execution does not exist.
         LeaseHeldError
-            It has ended, and somebody holds it all the same: nothing was written.
+            The execution has ended but its lease is held. Nothing was written.
         """
         held = self._append(execution_id, said)
         if held is not None and self._store.record(execution_id).ended_at is None:
@@ -301,25 +313,25 @@ class Annotating:
             self._deliver(execution_id)
             record = self._store.record(execution_id)
             if record.ended_at is not None and record.taken < kept.number:
-                self._append_soon(execution_id, None)  # it ended meanwhile, and takes no more messages
+                self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
         elif held is not None:
             self._append_soon(execution_id, said)
 
     def _append_soon(self, execution_id: str, said: ExecutionAnnotated | None) -> None:
-        """Append it as soon as nobody holds the execution; raise LeaseHeldError if somebody goes on to do so."""
+        """Append as soon as the lease is free. Raise LeaseHeldError if it stays held for `PATIENCE` seconds."""
         until = time.monotonic() + PATIENCE
         while (held := self._append(execution_id, said)) is not None:
             if time.monotonic() > until:
                 raise held
-            time.sleep(TICK)  # for who annotates it as well, or looks whether it is to go on
+            time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
     def _append(self, execution_id: str, said: ExecutionAnnotated | None) -> LeaseHeldError | None:
-        """Append it, and before it what is kept for the execution; return who holds that, if somebody does.
+        """Append unread annotation messages, then the new annotation. Return the error if the lease is held.
 
-        What is kept comes first, or a later resumption would say it again, and undo what was said since
-        (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).
+        Unread messages come first: otherwise a later resumption would record them after newer annotations and undo
+        those (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).
         """
-        with _ONE_AT_A_TIME:  # a lease is held by a process, not by a thread
+        with _ONE_AT_A_TIME:  # leases belong to processes, not to threads
             try:
                 with DRIVEN_LEASES.taking(self._store, execution_id) as lease:
                     self._write(self._store.record(execution_id), said, lease)
@@ -329,6 +341,10 @@ class Annotating:
         return None
 
     def _write(self, record: ExecutionRecord, said: ExecutionAnnotated | None, lease: Lease) -> None:
+        """Append unread annotation messages and a new annotation in one batch, under a lease.
+
+        Only messages before the first one of another kind are included, because messages must be recorded in order.
+        """
         kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
         told = [annotated(message) for message in kept]
         facts = [*told, *([] if said is None else [said])]

@@ -1,9 +1,8 @@
-"""Calls a hook for every new question: a function, a command that reads it as JSON, or addresses that it is sent to.
+"""Notification hook for new questions: a function, a command that reads JSON, or addresses to send to.
 
-The process that records a question calls the hook once the question is durable, and no other process does: so it is
-called once, whichever processes look at the execution later. What it is given is without secrets. It runs beside the
-execution and can neither hold it up nor break it; what goes wrong there is logged. A process that ends in between waits
-for it.
+The process that records a question calls the hook once the question is durable. Other processes do not call it, so it
+is called once. The data it receives contains no secrets. It runs in another thread and cannot delay or break the
+execution; its errors are logged. A process that exits waits for running hooks.
 """
 
 from __future__ import annotations
@@ -24,10 +23,12 @@ from divebook.events.codec import encode
 from divebook.text.format import in_shell
 from divebook.text.redaction import cut, logger, one_line, shared, silence
 
-# Questions sent to addresses: mail, chat, phones and web hooks, whatever Apprise knows; its only door.
+# --- addresses -------------------------------------------------------------------------------------------------------
 #
-# Addresses hold passwords, so neither they nor what Apprise itself logs are ever told: an address that takes no
-# question is named by its place and its kind, once (`tests/execution/test_addresses.py`).
+# Questions are sent to mail, chat, phones and web hooks with Apprise. Only this part uses Apprise.
+#
+# Addresses contain passwords, so neither they nor Apprise's own log messages are shown. An address that fails is named
+# once, by its position and scheme (`tests/execution/test_addresses.py`).
 
 
 LIBRARY = "apprise"
@@ -38,7 +39,7 @@ _log = logger(__name__)
 
 
 def are_addresses(words: Sequence[str]) -> bool:
-    """Tell whether all words are addresses, and not a command.
+    """Return whether all words are addresses, so that they are not a command.
 
     >>> are_addresses(["mailto://me:word@example.org"]), are_addresses(["curl", "https://example.org"])
     (True, False)
@@ -47,7 +48,9 @@ def are_addresses(words: Sequence[str]) -> bool:
 
 
 class Addresses:
-    """Sends every question to each of some addresses; one that takes none is told of once, and holds up nobody.
+    """Hook that sends every question to several addresses.
+
+    An address that fails is logged once and does not delay others.
 
     Raises
     ------
@@ -85,12 +88,12 @@ class Addresses:
 
 
 def title_of(told: Mapping[str, Any]) -> str:
-    """Return who asks."""
+    """Return the title of a notification, which names the workflow."""
     return f"{one_line(str(told.get('workflow') or 'A run'), 80)} asks"
 
 
 def text_of(told: Mapping[str, Any]) -> str:
-    """Return what is asked, and how it is answered in a shell."""
+    """Return the text of a notification: the question, and the shell command that answers it."""
     answer = in_shell("answer", [f"{told['interrupt_id']}@{told['execution_id']}", "ANSWER"])
     parts = [told.get("question"), told.get("message"), f"To answer: {answer}"]
     return cut("\n\n".join(str(part) for part in parts if part), MOST_TEXT)
@@ -99,29 +102,31 @@ def text_of(told: Mapping[str, Any]) -> str:
 def _sent(address: str, title: str, body: str) -> bool:
     import apprise
 
-    silence(LIBRARY)  # it names addresses
+    silence(LIBRARY)  # its log messages contain addresses
     service = apprise.Apprise()
     return bool(service.add(address)) and bool(service.notify(title=title, body=body))
 
 
 VARIABLE = "DIVEBOOK_NOTIFY"
 PATIENCE = 60
-"""Seconds that a command may take."""
+"""Time limit of a command in seconds."""
 
 Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""Takes a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``, ``data``, ``step`` ..."""
+"""Receives a question: ``execution_id``, ``interrupt_id``, ``kind``, ``question``, ``message``,
+``data``, ``step`` ..."""
 
 
 class Notices:
-    """Listens to a store and calls a hook for every question that this process records.
+    """Store listener that calls a hook for every question that this process records.
 
     Parameters
     ----------
     hook
-        A function; or a command: a list of its words, or a text that is split as a shell splits it. A command gets the
-        question as JSON on its standard input. Where all words are addresses (``mailto://...``), it is sent to those.
+        A function, or a command: a list of its words, or a string that is split like in a shell. A command gets the
+        question as JSON on its standard input. If all words are addresses (``mailto://...``), questions are sent to
+        them.
     workflow_of
-        Returns the name of an execution's workflow.
+        Return the name of an execution's workflow.
     """
 
     def __init__(
@@ -135,7 +140,7 @@ class Notices:
         self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Hear of events that were written; of a question that was answered with them nobody needs to know."""
+        """Call the hook for new questions, except those answered in the same write."""
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
             if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:
@@ -143,13 +148,13 @@ class Notices:
                 self._executor.submit(self._tell, told)
 
     def close(self) -> None:
-        """Return when every hook has been called."""
+        """Wait until all hooks have been called."""
         self._executor.shutdown()
 
     def _tell(self, told: Mapping[str, Any]) -> None:
         try:
             self._hook(shared().value({"workflow": self._workflow_of(told["execution_id"]), **told}))
-        except Exception:  # noqa: BLE001 - the question stands, whether the hook works or not
+        except Exception:  # noqa: BLE001 - the question is valid whether the hook works or not
             _log.exception("the notify hook failed for question %s of %s", told["interrupt_id"], told["execution_id"])
 
 

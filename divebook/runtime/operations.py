@@ -1,14 +1,20 @@
-"""The one look-up: what the log knows of an operation, and what follows from it.
+"""Lookup of operations in the log of an execution: replay a recorded result, or run and record the operation.
 
-Every operation (a call, a timer, a wait for a signal, a child, a question) is known by its place. What it is is
-compared whenever its place is met again, and then one rule holds for each thing that the log may say:
+Every operation (a call, a timer, a wait for a signal, a child execution, a question) is identified by its place. When
+code reaches a place, `OperationLog` compares the requested operation with the recorded one. If they differ, it raises
+`DivergenceError`. If they match, the status in the log decides:
 
-- finished: its recorded result is returned;
-- failed: its recorded error is raised, also where it would succeed by now;
-- begun: it goes on as its kind says (a timer waits for what is left, a call that may have taken effect is asked about);
-- not there: it is carried out, or what `divebook.runtime.operations` says.
+- completed: return the recorded result;
+- failed: raise the recorded error, even if the operation would succeed by now;
+- started: continue it according to its kind (a timer waits for the remaining time, a call that may have taken effect
+  asks a person);
+- absent: run it, unless the `MissPolicy` of the execution answers it.
 
-`tests/execution/test_once.py` tries each of these with every kind of operation.
+Example: step ``pay`` calls ``charge(5)`` and the process dies after the result is written. On resume the code of
+``pay`` runs again, requests ``charge(5)`` at the same place, and gets the recorded result without a second call. If the
+code now requests ``charge(7)`` there, it gets a `DivergenceError`.
+
+`tests/execution/test_once.py` tests each case with every kind of operation.
 """
 
 from __future__ import annotations
@@ -45,7 +51,7 @@ if TYPE_CHECKING:
     from divebook.runtime.commit import StoreCalls
 
 
-# Errors for code that asks for something else than the log has at the same place, in words.
+# --- errors for operations that differ from the log ------------------------------------------------------------------
 
 
 MOST_CHANGES = 6
@@ -56,7 +62,7 @@ NOTHING = object()
 def call_diverged(
     place: Place, recorded: tuple[str, Mapping[str, Any]], wanted: tuple[str, Mapping[str, Any]]
 ) -> DivergenceError:
-    """Return the error for an operation, type and parameters, that differs from the recorded one."""
+    """Return the error for an operation (type and parameters) that differs from the recorded one."""
     changes = list(changes_between(recorded[1], wanted[1])) if recorded[0] == wanted[0] else []
     return DivergenceError(str(place), operation_text(*recorded), operation_text(*wanted), _at_most(changes))
 
@@ -68,29 +74,34 @@ def question_diverged(place: Place, recorded: Question, wanted: Question) -> Div
 
 
 def kind_diverged(place: Place, recorded: str, wanted: str) -> DivergenceError:
-    """Return the error for a question where the log has a call, or the other way round."""
+    """Return the error for a question where the log has a call, or the reverse."""
     return DivergenceError(str(place), recorded, wanted)
 
 
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
-    """Return an operation in a few words: ``action 'pay' with {"amount":5}``."""
+    """Return a short description of an operation: ``action 'pay' with {"amount":5}``."""
     name = operation_name(operation_type, parameters)
     shown = in_short(parameters.get("arguments", parameters.get("params", parameters)))
     return f"{operation_kind(operation_type)}{f' {name!r}' if name else ''} with {shown}"
 
 
 def question_text(question: Question) -> str:
-    """Return a question in a few words."""
+    """Return a short description of a question."""
     data = f" about {in_short(question.data)}" if question.data else ""
     return f"the {question.kind} {in_short(question.question)}{data}"
 
 
 def changes_between(before: Any, now: Any) -> Iterator[str]:
-    """Yield what differs between two values, in words."""
+    """Yield a description of each difference between two values: ``amount was 5, is 7``."""
     return _changes("", before, now)
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
+    """Yield the differences between two values.
+
+    Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
+    ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
+    """
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in (*before, *(key for key in now if key not in before)):
             yield from _changes(
@@ -109,32 +120,35 @@ def _at_most(changes: Sequence[str]) -> Sequence[str]:
 
 
 def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
-    """Return a value as people read it, cut off at a limit."""
+    """Return a value as readable text, truncated to `limit` characters."""
     if value is NOTHING:
         return "not there"
     text = encode_shown(value).decode(errors="replace")
     return text if limit is None or len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-# What code asks for at a place of an execution: an operation, in the form in which it is compared with the log.
+# --- operation requests ----------------------------------------------------------------------------------------------
 
 
 class OperationRequest(NamedTuple):
-    """The operation that code wants at a place: what is compared with the log."""
+    """An operation request: place, type, parameters and their hash, compared with the recorded operation."""
 
     place: Place
     operation_id: str
-    """That of the place."""
+    """The operation id of the place."""
     operation_type: str
     parameters: Any
-    """In the form in which the log holds them."""
+    """Normalized to the form in which the log stores them."""
     digest: str
 
     @staticmethod
     def of(
         place: Place, operation_type: str, parameters: Mapping[str, Any], known: Collection[int] = ()
     ) -> OperationRequest:
-        """Return an operation by its type and parameters, of which some are `known`; raises `UnstorableValueError`."""
+        """Return a request with normalized parameters and their hash.
+
+        `known` is passed on to `divebook.events.values.normalize`. Raises `UnstorableValueError`.
+        """
         plain = normalize(parameters, "parameters", known)
         digest = short_hash(plain, "parameters")
         return tuple.__new__(OperationRequest, (place, place.operation_id, operation_type, plain, digest))
@@ -143,173 +157,183 @@ class OperationRequest(NamedTuple):
         return operation_text(self.operation_type, self.parameters)
 
 
-# What happens to an operation of which the log has nothing: it is carried out, unless a policy says otherwise.
+# --- policies for operations that the log does not have --------------------------------------------------------------
 #
-# A policy answers without the world: with what another log has, with nothing at all, or not yet. It is asked by
-# `divebook.runtime.operations` alone, and only where the log ends; an execution without one pays nothing for it.
+# By default such an operation runs. A miss policy can answer it instead: with the result in another log, with a
+# replacement, or by parking the code. Only `OperationLog` asks the policy, and only where the log ends, so an execution
+# without a policy has no extra cost.
 
 
 FileEvents: TypeAlias = Sequence[catalog.FilesChanged]
-"""What a log says of files that a call has changed."""
+"""Recorded file changes of one call."""
 BringFiles: TypeAlias = "Callable[[FileEvents], AbstractAsyncContextManager[Callable[[], None]]]"
-"""Surrounds the answer, and gives what records that here, right behind the end of the call."""
+"""Return a context manager around an answer. It yields a function that records the file changes in this log, directly
+after the end of the call."""
 
 
 class WorkspaceRef(NamedTuple):
-    """The workspace that a call works in: what it comes to depends on the files there."""
+    """Reference to the workspace in which a call runs. The result of the call depends on the files there."""
 
     name: str
     tree: Callable[[], str | None]
-    """Returns the digest of its files; None where nothing is known of them."""
+    """Return the digest of the files, or None if it is unknown."""
     bring: BringFiles
 
 
 class CallOptions(NamedTuple):
-    """What is said of an operation besides what it asks for."""
+    """Options of an operation that are not part of the compared request."""
 
     setting: Setting | None = None
-    """What it is made with that is only kept."""
+    """Settings that are recorded with the operation but not compared."""
     within: str | None = None
-    """Id of the operation that holds it."""
+    """Id of the enclosing operation."""
     noted: Callable[[Any], catalog.Payload] | None = None
-    """What the log is to say besides, once it has a result."""
+    """Return an additional event to record once the operation has a result."""
     done: Callable[[Any], Any] | None = None
-    """Makes of what is said in place of a result what the call would have returned."""
+    """Convert a substituted result to the value that the call would have returned."""
     repeatable: bool = False
-    """Whether making it twice does no harm."""
+    """True if running the operation twice does no harm."""
     inside: WorkspaceRef | None = None
-    """The workspace that it works in, if it does in one."""
+    """The workspace in which it runs, if any."""
 
 
 PLAIN = CallOptions()
 
 
 class NoAnswer(Enum):
-    """What is done with an operation that is not answered."""
+    """Ways to handle an operation for which the policy has no answer."""
 
     LIVE = "live"
-    """It is carried out."""
+    """Run it."""
     REST = "rest"
-    """Its code rests here: what comes after it is not known."""
+    """Suspend its code here, because the results of later operations are unknown."""
 
 
 class PolicyAnswer(NamedTuple):
-    """The end of an operation that is recorded in place of carrying it out."""
+    """The recorded end of an operation that does not run."""
 
     end: catalog.OperationCompleted | catalog.OperationFailed
     """Its result or error."""
     told: Mapping[str, Any] | None = None
-    """Where that is from, as the field `served` of the event says it."""
+    """Origin of the end, as recorded in the field `served` of the event."""
     files: FileEvents = ()
-    """What it has changed in workspaces."""
+    """The file changes it made in workspaces."""
 
 
 Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
 class WhatIfSource(NamedTuple):
-    """An execution from whose log another one is answered."""
+    """An execution whose log answers the operations of another one."""
 
     source: str
     tools: str
-    """Which actions and tools may be executed, as `divebook.events.catalog.ExecutionForked` says it."""
+    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
 
 
 class MissPolicy(Protocol):
-    """Answers what the log of one execution does not have; called on the engine's loop, and not to wait there."""
+    """Protocol of policies that answer operations missing in the log of one execution.
+
+    All methods are called on the engine's event loop and must not block.
+    """
 
     @property
     def writes(self) -> bool:
-        """Whether what is said in books outside its log, of talks and of rules, is written."""
+        """True if data kept outside the log (conversations and rules) is written."""
 
     @property
     def asks_models(self) -> bool:
-        """Whether a request that has no answer may go to its model, which needs its key and library then."""
+        """True if a request without an answer may be sent to its model, which then needs its key and library."""
 
     def answer(self, wanted: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return what becomes of an operation."""
+        """Return the recorded end to use for an operation, or how to handle it without one."""
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return with which files another log has begun a workspace, if it has; else it begins as it is now."""
+        """Return the files with which another log opened a workspace.
+
+        Return None if no other log has it. The workspace then starts from its present files.
+        """
 
     def settled(self, asked: Question) -> Settled | None:
-        """Return the answer to a question, under its id; None if a person is to be asked."""
+        """Return the answer to a question, under its id, or None if a person has to answer."""
 
     def child_like(self, wanted: OperationRequest) -> WhatIfSource | None:
-        """Return the execution from which that of another workflow is answered; None if it is to run by itself."""
+        """Return the execution that answers the child execution requested here, or None if the child runs by itself."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return what an operation that is to begin was made with elsewhere; nothing if that is not known."""
+        """Return the settings with which an operation that is about to start was made elsewhere; empty if unknown."""
 
 
 FindBeyond: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
-"""Returns what answers an execution that is a what-if."""
+"""Return the miss policy of an execution that is a what-if."""
 
 
 async def nothing_beyond(state: ExecutionState, calls: StoreCalls) -> NoReturn:
-    """Refuse to go on: who drives an execution here knows no other log to answer it from.
+    """Refuse to drive a what-if, because this driver has no other log to answer it from.
 
     Raises
     ------
     ExecutionError
-        Always: without that its calls would be made.
+        Always: without a miss policy the calls would really run.
     """
     del calls
     raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
 
 
 CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
-"""Carries out an operation that is not in the log (None), or has begun there."""
+"""Run an operation that is not in the log (None), or that is recorded as started."""
 
 
 class OperationLog:
-    """The operations of one execution in its log: looked up, begun, ended."""
+    """The recorded operations of one execution: look up, start, complete, fail."""
 
     only_settles = staticmethod(only_settles)
 
     def __init__(self, journal: StepLog, beyond: MissPolicy | None = None) -> None:
         self.journal, self.beyond = journal, beyond
         self._met: set[str] = set()
-        """Ids of the operations and questions that code has asked for in this process."""
+        """Ids of the operations and questions that code has requested in this process."""
         self.diverged: dict[str, DivergenceError] = {}
-        """By path: where its step's code left what the log has. Whatever that code does about it, it does nothing more:
-        a later attempt would make the call that the log has otherwise (test_divergence.py)."""
+        """By path: the error raised when the code of its step diverged from the log.
+
+        Every further request of that step raises it again, even if the code caught it. Otherwise a later attempt would
+        run the call that the log records differently (test_divergence.py)."""
 
         self.begins_nothing = False
-        """Whether the execution is to rest: what has begun goes on, and nothing else begins."""
+        """True while the execution is being parked: started operations continue, new ones do not start."""
         self.fresh: set[str] = set()
-        """Paths whose step began in this process, runs for the first time, and used nothing yet.
+        """Paths whose step started in this process, runs for the first time, and has used no resources yet.
 
-        The log has nothing of such a step but what was asked for since, so that there is no need to look."""
+        The log has no operations of such a step except those requested since, so a lookup is unnecessary."""
         self._latest: dict[str, str] = {}
-        """By path: the id of the operation that failed, until its step's code asks for anything else."""
+        """By path: the id of the operation that failed last. Cleared when the step's code requests something else."""
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Note that a path's step runs: one that begins, or one that the log has something of."""
+        """Note that a step runs on a path. `is_new` is False if the log already has operations of the step."""
         if is_new:
             self.fresh.add(path)
         else:
             self.fresh.discard(path)
 
-    # --- looking up ------------------------------------------------------------------------------------------------
+    # --- lookup ------------------------------------------------------------------------------------------------------
 
     def run(
         self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of an operation, or carries it out.
+        """Return an awaitable that returns the recorded result of an operation, or runs it.
 
         Raises
         ------
         OperationError
-            The log says that it failed.
+            The log records a failure.
         DivergenceError
-            The log has something else at this place.
+            The log has a different operation at this place.
         """
-        # A recorded failure is raised and nothing carried out, though it might succeed by now: code that caught it
-        # went on from there (test_a_recorded_failure_is_a_failure_on_replay).
+        # A recorded failure is raised again even if the call would succeed by now: code that caught it continued from
+        # there (test_a_recorded_failure_is_a_failure_on_replay).
         record = self._known(wanted)
         if record is not None and record.status == PENDING:
-            return carry_out(record)  # its result was lost: what it is compared with, a person is asked
+            return carry_out(record)  # its result was lost: a person is asked, without a comparison
         if record is None:
             return carry_out(None) if self.beyond is None else self._answered(self.beyond, wanted, carry_out, beside)
         if _differs(record, wanted):
@@ -319,7 +343,7 @@ class OperationLog:
     async def _answered(
         self, beyond: MissPolicy, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions
     ) -> Any:
-        """Do with an operation that the log does not have what a policy says; return its result."""
+        """Ask the miss policy about an operation that the log does not have, and return its result."""
         match beyond.answer(wanted, beside):
             case NoAnswer.REST:
                 raise Suspended
@@ -336,7 +360,10 @@ class OperationLog:
         told: Mapping[str, Any] | None,
         bring: Callable[[], None],
     ) -> Any:
-        """Record an operation with an end that it did not come to here; nothing is awaited between the two."""
+        """Record an operation with an end that did not happen here.
+
+        Nothing is awaited between its start and its end.
+        """
         place, operation_id, operation_type, parameters, _ = wanted
         begun = self.begin(wanted, None, beside.setting, beside.within)
         if isinstance(end, catalog.OperationFailed):
@@ -348,7 +375,7 @@ class OperationLog:
         if operation_type == SIGNAL_WAIT and parameters["signal"] not in self.journal.state.signals:
             self.record(
                 place, catalog.SignalReceived(parameters["signal"], end.result)
-            )  # else none is there to be taken
+            )  # else the log lacks the signal
         self.record(place, catalog.OperationCompleted(operation_id, operation_type, 0, end.result, served=told))
         if beside.noted is not None:
             self.record(place, beside.noted(end.result))
@@ -365,7 +392,11 @@ class OperationLog:
         self._refuse(wanted.place, call_diverged(wanted.place, await self._begun(record), asked))
 
     def _known(self, wanted: OperationRequest) -> OperationRecord | None:
-        """Return what the log knows of an operation at the place of `wanted`, perhaps of another one."""
+        """Return the record at the place of `wanted`, possibly of a different operation, or None.
+
+        Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
+        the log has a question at this place.
+        """
         place, operation_id = wanted.place, wanted.operation_id
         is_new = place.path in self.fresh and operation_id not in self._met
         self._meet(place.path, operation_id)
@@ -379,16 +410,16 @@ class OperationLog:
         return record
 
     async def look_up_question(self, place: Place, wanted: Question) -> Question | None:
-        """Return the question at `place` with its answer, or None if it was not asked yet.
+        """Return the question at `place`, with its answer if it has one, or None if it was not asked yet.
 
         Raises
         ------
         DivergenceError
-            The log has something else at this place: an answer belongs to the question that was shown, and no other.
+            The log has something else at this place. An answer is valid only for the question that was shown.
         """
         operation_id = place.operation_id
         self._meet(place.path, wanted.id)
-        self._met.add(operation_id)  # a call at this place would be another thing
+        self._met.add(operation_id)  # a call at this place would diverge
         known = self.journal.state.interrupts.get(wanted.id)
         if known is None:
             record = self.record_of(place, operation_id)
@@ -411,11 +442,11 @@ class OperationLog:
             self.require_agreement(path)
 
     def pass_over(self, operation_id: str) -> None:
-        """Note that code asks no more for an operation, which the log may have."""
+        """Note that code no longer requests an operation that the log may have."""
         self._met.add(operation_id)
 
     def require_agreement(self, path: str) -> None:
-        """Raise DivergenceError if the code of the path's step has left what the log has."""
+        """Raise DivergenceError if the code of the path's step has diverged from the log."""
         if path in self.diverged:
             raise self.diverged[path]
 
@@ -424,7 +455,7 @@ class OperationLog:
         raise error
 
     def question_id(self, place: Place) -> str:
-        """Return the id of the question at a place, the same for every attempt of its step."""
+        """Return the id of the question at a place. It is the same for every attempt of the step."""
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
     def question_at(self, place: Place) -> Question | None:
@@ -432,50 +463,50 @@ class OperationLog:
         return self.journal.state.interrupts.get(self.question_id(place))
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation of the step that is open on the path of `place`."""
+        """Return the record of an operation of the open step on the path of `place`."""
         opened = self.journal.present.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return what the log has of the operation at a place, for code that does otherwise where it has something."""
+        """Return the record at a place without comparing it, for code that handles a recorded operation differently."""
         return self.record_of(place, place.operation_id)
 
     async def _begun(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
-        """Return the type and the parameters with which an operation began."""
+        """Return the type and the parameters recorded at the start of an operation."""
         data = (await self.journal.event(record.started_sequence)).data
         if isinstance(data, catalog.EventEmitted):
             return EVENT_EMITTED, {"name": data.name, "data": data.data}
-        assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - that is what `started_sequence` counts
+        assert isinstance(data, catalog.OperationStarted)  # noqa: S101 - `started_sequence` is the number of this event
         return data.operation_type, data.parameters or {}
 
     async def start_of(self, place: Place) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters of an operation that the log has, and what it was made with, as it began."""
+        """Return the parameters and the settings recorded at the start of an operation. The log must have it."""
         record = self.known_at(place)
-        assert record is not None  # noqa: S101 - whoever asks has found it
+        assert record is not None  # noqa: S101 - the caller has looked it up
         data = (await self.journal.event(record.started_sequence)).data
         return getattr(data, "parameters", None) or {}, getattr(data, "setting", None) or {}
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Whether the log holds operations or questions of this step that its code has not asked for again yet."""
+        """Return whether the log has operations or questions of this step that its code has not requested again yet."""
         opened = (state := self.journal.state).paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
         if any(key not in self._met and not _is_over(records, found.within) for key, found in records.items()):
             return True
-        if place.visit > 1:  # the questions of earlier visits cannot be told from those of this one
+        if place.visit > 1:  # questions of earlier visits cannot be distinguished from those of this one
             return False
         asked = ((key, found) for key, found in state.interrupts.items() if (found.path, found.step) == place[:2])
         return any(key not in self._met and not _is_over(records, found.operation_id) for key, found in asked)
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
-        """Return the ids of the operations whose failure became an error that has ended a step.
+        """Return the ids of the operations whose failure caused the error that ended a step.
 
-        Failures that its code has caught before, and gone on, are not among them: they hold for good.
+        Failures that the step's code caught before it continued are not included: they are final.
         """
         behind = (link for link in links_of(error) if isinstance(link, OperationError))
         found, latest = {link.operation_id for link in behind if link.operation_id}, self._latest.get(path)
         return sorted(found) or ([] if latest is None else [latest])
 
-    # --- recording -------------------------------------------------------------------------------------------------
+    # --- recording ---------------------------------------------------------------------------------------------------
 
     def begin(
         self,
@@ -485,12 +516,12 @@ class OperationLog:
         within: str | None = None,
         undone: str | None = None,
     ) -> OperationRecord:
-        """Record that the operation begins; what it may consume counts as spent until it has ended.
+        """Record the start of an operation. Its reserved resources count as spent until it ends.
 
         Raises
         ------
         Suspended
-            The execution is to rest, or is being rolled back.
+            The execution is being parked or rolled back.
         """
         if self.begins_nothing or self.only_settles(self.journal.present, wanted.place):
             raise Suspended
@@ -513,16 +544,16 @@ class OperationLog:
         return OperationRecord.begun(operation_id, operation_type, digest, self.journal.moment, self.journal.recorded)
 
     def _beginning(self, place: Place, holder: str) -> int:
-        """Return the number of the event with which the operation began that holds one at `place`."""
+        """Return the sequence number of the start event of the operation `holder`, which encloses `place`."""
         record = self.record_of(place, holder)
-        assert record is not None  # noqa: S101 - it is under way
+        assert record is not None  # noqa: S101 - it is running
         return record.started_sequence
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
-        """Record an event of a person's own, unless the log has it at this place."""
+        """Record a user-defined event. With `is_once`, do nothing if the log already has it at this place."""
         wanted = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (known := self._known(wanted)) is not None:
-            if _differs(known, wanted):  # what it began with cannot be read here, where nothing is awaited
+            if _differs(known, wanted):  # this method does not await, so it cannot read the recorded parameters
                 self._refuse(
                     place, kind_diverged(place, f"another {operation_kind(known.operation_type)}", str(wanted))
                 )
@@ -543,9 +574,10 @@ class OperationLog:
         may_wait: bool = False,
         held: Mapping[str, int] | None = None,
     ) -> None:
-        """Record what the operation came to; it counts as made from `since` on, or from its beginning.
+        """Record the result of an operation. Its duration counts from `since`, or from its start.
 
-        `held` is what counts as spent all the same: of an execution that has ended, and others go on with it.
+        `held` is the part of the reservation that stays counted: that of an ended child, which needs it if it is
+        resumed.
         """
         if usage:
             self.fresh.discard(place.path)
@@ -568,11 +600,10 @@ class OperationLog:
         final: bool | None = None,
         lost: Mapping[str, str] | None = None,
     ) -> OperationError:
-        """Record that the operation failed; return the error that is raised whenever it is met again.
+        """Record the failure of an operation, and return the error that is raised on every replay.
 
-        `held` is as for `complete`, `final` and `lost` as for the event.
-        `raised` is what a person's code raised, whose class and place the log keeps as well, without secrets
-        (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
+        `held` is as for `complete`; `final` and `lost` are as in the event. `raised` is the exception of user code. The
+        log keeps its class and place without secrets (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
         """
         if usage:
             self.fresh.discard(place.path)
@@ -588,21 +619,21 @@ class OperationLog:
         return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
     def failing(self, place: Place, record: OperationRecord) -> OperationError:
-        """Return the error of a recorded failure, and note that it was raised; see `failures_behind`."""
+        """Return the error of a recorded failure, and note it for `failures_behind`."""
         self._latest[place.path] = record.operation_id
         return error_from(record)
 
     def record(self, place: Place, data: catalog.Payload) -> None:
-        """Append a fact about a place."""
+        """Append an event of a place."""
         self.journal.record(data, place.path, place.step)
 
     def _duration(self, record: OperationRecord, since: int | None) -> int:
-        """Return how long it took, in nanoseconds."""
+        """Return the duration of an operation in nanoseconds."""
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
 
 
 def _nothing() -> None:
-    """Record nothing of files."""
+    """Do nothing: without a workspace there are no file changes to record."""
 
 
 def _differs(record: OperationRecord, wanted: OperationRequest) -> bool:
@@ -610,7 +641,7 @@ def _differs(record: OperationRecord, wanted: OperationRequest) -> bool:
 
 
 def _is_over(records: Mapping[str, OperationRecord], holder: str | None) -> bool:
-    """Return whether what holds an operation or question has ended: its code does not ask for that again."""
+    """Return whether the enclosing operation has ended, so that its code does not request its contents again."""
     return holder is not None and (holder not in records or records[holder].status in (COMPLETED, FAILED))
 
 

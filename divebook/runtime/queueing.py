@@ -1,4 +1,4 @@
-"""Executions in queues: put there, taken by the worker that drives them, and given back."""
+"""Queues: put executions into a queue, claim them for a worker, return them, and move them to another store."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ from divebook.store.transfer import flush, writing
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
-# How often an execution is resumed automatically: not for ever, as its log may kill each process that resumes it.
+# --- limit on automatic resumption -----------------------------------------------------------------------------------
+#
+# The log of an execution may kill each process that resumes it, so the number of automatic attempts is limited.
 
 
 PAUSES = (0, 60, 600)
-"""Seconds since the attempt before, for each attempt in a row that is made without a person."""
+"""Seconds to wait since the previous attempt, for each consecutive automatic attempt."""
 TAIL = 200
-"""Events at the end of a log among which the latest attempt is looked for; more of them are progress."""
+"""Number of last events in which the latest attempt is searched. More events than that count as progress."""
 _PROGRESS = (
     catalog.OperationCompleted,
     catalog.OperationFailed,
@@ -47,18 +49,18 @@ _PROGRESS = (
     catalog.StepCompleted,
     catalog.InterruptRaised,
 )
-"""Events that are recorded once each: one of them shows that a resumed execution has made progress."""
+"""Events that are recorded once each, so that one of them proves progress after a resumption."""
 
 
 def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
-    """Return the number of the attempt that may be made now, counted since the execution last made progress.
+    """Return the number of the automatic attempt that may be made now, counted since the last progress.
 
     Raises
     ------
     ExecutionError
-        None may be made yet.
+        The pause before the next attempt is not over.
     NeedsPersonError
-        None may be made any more.
+        All attempts have been made.
     """
     last = store.record(execution_id).last_sequence
     latest = _latest_attempt(store.read(execution_id, max(0, last - TAIL)))
@@ -80,14 +82,16 @@ def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
 
 
 def attempts_made(store: EventStore, execution_id: str) -> int:
-    """Return how often an execution was resumed automatically since it last made progress."""
+    """Return the number of automatic resumptions since the execution last made progress."""
     last = store.record(execution_id).last_sequence
     made, _ = _latest_attempt(store.read(execution_id, max(0, last - TAIL))) or (0, 0)
     return made
 
 
 def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
-    """Return number and time of the latest attempt, unless the execution has made progress or a person resumed it."""
+    """Return number and time of the latest attempt, or None if there was progress or a person resumed the execution
+    since.
+    """
     for event in reversed(events):
         if isinstance(event.data, _PROGRESS):
             return None
@@ -97,7 +101,7 @@ def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
 
 
 class QueueControl(ABC):
-    """The part of `divebook.runtime.manager.Control` that is about queues."""
+    """Queue operations of `divebook.runtime.manager.Control`."""
 
     store: EventStore
     clock: Clock
@@ -117,12 +121,12 @@ class QueueControl(ABC):
     ) -> None: ...
 
     def enqueue(self, driver: Driver, place: catalog.ExecutionEnqueued) -> Driver:
-        """Put a pending execution into a queue; return it as the store has it then, where workers find it.
+        """Put a pending execution into a queue. Return it as stored, so that workers find it.
 
         Raises
         ------
         StartKeyTakenError
-            Another one has its start key.
+            Another execution has its start key.
         """
         opening = driver.opening
         if opening is None or driver.was_driven:
@@ -135,31 +139,31 @@ class QueueControl(ABC):
         return found
 
     def _let_come_from(self, driver: Driver, other: str) -> None:
-        """Have a pending execution belong to the queue and the worker of another one, which is driven here."""
+        """Make a pending execution inherit the queue and the worker of another one, which is driven here."""
         if (known := self._register.present(other)) is not None:
             driver.come_from(known)
 
     def _is_for_workers(self, driver: Driver, parent: str | None) -> bool:
-        """Return whether the workers of its queue take up an execution that has something to do, and this process not.
+        """Return whether the workers of its queue must continue the execution, instead of this process.
 
-        A child of one that a person has resumed is taken up with it, by whom no attempts are counted.
+        The child of a parent that a person resumed is driven with the parent, without counting attempts.
         """
         if driver.state.queue is None:
             return False
         if driver.was_driven:
             is_drained = driver.worker is not None and not driver.worker.is_running
-            # What comes for one that is paused does not resume it: workers leave it alone.
+            # Messages do not resume a paused execution: workers leave it alone.
             return is_drained or driver.state.is_shown_paused or driver.state.lifecycle == catalog.ENQUEUED
         above = None if parent is None else self._register.present(parent)
         return above is None or above.worker is not None
 
     def hold(self, driver: Driver, paused: catalog.ExecutionPaused) -> None:
-        """Let the workers of its queue leave an execution alone that nobody drives, until somebody resumes it.
+        """Pause an execution in a queue that is not driven. Workers ignore it until it is resumed.
 
         Raises
         ------
         LeaseHeldError
-            One of them drives it.
+            A worker drives it.
         """
         with DRIVEN_LEASES.about_to_drive(driver.id):
             lease = DRIVEN_LEASES.take(self.store, driver.id)
@@ -189,38 +193,42 @@ class QueueControl(ABC):
     def claim(
         self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
     ) -> list[Lease]:
-        """Take the leases of executions that have something to do, for this thread to take up; as the store does."""
+        """Claim the leases of executions that have something to do.
+
+        This thread must drive them. See the method of the store.
+        """
         return DRIVEN_LEASES.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
 
     def take_up(self, lease: Lease, worker: WorkerRef) -> Driver:
-        """Drive an execution whose lease was claimed; where that cannot be, the lease is given back.
+        """Drive an execution whose lease was claimed. If that is impossible, release the lease.
 
-        One whose driver has died is resumed as often as `divebook.runtime.queueing` allows.
+        If the previous driver died, the limit on automatic resumption applies.
 
         Raises
         ------
         DivebookError
-            It cannot be driven here: something that it needs is not there, or it was resumed too often.
+            It cannot be driven here: a definition is missing, or it was resumed too often.
         """
         try:
             with DRIVEN_LEASES.about_to_drive(lease.execution_id):
                 driver = self._register.find(lease.execution_id)
-                if self.ends_with_parent(driver):  # its lease is taken from this one
+                if self.ends_with_parent(driver):  # the cancellation takes its lease
                     return driver
                 state = driver.under(lease)
                 self._require_means(driver)
                 driver.worker, died = worker, self._has_died(state, lease)
                 self._drive(driver, lease, self._resumption(state, died=died), anew=died)
         except BaseException:
-            with suppress(DivebookError):  # it expires
+            with suppress(DivebookError):  # the lease expires
                 self.store.release(lease)
             raise
         return driver
 
     def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether who drove it has died of it, perhaps: one that only waits for children has not been at work.
+        """Return whether the execution may have killed its previous driver.
 
-        What it began with may be in no log yet (test_what_ends_its_worker_before_anything_is_written_is_counted).
+        One that only waited for children did no work. Its first work may not be in the log
+        (test_what_ends_its_worker_before_anything_is_written_is_counted).
         """
         return state.status == RUNNING or (lease.was_left and not running_children(state))
 
@@ -231,9 +239,11 @@ class QueueControl(ABC):
         return catalog.ExecutionResumed(state.status, recovery=attempt)
 
     def give_back(self, drivers: Iterable[Driver], reason: str) -> None:
-        """Let nothing more begin in executions that this process drives, and let other workers have them then."""
+        """Start nothing more in executions that this process drives, and return them to their
+        queues for other workers.
+        """
 
-        def pause() -> None:  # all in one turn, so that none begins anything meanwhile
+        def pause() -> None:  # all in one turn, so that none starts anything meanwhile
             for driver in drivers:
                 driver.pause(reason, gives_back=True)
 
@@ -244,31 +254,32 @@ class QueueControl(ABC):
         return self._register.live()
 
     def leave(self, driver: Driver) -> None:
-        """Break an execution off where it is; other workers may take it up at once."""
+        """Stop driving an execution at once, so that other workers can claim it."""
         ENGINE.call(driver.leave)
 
 
-# An execution that leaves its store in a file, to go on where that is imported.
+# --- moving an execution to another store ----------------------------------------------------------------------------
 #
-# Whatever happens in between, it can go on in one place at most: the log is on disk, without its end line, before the
-# store is told that the execution has moved, and the end line, without which no import takes the file, is written after
-# that. A process that dies in between leaves either an execution that has not moved, or one that has moved and whose
-# file is written by moving it once more (tests/execution/test_moving.py dies at each point).
+# The execution is written to a file and continues where the file is imported. At any time it can continue in at most
+# one place. The order of writes ensures that: first the log on disk without its end line, then the move event in the
+# store, then the end line, without which the file cannot be imported. If a process dies in between, the execution has
+# either not moved, or has moved and can be written again with the same command (tests/execution/test_moving.py dies at
+# each point).
 
 
 def move_out(
     store: EventStore, execution_id: str, file: str | Path, clock: Clock, ids: Ids, *, overwrite: bool = False
 ) -> int:
-    """Write an execution to a file, and end it here as moved; return how many events the file has.
+    """Write an execution to a file and end it here as moved. Return the number of events in the file.
 
-    One that has moved already is written once more: import one of the two files only.
+    An execution that has already moved is written again. Import only one of the files.
 
     Raises
     ------
     ExecutionError
-        It has ended otherwise, or holds what cannot move: a message that it has not taken in, a child under way.
+        It has ended in another way, or cannot move: it has an unread message or a running child.
     LeaseHeldError
-        Somebody drives it.
+        It is being driven.
     """
     with writing(file, overwrite=overwrite) as lines:
         if store.record(execution_id).status == MOVED:
@@ -301,21 +312,21 @@ def _check_movable(store: EventStore, state: ExecutionState) -> None:
         raise ExecutionError(f"{name} waits for {child}, which it started; move it when that has ended")
 
 
-# The end of an execution, as far as it concerns the executions that it started and the one that started it.
+# --- parents and children at the end of an execution -----------------------------------------------------------------
 
 
 MOST_ATTEMPTS = 5
-"""How often one child is cancelled where another process cancels it as well."""
+"""Maximum number of attempts to cancel a child that another process cancels as well."""
 _log = logger(__name__)
 
 
 class Relatives:
-    """The executions over one store, as they depend on each other; on the engine's loop.
+    """Parent and child executions of one store. All methods run on the engine's event loop.
 
     Parameters
     ----------
     find, cancel, send_word
-        Find an execution; cancel one, for a reason; tell one that another, which it waits for, has ended.
+        Find an execution; cancel one with a reason; notify a parent that a child has ended.
     """
 
     def __init__(
@@ -328,37 +339,38 @@ class Relatives:
         self._store, self._find, self._cancel, self._send_word = store, find, cancel, send_word
 
     async def ended(self, driver: Driver) -> None:
-        """Cancel the executions that one started, wait for their end, and send word to the one that started it."""
+        """Cancel the children of an ended execution, wait for their end, and notify its parent."""
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
         if parent is not None:
             try:
                 await ENGINE.desk(self._store).calls.work(lambda: self._send_word(parent, driver))
-            except DivebookError as error:  # without what it needs in this process it is resumed in another one
+            except DivebookError as error:  # another process resumes the parent
                 _log.warning(
                     "execution %s waits for %s, which has ended, and cannot go on: %s", parent, driver.id, error
                 )
 
     async def undo_children(self, driver: Driver) -> None:
-        """Cancel the executions that one started, which undoes what they did, before it is rolled back itself."""
+        """Cancel all children and wait for their rollback, before the execution is rolled back itself."""
         ending = driver.state.rolling_back
         await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
     async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
-        """Cancel the children of an execution that ends with such a status; return when they have ended, or rest.
+        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked.
 
-        Each of them does the same with its own children before it is done, so that nothing below `parent` runs
-        afterwards (tests/execution/test_cancelled_trees.py). One that is rolled back may rest with a question. A
-        function that blocks its thread cannot be interrupted: its execution is waited for no longer than `seconds`.
+        Each child first does the same with its own children, so that nothing below `parent` runs afterwards
+        (tests/execution/test_cancelled_trees.py). A child that is rolled back may be parked with a question. A function
+        that blocks its thread cannot be interrupted, so its execution is awaited for at most `seconds`.
         """
         if not parent.may_have_children:
             return
         work = ENGINE.desk(self._store).calls.work
         attempts: Counter[str] = Counter()
         ended: set[str] = set()
-        # The log names those that are about to begin, and the store those whose call was left early, for instance by
-        # `ctx.gather` as another call failed. Another process that does the same may take a child out of the hands of
-        # this one, and may be behind this one with what that child has started: so this looks again until all is done.
+        # The log names children that are about to start. The store also has children whose call was abandoned, for
+        # example by `ctx.gather` after another call failed. Another process that cancels the same tree can take a child
+        # from this one, and may not know all children of that child yet. The loop therefore checks again until nothing
+        # is left.
         left = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
         while True:
             left += await work(lambda: children_to_end(self._store, parent.id, status))
@@ -370,7 +382,7 @@ class Relatives:
                 attempts[one.id] += 1
                 try:
                     child = await work(functools.partial(self._cancel_child, one, parent))
-                except DivebookError as error:  # it ends at this moment, or never began
+                except DivebookError as error:  # it is ending, or never started
                     _log.debug("execution %s is not cancelled with %s: %s", one.id, parent.id, error)
                 else:
                     ended.add(one.id)
@@ -381,7 +393,10 @@ class Relatives:
             left = []
 
     def _cancel_child(self, one: Abandoned, parent: Driver) -> Driver | None:
-        """Cancel an execution and return it; None for a child of which `parent` is only a copy of who started it."""
+        """Cancel a child and return it.
+
+        Return None if `parent` only shares the child's start event with its real parent.
+        """
         child = self._find(one.id)
         if child.started_by != one.parent:
             return None

@@ -1,7 +1,7 @@
-"""What a step asks for that is not deterministic, carried out once: calls here, the rest in modules of their own.
+"""Recorder of one execution: runs each non-deterministic call of its steps once and records the outcome.
 
-`once` looks an operation up and records it, `signals` waits, `children` runs other workflows, `asking` asks people,
-`outcomes` asks what became of a call that began and has no end in the log.
+It combines the parts that handle operations: `once` looks up and records, `signals` waits, `children` runs other
+workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end took effect.
 """
 
 from __future__ import annotations
@@ -43,22 +43,23 @@ from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import ApprovalPolicy, Approving, Asking, Signals, engine_code
 from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, WorkspaceProvider, Workspaces
 
-# Keeps what code inside a step raises from ending more than that step.
+# --- containment of exceptions ---------------------------------------------------------------------------------------
 #
-# SystemExit, a cancellation that the code made itself, and GeneratorExit would otherwise unwind the engine's own tasks,
-# and with them executions that have nothing to do with it (`tests/execution/test_failing.py` raises each of them).
+# An exception of step code must not end more than its step. SystemExit, a cancellation by the code itself, and
+# GeneratorExit would otherwise unwind tasks of the engine, and with them unrelated executions
+# (`tests/execution/test_failing.py` raises each of them).
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Await code that is not ours; what would end the whole engine, were it let through, becomes an ordinary error.
+    """Await user code, and convert exceptions that would end the engine to OperationError.
 
-    `loop` is the one that runs, which takes longer to find than to be given.
+    `loop` is the running loop, passed in because looking it up takes longer.
 
     Raises
     ------
     OperationError
-        The code called `sys.exit`, or raised KeyboardInterrupt or another error that derives from BaseException alone,
-        or a cancellation that no code asked for.
+        The code called `sys.exit`, or raised KeyboardInterrupt, another error that derives only from BaseException, or
+        a cancellation that was not requested.
     """
     task = asyncio.current_task(loop)
     try:
@@ -71,11 +72,11 @@ async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> An
             raise
         raise OperationError("it was cancelled from inside: something it awaited was cancelled") from error
     except GeneratorExit as error:
-        if _running_task() is not task:  # it was not raised: this very coroutine is being thrown away
+        if _running_task() is not task:  # not raised by the code: this coroutine is being closed
             raise
         raise _ending(error) from error
     except BaseExceptionGroup as group:
-        _, others = group.split(Suspended)  # from a task group of the code's own
+        _, others = group.split(Suspended)  # from a task group of user code
         if others is None:
             raise Suspended from group
         raise (others if isinstance(others, Exception) else _ending(group)) from group
@@ -90,37 +91,39 @@ def _ending(error: BaseException) -> OperationError:
 def _running_task() -> asyncio.Task[Any] | None:
     try:
         return asyncio.current_task()
-    except RuntimeError:  # there is no loop on this thread
+    except RuntimeError:  # this thread has no running loop
         return None
 
 
-# Operations that hold others: begun once, and entered again by every process until they have ended.
+# --- enclosing operations --------------------------------------------------------------------------------------------
 #
-# What happens inside is recorded by itself, so that nothing of it is lost or repeated, and the operation around it is
-# never under way by itself: no pause waits for it, and nobody is asked what became of it
-# (`tests/execution/test_enclosing.py`).
+# An enclosing operation contains other operations. It is recorded as started once, and every process enters it again
+# until it has ended.
+#
+# Its inner operations are recorded separately, so none is lost or repeated. The enclosing operation itself never counts
+# as running: no pause waits for it, and no person is asked about its outcome (`tests/execution/test_enclosing.py`).
 
 
 Body: TypeAlias = Callable[[str], Awaitable[Any]]
-"""Does what an operation holds; is given the id of that operation."""
+"""The body of an enclosing operation. It receives the id of the operation."""
 
 
 async def entered(
     once: OperationLog, loop: asyncio.AbstractEventLoop, wanted: OperationRequest, record: OperationRecord, body: Body
 ) -> Any:
-    """Return what an operation that has begun comes to, once it is recorded.
+    """Run the body of a started enclosing operation, record the outcome and return the result.
 
     Raises
     ------
     OperationError
-        What its body raised, as the log has it.
+        The body raised; this is the recorded form of its error.
     Suspended
-        It waits for something from outside, and has not ended.
+        The body waits for something from outside and has not ended.
     """
     place = wanted.place
     try:
         result = storable(await contained(body(record.operation_id), loop), "result")
-    except Exception as error:  # whatever the body raises is the recorded outcome, unless the log is at fault
+    except Exception as error:  # any exception of the body is the recorded outcome, unless the log failed
         once.require_agreement(place.path)
         if once.journal.error is not None:
             raise
@@ -129,20 +132,20 @@ async def entered(
     return result
 
 
-# Calls that are seen through to their end, whatever becomes of the code that awaits them.
+# --- calls with a rollback -------------------------------------------------------------------------------------------
 #
-# What a call has done is to be undone if the execution fails or is cancelled, so that the log must have its end: an
-# async function that were cut off in the middle might have booked a room that nobody cancels
+# The effect of such a call must be rolled back if the execution fails or is cancelled, so the log must have its end. An
+# async function aborted in the middle might have booked a room that is then never cancelled
 # (`tests/execution/test_rollback_unknown.py`).
 
 
 async def seen_through(made: Coroutine[Any, Any, Any], is_left: Callable[[], bool]) -> Any:
-    """Return what comes of a call with all that is recorded of it; a cancellation comes afterwards.
+    """Run a call and the recording of its outcome to the end. Raise a cancellation of the caller only after that.
 
     Parameters
     ----------
     is_left
-        Whether the execution is left as if the process had ended: then the call is cut off as well.
+        Return whether the execution is left as if the process had ended. The call is then aborted as well.
     """
     task, cancelled = asyncio.ensure_future(made), None
     while not task.done():
@@ -154,22 +157,22 @@ async def seen_through(made: Coroutine[Any, Any, Any], is_left: Callable[[], boo
             if is_left():
                 task.cancel()
     if cancelled is not None:
-        _ = task.cancelled() or task.exception()  # the log has it
+        _ = task.cancelled() or task.exception()  # retrieve the outcome, which the log has
         raise cancelled
     return task.result()
 
 
-# Errors that leave it unknown whether a call took effect.
+# --- errors that leave the outcome unknown ---------------------------------------------------------------------------
 
 
 _UNKNOWN = frozenset(
     {
-        "ConnectionError",  # Python's own, reset and broken pipe included, and that of requests
-        "NetworkError",  # httpx: reading or writing broke off
+        "ConnectionError",  # Python's own, including reset and broken pipe; requests
+        "NetworkError",  # httpx: reading or writing failed
         "OutcomeUnknownError",
-        "ProtocolError",  # httpx, urllib3: the other side hung up in the middle
+        "ProtocolError",  # httpx, urllib3: the peer closed the connection early
         "Timeout",  # requests
-        "TimeoutError",  # Python's own, that of asyncio and concurrent.futures, aiohttp, urllib3
+        "TimeoutError",  # Python's own, asyncio, concurrent.futures, aiohttp, urllib3
         "TimeoutException",  # httpx
     }
 )
@@ -185,11 +188,11 @@ _NEVER_SENT = frozenset(
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Return whether a call that raised this may have taken effect: it timed out, or its connection broke.
+    """Return whether a call that raised this error may have taken effect: it timed out, or its connection broke.
 
-    HTTP libraries have errors of their own for that, and importing them all to compare would cost more than it is
-    worth: they are known by the names of their classes. What an error was raised from, and the members of a group,
-    count as well. A connection that was refused, or could not be made in time, carried nothing.
+    HTTP libraries have their own error classes, and importing all of them to compare would cost too much. The classes
+    are recognized by name instead. Causes of an error and members of a group are checked as well. A refused connection,
+    or one that could not be made in time, transferred nothing.
 
     Examples
     --------
@@ -211,46 +214,47 @@ def leaves_outcome_unknown(error: BaseException) -> bool:
     return False
 
 
-# What surrounds the calls that are carried out: who traces them says it here, from above.
+# --- tracing of calls ------------------------------------------------------------------------------------------------
 #
-# A library that traces its own work, such as a client of HTTP, asks what it is a part of. It finds that in the context
-# of the call, in whatever thread of this process that is made (`tests/telemetry`).
+# Telemetry registers a context manager here that surrounds each call. A library that traces its own work, such as an
+# HTTP client, finds its parent span in the context of the call, in whatever thread of this process the call runs
+# (`tests/telemetry`).
 
 
 Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
-"""An execution's id, and the number of the event with which a call began, to what is entered while it is made."""
+"""Return the context manager that surrounds a call, for the id of its execution and the number of its start event."""
 
 
 class SurroundedCalls:
-    """Holds what calls are made in; None while nobody wants to know."""
+    """Holder of the context manager factory for calls; None if calls are not traced."""
 
     def __init__(self) -> None:
         self.surround: Surround | None = None
 
 
-# Calls that may or may not have taken effect: a person is asked to look and to say which.
+# --- calls with an unknown outcome -----------------------------------------------------------------------------------
 #
-# A log that has the beginning of a call and not its end cannot tell a call that was never made from one that was made.
-# To make it again could pay twice, to fail it could lose a payment, so neither is done without a word from a person
-# (`tests/execution/test_unknown_outcomes.py`). Only calls that are declared idempotent are simply made again.
+# If the log has the start of a call but not its end, the call may or may not have taken effect. Repeating it could pay
+# twice, and failing it could lose a payment, so a person has to decide (`tests/execution/test_unknown_outcomes.py`).
+# Only calls that are declared idempotent are repeated without a question.
 
 
 _KERNEL = "ipykernel.kernelapp"
 REPEATING = "If it may be called twice, define its function with idempotent=True: Retry then makes such calls again."
 MOST_ARGUMENTS = 10
-"""Of a call, told in its question; all of them are in its data."""
+"""Maximum number of arguments in the text of the question. Its data has all of them."""
 
 
 class Settled(NamedTuple):
     """A person's answer about a call whose outcome was unknown."""
 
     again: bool
-    """It is to be made again."""
+    """True if the call is to be repeated."""
     result: Any = None
 
 
 class UnknownOutcomes:
-    """Asks about each beginning of a call once."""
+    """Questions about calls with an unknown outcome; one question for each start of a call."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
@@ -265,17 +269,17 @@ class UnknownOutcomes:
         done: Callable[[Any], Any] | None = None,
         seen: str = "",
     ) -> Settled:
-        """Return what a person says of a call that began and has no outcome in the log; `cause` is why, if known.
+        """Return a person's answer about a call that started and has no outcome in the log.
 
-        `done` makes of what that person gives as its result what the call would have returned; `seen` is told of what
-        can be seen of it.
+        `cause` is the reason, if known. `done` converts the result that the person enters to the value that the call
+        would have returned. `seen` is a text about the observable effects of the call.
 
         Raises
         ------
         Suspended
             The question has no answer yet.
         OperationError
-            The answer is that it failed.
+            The answer is that the call failed.
         """
         state = self._once.journal.state
         question_id = state.question_id(record.operation_id, record.started_sequence)
@@ -308,7 +312,7 @@ class UnknownOutcomes:
 
 
 def _called(record: OperationRecord, parameters: Any, place: Place) -> str:
-    """Return what was called, as people know it; of a tool also by whom."""
+    """Return the name of the called function, and for a tool also the calling agent."""
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
 
@@ -320,58 +324,58 @@ def _why(cause: str | None) -> str:
 
 
 def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return what lets a person's own function be tried again without a question, where an error has led to it."""
+    """Return the hint "mark it idempotent", shown when a function's error left the outcome unknown."""
     is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
     return f" {REPEATING}" if is_own and cause is not None else ""
 
 
 def _given(parameters: Any) -> str:
-    """Return what a call was made with, on the line of the question: who decides need not open anything."""
+    """Return the arguments of a call as a sentence of the question, so that the person need not open its data."""
     given = operation_arguments(parameters) or {}
     told = ", ".join(f"{name} = {in_short(value)}" for name, value in list(given.items())[:MOST_ARGUMENTS])
     return f" It was called with {told}." if told else ""
 
 
 class Call(NamedTuple):
-    """A call that is not deterministic."""
+    """A non-deterministic call: the function, and options for recording it."""
 
     make: Callable[[], Awaitable[Any]]
     usage: Callable[[Any], Mapping[str, int]] | None = None
-    """Reads what was consumed from the result."""
+    """Extract the consumption from the result."""
     repeatable: bool = False
-    """Whether making it twice does no harm."""
+    """True if running it twice does no harm."""
     reserved: Reserved | None = None
-    """What a model call may consume at most; None for any other call."""
+    """Maximum consumption of a model call; None for any other call."""
     streamed: StreamedCall | None = None
-    """Makes the call while somebody listens to its text."""
+    """Run the call while its streamed text has listeners."""
     noted: Callable[[Any], catalog.Payload] | None = None
-    """What the log is to say besides, in the words of the catalogue, once the call has returned."""
+    """Return an additional event to record once the call has returned."""
     slot: Slot | None = None
-    """What it must hold before it begins."""
+    """Slot of a limiter that the call must hold while it runs."""
     setting: Setting | None = None
-    """What it is made with that is only kept."""
+    """Settings that are recorded but not compared."""
     within: str | None = None
-    """Id of the operation that holds it."""
+    """Id of the enclosing operation."""
     done: Callable[[Any], Any] | None = None
-    """Makes of what a person says it has returned what it would have returned."""
+    """Convert a result entered by a person to the value that the call would have returned."""
     workspace: str | None = None
-    """The workspace that it works in."""
+    """Name of the workspace in which it runs."""
     seen: Callable[[], str] | None = None
-    """Says what can be seen of it where a person is asked whether it went through."""
+    """Return a text about the observable effects of the call, for a person who must decide whether it went through."""
     undone: str | None = None
-    """What has its undoing, where it has one, as `divebook.events.catalog.OperationStarted` says it."""
+    """Reference to its rollback, if it has one, as in `divebook.events.catalog.OperationStarted`."""
 
 
 class Unknown(NamedTuple):
-    """What comes of a call of which nobody knows whether it took effect."""
+    """Outcome of a call that may or may not have taken effect."""
 
     cause: str
 
 
 class Recorder:
-    """The operations of one execution; made on the loop on which they run."""
+    """Recorder of the operations of one execution. Created on the loop on which they run."""
 
-    def __init__(  # noqa: PLR0917 - each is what one of its parts is made of
+    def __init__(  # noqa: PLR0917 - each is needed by one of its parts
         self,
         once: OperationLog,
         waits: Waits,
@@ -391,24 +395,27 @@ class Recorder:
         self.workspaces = Workspaces(self.once, self.waits, lender)
         self._texts, self._surrounded = texts, surrounded or SurroundedCalls()
         self._at_rest: Callable[[], None] | None = None
-        """Set once nothing more is to begin."""
+        """Callback for a pause; set once no more operations may start."""
         self._under_way = 0
-        """Calls that run and may not be made twice."""
+        """Number of running calls that must not be repeated."""
         self._unwritten: list[Callable[[], None]] = []
         self.is_given_up = False
-        """Whether the execution was cancelled: nobody wants to know what its calls come to, unless they are undone."""
+        """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
         self.is_broken_off = False
-        """Whether it is left as if the process had ended."""
+        """True if the execution is left as if the process had ended."""
 
     def pause(self, at_rest: Callable[[], None]) -> None:
-        """Begin no further call, and call `at_rest` as soon as none is under way that may not be made twice."""
+        """Start no more calls. Call `at_rest` once no call is running that must not be repeated."""
         self._at_rest, self.once.begins_nothing = at_rest, True
         if not self._under_way:
             at_rest()
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Have what a call keeps for a while written before all paths are left: what it has done so far counts."""
+        """Register `write` for the block.
+
+        It is called before the paths are left, so that the work done so far is recorded.
+        """
         self._unwritten.append(write)
         try:
             yield
@@ -416,19 +423,21 @@ class Recorder:
             self._unwritten.remove(write)
 
     def leave(self) -> None:
-        """Write what calls keep, before their paths are left."""
+        """Record the buffered work of running calls before their paths are left."""
         for write in self._unwritten:
             write()
 
     def run(self, wanted: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of a call, or makes it; see `StepContext.operation`."""
+        """Return an awaitable that returns the recorded result of a call, or makes the call; see
+        `StepContext.operation`.
+        """
 
         def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
             if record is not None and not call.repeatable:
                 cause = None if record.lost is None else told_of(record.lost)
                 return self._settled(wanted, call, record, cause)
             if record is not None and call.workspace is not None:
-                self.workspaces.expect(call.workspace, RESTORE)  # it is made again, from the files that it found
+                self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
             return self._begun(wanted, call)
 
         if self.once.beyond is None:
@@ -442,7 +451,11 @@ class Recorder:
     async def _settled(
         self, wanted: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Return the result that a person gave for a call that may have taken effect, or make it again."""
+        """Return the result that a person entered for a call that may have taken effect, or repeat the call.
+
+        If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
+        and kept otherwise.
+        """
         seen = "" if call.seen is None else call.seen()
         if call.workspace is not None:
             seen += await self.workspaces.difference(call.workspace, wanted.place)
@@ -460,7 +473,7 @@ class Recorder:
 
     async def _in_slot(self, wanted: OperationRequest, call: Call, slot: Slot) -> Any:
         while True:
-            if call.reserved is not None:  # who waits for a person holds no slot meanwhile
+            if call.reserved is not None:  # no slot is held while a person is asked
                 await self.asking.within_bounds(wanted.place, call.reserved)
             async with slot:
                 if call.reserved is None or self.asking.is_within_bounds(call.reserved):
@@ -476,7 +489,7 @@ class Recorder:
         return await self._make(wanted, call)
 
     async def _begin_inside(self, wanted: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call that works in a workspace, and record what it has done to the files there."""
+        """Make a call in a workspace, and record its file changes."""
         entered = await self.workspaces.enter(workspace, wanted.place)
         with entered.staying(wanted.operation_id, wanted.place):
             inside = call._replace(make=entered.around(call.make), streamed=entered.heard(call.make))
@@ -501,7 +514,12 @@ class Recorder:
     async def _carried_out(
         self, wanted: OperationRequest, call: Call, record: OperationRecord, entered: WorkspaceLease | None
     ) -> Any:
-        """Return what comes of a call, recorded: its result, or `Unknown`."""
+        """Run a started call and record its outcome. Return its result, or `Unknown` if it may have taken effect.
+
+        On an error there are three cases. The outcome is unknown: nothing is recorded here, and a person is asked. The
+        call is repeatable: the failure is recorded, and the call can simply be repeated. Any other failure is recorded
+        with the lost result, if there is one. File changes in the workspace are recorded in each case.
+        """
         started_at = self.journal.clock.now()
         result, has_returned = None, False
         try:
@@ -514,21 +532,22 @@ class Recorder:
                     result = await contained(made, self.loop)
             has_returned = True
             result = storable(result, "result")
-        except Exception as error:  # whatever the call raises is the operation's recorded outcome
+        except Exception as error:  # any exception of the call is its recorded outcome
             changed = () if entered is None else await entered.left(wanted.operation_id)
-            # What has taken effect is undone with its result, which a person has where the log cannot hold it.
+            # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
+            # which the rollback needs.
             is_unheld = has_returned and call.undone is not None
             if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
                 self.workspaces.note(wanted.place, changed)
                 return Unknown(clean_failure(error))
             lost = described(result) if has_returned else lost_in(error)
             if call.repeatable:
-                lost = None  # it is made again anyway
+                lost = None  # it is repeated anyway
             if lost is not None:
                 add_advice(error)
             used = None
             if call.usage is not None:
-                # A reply that was cut off, or that the log cannot hold, was paid.
+                # A reply that was cut off, or that the log cannot store, was paid for.
                 used = call.usage(result) if has_returned else consumption_of(vars(error))
                 if used:
                     setattr(error, CONSUMED, dict(used))
@@ -538,7 +557,7 @@ class Recorder:
             raise failed from error
         changed = () if entered is None else await entered.left(wanted.operation_id)
         used = None if call.usage is None else call.usage(result)
-        # A turn of an agent goes on at once with what comes next, whose beginning then takes the same commit.
+        # A turn of an agent starts its next operation at once, and both records then share one commit.
         self.once.complete(wanted.place, record, result, used, since=started_at, may_wait=call.within is not None)
         if call.noted is not None:
             self.once.record(wanted.place, call.noted(result))
@@ -548,7 +567,7 @@ class Recorder:
     def enclosing(
         self, wanted: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Return what awaits the recorded result of an operation that holds others; see `StepContext.enclosing`."""
+        """Return an awaitable of the result of an enclosing operation; see `StepContext.enclosing`."""
 
         async def carry_out(record: OperationRecord | None) -> Any:
             if record is None:
@@ -565,7 +584,7 @@ class Recorder:
         return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
 
     def _end(self) -> None:
-        """Note that a call that may not be made twice is under way no more."""
+        """Note that a call that must not be repeated has ended."""
         self._under_way -= 1
         if self._at_rest is not None and not self._under_way:
             self._at_rest()

@@ -1,10 +1,11 @@
-"""Drives one execution: asks the rules what is next, does it, records what happened.
+"""Runner of one execution: asks the engine rules for the next instruction, carries it out, records the result.
 
-One task per active path, which is followed as `divebook.runtime.runner` says. The rules (`engine.decide`) choose;
-this module only carries out. Step handlers come from above as a mapping from step type to coroutine function, so that
-the runner knows nothing of agents or actions.
+Each active path has one asyncio task, which follows its steps (`PathRunner`). The rules (`divebook.engine.decide`)
+choose; this module only carries out. Step handlers are passed in as a mapping from step type to coroutine function, so
+the runner does not depend on agents or actions.
 
-Code that may stand still while it waits (`divebook.runtime.runner`) runs apart from the code that waits for it.
+Code that can be parked while it waits runs in a task of its own (`PausableTask`), apart from the task that waits for
+it.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.step import Step
 
-# A path followed step by step: the rules say what is next, this does it and records what happened.
+# --- paths -----------------------------------------------------------------------------------------------------------
 #
-# `divebook.runtime.runner` follows all paths of an execution at once, live; `divebook.replay.verify` one after the
-# other, against a log.
+# A path is followed step by step: the rules decide the next instruction, and the path runner carries it out and records
+# the result. `Runner` follows all paths of an execution concurrently. `divebook.replay.verify` follows them one after
+# the other, against a log.
 
 
 class PathRunner(ABC):
-    """What is done on the paths of one execution; subclasses say when."""
+    """Base class that follows the paths of one execution. Subclasses schedule them."""
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
         self.journal: StepLog = recorder.journal
@@ -58,18 +60,22 @@ class PathRunner(ABC):
 
     @abstractmethod
     def _start(self, path_id: str) -> None:
-        """Follow one more path."""
+        """Start to follow one more path."""
 
     @abstractmethod
     def _stop(self) -> None:
-        """Follow no path any further: one has failed, and the workflow does not go on without it."""
+        """Stop all paths, because one has failed and the workflow does not continue without it."""
 
     @abstractmethod
     def _release_joins(self) -> None:
-        """Let paths go on that need wait at a join no longer."""
+        """Start the paths that no longer need to wait at a join."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Return whether it has come to its end, or to a join."""
+        """Carry out the instructions of a path until it ends, reaches a join or has to wait.
+
+        Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
+        cannot start its next step.
+        """
         while (instruction := decide_path(self.workflow, self.journal.present, path_id)) is not None:
             match instruction:
                 case RecordFacts():
@@ -90,7 +96,10 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Do what follows from the end of a path, where the facts hold it: the rules need not be asked for that."""
+        """Handle the end of a path that the facts contain, without asking the rules again.
+
+        Return whether the path has ended.
+        """
         match record.facts[-1].data:
             case catalog.PathCompleted():
                 await self._start_new_paths(record)
@@ -125,10 +134,14 @@ class PathRunner(ABC):
             self.journal.record(evaluated, instruction.path, instruction.step)
         return True
 
-    # --- one step --------------------------------------------------------------------------------------------------
+    # --- one step ----------------------------------------------------------------------------------------------------
 
     async def _run_step(self, instruction: RunStep) -> bool:
-        """Carry out a step; return whether its path goes on."""
+        """Run a step and return whether its path continues.
+
+        If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
+        waits.
+        """
         if self._recorder.once.begins_nothing:
             return False
         run = StepRun(self._recorder, self._services, self.workflow, instruction)
@@ -152,7 +165,7 @@ class PathRunner(ABC):
                 if seen == woken:
                     return False
                 self._recorder.once.enter(instruction.path, is_new=False)
-            except Exception as error:  # whatever a step's code raises is the step's recorded failure
+            except Exception as error:  # any exception of step code is the recorded failure of the step
                 if self.journal.error is not None:
                     raise self.journal.error from error
                 cause = self._recorder.once.diverged.get(instruction.path, error)
@@ -162,20 +175,24 @@ class PathRunner(ABC):
                 return True
 
     def _leave(self, run: StepRun, path: str, left: GoesOnElsewhere) -> bool:
-        """End the execution here, all in one commit: its successor has begun."""
+        """End the execution in one commit, because its successor has started."""
         self.journal.record(catalog.StepCompleted(f"goes on as {left.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
         self.journal.record(catalog.ExecutionContinuedAsNew(left.successor, left.reason, left.inputs))
         return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
-        """Go on where the failure is caught, or let the path fail; return whether it goes on."""
+        """Record the failure of a step.
+
+        Continue at the step that catches it, or fail the path. Return whether the path continues. A failure is not
+        caught if the execution was stopped, or if the step's code diverged from the log.
+        """
         step, place = run.step, definition_place(self.workflow, run.step, error)
         failure = fault_of(error, place)
         policy = catching(step, failure)
         gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
         causes = self._recorder.once.failures_behind(path, error) if gives_up else None
-        own = OwnFacts() if failure.item else own_facts(error, place)  # of an item, the log has them already
+        own = OwnFacts() if failure.item else own_facts(error, place)  # for an item, the log has the details already
         self.journal.record(catalog.StepFailed(failure.message, causes, failure.index, *own), path, step.name)
         if policy is None or gives_up:
             self._fail(path, step, failure)
@@ -202,46 +219,51 @@ class PathRunner(ABC):
         self.journal.record(completed, path_id, step.name)
 
     def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
-        """Let a path fail; the first one stops the siblings unless the workflow says otherwise."""
+        """Fail a path. The first failure stops its siblings, unless the workflow continues on failure."""
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
         if not self._stop_siblings():
             self._release_joins()
 
     def _stop_siblings(self) -> bool:
-        """Stop every path if one has failed and the workflow does not go on without it; return whether that is so."""
+        """Stop all paths if one has failed and the workflow does not continue without it.
+
+        Return whether that is the case.
+        """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
             self._stop()
         return stops
 
 
-# Times at which paths are looked at again, though nothing comes: signals that are late, questions that expire.
+# --- timers ----------------------------------------------------------------------------------------------------------
+#
+# Times at which a path must be checked without a message: a signal is late, a question expires.
 
 
 MICROSECONDS = 1_000_000
 
 
 class Woken(Protocol):
-    """Whose paths they are."""
+    """The owner of the paths that timers wake."""
 
     def may_take(self) -> bool:
-        """Whether its paths may go on."""
+        """Return whether messages are read and paths may continue."""
 
     async def take(self) -> bool:
-        """Record what lies in the inbox, and let paths go on that waited for it."""
+        """Record the unread messages, and continue the paths that waited for them."""
 
     def wake(self, path: str) -> None:
-        """Let a path look again."""
+        """Check a path again."""
 
 
 class Alarms:
-    """The alarms of one execution.
+    """Timers of one execution.
 
     Parameters
     ----------
     claim_expired
-        Claims a question of an execution whose time is up.
+        Mark a question of an execution as expired.
     """
 
     def __init__(
@@ -250,25 +272,25 @@ class Alarms:
         self._journal, self._group, self._woken, self._claim_expired = journal, group, woken, claim_expired
 
     def set(self, path: str, deadline: int) -> None:
-        """Have a path looked at again at a time, microseconds since 1970."""
+        """Set a timer that checks a path at a time, in microseconds since 1970."""
         self._group.start(self._ring(path, deadline), is_aside=True)
 
     async def expire(self, interrupt_id: str) -> None:
-        """Let an open question expire before its time, and its paths go on; an answer that came first counts."""
+        """Expire an open question before its time, and continue its paths. An answer that came first counts."""
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._woken.take()
 
     def set_all(self) -> None:
-        """Set those that the log asks for."""
+        """Set the timers that the log requires."""
         for path, deadline in self._journal.state.deadlines():
             self.set(path, deadline)
 
     def stop(self) -> None:
-        """Set all of them off."""
+        """Cancel all timers."""
         self._group.cancel_aside()
 
     async def go_on(self) -> None:
-        """Set those that the log asks for, after a rest; what is due by now is looked at before that."""
+        """Set the timers that the log requires after parking. Run overdue ones first."""
         for path, deadline in self._journal.state.deadlines():
             if deadline <= self._journal.clock.now():
                 await self._ring(path, deadline)
@@ -276,10 +298,10 @@ class Alarms:
                 self.set(path, deadline)
 
     async def _ring(self, path: str, deadline: int) -> None:
-        """Let a path go on at a certain time, and claim its questions that have no answer by then."""
+        """Wait for a time, mark questions that are still unanswered as expired, and continue the path."""
         left = deadline - self._journal.clock.now()
         while left > 0:
-            with engine_code():  # the clock may be a person's
+            with engine_code():  # a clock may be user code
                 await self._journal.clock.sleep(left / MICROSECONDS)
             left = deadline - self._journal.clock.now()
         if not self._woken.may_take():
@@ -294,31 +316,31 @@ class Alarms:
             self._woken.wake(path)
 
 
-# A task that comes to rest and goes on, for code that waits for its end or its next rest.
+# --- pausable tasks --------------------------------------------------------------------------------------------------
 
 
 class PausableTask:
-    """Work in a task of its own, which outlives those who wait for it to come to rest; on one loop."""
+    """A task that can be parked and continued. It outlives the callers that wait for its end or its next parking."""
 
     def __init__(self) -> None:
         self.is_resting = False
-        """Whether the work stands still, and nobody waits for it."""
+        """True if the work is parked and has no waiting caller."""
         self._task: asyncio.Task[None] | None = None
         self._standstill: asyncio.Future[None] | None = None
-        """Done when the work has ended, or rests."""
+        """Done when the work has ended or is parked."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of the work is left."""
+        """True if the work has ended, or has never started."""
         return self._task is None or self._task.done()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run the work."""
+        """Start the work in a task of its own."""
         self._task = asyncio.get_running_loop().create_task(work, name="divebook-paths")
         self._task.add_done_callback(self._note_end)
 
     def rest(self) -> None:
-        """Let the one who waits go: the work stands still."""
+        """Park the work, and wake the waiting caller."""
         self.is_resting = True
         self._end_wait()
 
@@ -328,13 +350,13 @@ class PausableTask:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         if self.is_resting and not task.cancelled():
-            task.exception()  # of code that was let go: what it did is replayed
+            task.exception()  # the error of discarded code does not matter, because the code is replayed
         self._end_wait()
 
     async def pursue(self, going_on: Coroutine[Any, Any, None] | None = None) -> None:
-        """Let the work go on, and return when it has ended or rests; what it raised is raised here.
+        """Continue the work, and return when it has ended or is parked. Raise the exception of the work.
 
-        Cancelled, it cancels the work, and waits for its end.
+        If this call is cancelled, it cancels the work and waits for its end.
         """
         assert self._task is not None  # noqa: S101 - `begin` comes first
         self.is_resting, self._standstill = False, asyncio.get_running_loop().create_future()
@@ -350,20 +372,20 @@ class PausableTask:
             self._task.result()
 
     async def gone(self) -> None:
-        """Return when nothing of the work is left."""
+        """Wait until the task has ended."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
 
 class Runner(PathRunner):
-    """One execution on its way.
+    """Concurrent runner of all paths of one execution.
 
     Parameters
     ----------
     journal
-        The log that its recorder records in.
+        The log in which the recorder records.
     may_stay
-        Whether the code of its one path stays where it waits when `run` returns, for another `run`; else it is let go.
+        True if the code of its single path may stay parked in memory between calls of `run`. Otherwise it is unwound.
     """
 
     journal: Journal
@@ -377,18 +399,18 @@ class Runner(PathRunner):
         self._recorder.waits.idle = self._note_idle
         self._recorder.waits.changed = self._note_blocked
         self.blocked: Callable[[], None] = lambda: None
-        """Called when the execution may have become blocked, or may be so no more; see `is_blocked`."""
+        """Called when the execution may have become blocked or unblocked; see `is_blocked`."""
         self._apart = PausableTask() if may_stay else None
         self._still: ConcurrentCalls | None = None
-        """Strands that stand still."""
+        """The parked concurrent calls, if the code is parked."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._gives_back = False
         self._driven: set[str] = set()
-        """Paths that have a task, be it one that is still to begin."""
+        """Paths that have a task, including tasks that have not started yet."""
 
     def cancel(self, reason: str) -> None:
-        """Stop every path and end the execution as cancelled; call it on the engine's loop."""
+        """Stop every path and end the execution as cancelled. Call on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
             self._recorder.is_given_up = True
@@ -396,33 +418,33 @@ class Runner(PathRunner):
             self.blocked()
 
     def _stop(self) -> None:
-        """Let all paths come to their end where they next wait for anything."""
+        """Cancel all paths at their next await."""
         self._recorder.leave()
         self.journal.is_left = True
         self._group.cancel()
 
     def pause(self, reason: str, *, gives_back: bool = False) -> None:
-        """Let nothing more begin, wait for calls that may not be made twice, and rest; call it on the engine's loop.
+        """Start nothing more, wait for calls that must not be repeated, then park. Call on the engine's loop.
 
-        With `gives_back` it waits in its queue from then on.
+        With `gives_back`, the execution returns to its queue.
         """
         if self._pause_reason is None and self._cancel_reason is None:
             self._pause_reason, self._gives_back = reason, gives_back
             self._recorder.pause(self._stop)
 
     def break_off(self) -> None:
-        """See no call through to its end from now on: the execution is left as if the process had ended."""
+        """Stop waiting for calls to finish: the execution is left as if the process had ended."""
         self._recorder.is_broken_off = True
 
     async def leave_workspaces(self) -> None:
-        """Leave the workspaces that calls have worked in; the next call that does finds them again."""
+        """Leave the workspaces in which calls ran. The next call opens them again."""
         await self._recorder.workspaces.close()
 
     async def take(self) -> bool:
-        """Record what lies in the inbox and let those paths go on that waited for it; call it on the engine's loop.
+        """Record all unread messages in order, and continue the paths that waited for them. Call on the engine's loop.
 
-        All of it, in its order: a message taken ahead of an earlier one would hide that one for good.
-        Return False if this runner has come to its end: the next driver of the execution takes it.
+        Order matters: reading a message before an earlier one would hide the earlier one for ever. Return False if this
+        runner has ended. The next driver of the execution then reads the messages.
         """
         woken = await self._take_in()
         for path in woken or ():
@@ -430,37 +452,37 @@ class Runner(PathRunner):
         return woken is not None
 
     async def _take_in(self) -> list[str] | None:
-        """Record what lies in the inbox; return the paths that waited for it, or None where it is left there."""
+        """Record the unread messages. Return the paths that waited for them, or None if the runner has ended."""
         if not self.may_take():
             return None
         messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
-        if not self.may_take():  # it came to its end meanwhile
+        if not self.may_take():  # it ended meanwhile
             return None
-        facts = facts_of(self.journal.state, messages)  # another call may have taken some of them meanwhile
+        facts = facts_of(self.journal.state, messages)  # another call may have read some of them meanwhile
         before = self.journal.state.paths
         self.journal.record_all(facts)
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
     def may_take(self) -> bool:
-        """Whether what comes is taken in, and paths may go on."""
+        """Return whether messages are read and paths may continue."""
         return self._group.is_open and not self._group.is_cancelled and not self.is_resting
 
     def wake(self, path: str) -> None:
-        """Let a path look whether what it waited for has come."""
+        """Make a path check whether the message it waits for has arrived."""
         if path in self._driven:
             self._recorder.waits.strands(path).wake()
         else:
             self._start(path)
 
     async def run(self, first: Callable[[], object] = lambda: None) -> None:
-        """Carry the execution on until it ends or nothing can happen before a question is answered.
+        """Run the execution until it ends or can only continue with a message from outside.
 
-        What `first` records is written in one commit with what is done first.
+        The records of `first` share one commit with the first work.
 
         Raises
         ------
         StoreError
-            The log could not be written; what is in the store can be resumed.
+            The log could not be written. The execution can be resumed from the events in the store.
         """
         try:
             if self._apart is None:
@@ -469,7 +491,7 @@ class Runner(PathRunner):
             else:
                 await self._run_apart(self._apart, first)
         except Exception:
-            if self.journal.error is not None:  # every path that met it raised it, or what it made of it
+            if self.journal.error is not None:  # each path raised this error or an error caused by it
                 raise self.journal.error from None
             raise
         if not self.is_resting:
@@ -481,7 +503,7 @@ class Runner(PathRunner):
             await apart.pursue(self._go_on(self._still, first))
         else:
             apart.begin(self._run_paths())
-            first()  # after that, so that the end of the turn, which writes it, comes later
+            first()  # after `begin`, so that the write at the end of the turn comes after the first work
             await apart.pursue()
 
     async def _run_paths(self) -> None:
@@ -491,27 +513,27 @@ class Runner(PathRunner):
             self._recorder.waits.deadlines = self._alarms.set
             self._recorder.waits.expire = self._alarms.expire
             self._alarms.set_all()
-            if self.journal.written:  # nobody can have sent anything to what the store does not know yet
+            if self.journal.written:  # before its first write, an execution can have no messages
                 await self._take_in()
             await self._drive_active()
 
-    # --- at rest -----------------------------------------------------------------------------------------------------
+    # --- parking -----------------------------------------------------------------------------------------------------
 
     @property
     def is_resting(self) -> bool:
-        """Whether its code stands where it waits, and the execution may be driven by others."""
+        """True if its code is parked in memory, so that other processes may drive the execution."""
         return self._still is not None
 
     @property
     def strands(self) -> int:
-        """How many strands of its code stand still, and can go on."""
+        """Number of parked strands that can continue."""
         return self._still.parked if self._still is not None and self._still.is_idle else 0
 
     @property
     def is_blocked(self) -> bool:
-        """Whether every path that has not come to rest has an open call that waits for an answer.
+        """True if every path with a task has an open call that waits for an answer.
 
-        Nothing else can happen then, and the execution is driven all the same: to let go of it would cut the call off.
+        Nothing else can happen then. The execution stays driven, because leaving it would abort the call.
         """
         is_stopped = self._cancel_reason is not None
         return bool(self._driven) and not is_stopped and all(map(self._recorder.waits.is_blocked, self._driven))
@@ -520,7 +542,7 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, strands: ConcurrentCalls) -> None:
-        """Hear that a path has nothing to do before something comes from outside."""
+        """Park the path, or unwind it. Called when it can only continue with a message from outside."""
         if self._apart is None or not self.may_take():
             strands.let_go()
             return
@@ -529,7 +551,7 @@ class Runner(PathRunner):
         self._apart.rest()
 
     async def _go_on(self, strands: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Let the code that stands still have what has come meanwhile."""
+        """Continue parked code with the messages that have arrived meanwhile."""
         self._still, strands.are_resting = None, False
         with self.journal.held():
             first()
@@ -539,17 +561,17 @@ class Runner(PathRunner):
             self._note_idle(strands)
 
     def let_go(self) -> PausableTask | None:
-        """Unwind the code that stands still; return what ends then."""
+        """Unwind parked code. Return the task, which ends then."""
         if self._still is not None:
             self._still.let_go()
         return self._apart
 
-    # --- paths -------------------------------------------------------------------------------------------------------
+    # --- scheduling of paths -----------------------------------------------------------------------------------------
 
     async def _drive_active(self) -> None:
-        """Drive every active path; a single one needs no task of its own, nor the turn until that runs.
+        """Drive every active path. A single path runs here, which saves a task and the turn until it starts.
 
-        What is due by now comes before that (test_a_later_process_finds_that_it_has_expired).
+        Overdue timers run before that (test_a_later_process_finds_that_it_has_expired).
         """
         active = [path.id for path in self.journal.state.active_paths()]
         if len(active) == 1 and not self._driven and not self.journal.state.deadlines():
@@ -560,7 +582,10 @@ class Runner(PathRunner):
             self._start(path_id)
 
     def _end(self) -> None:
-        """Record how the execution ended, after every task has."""
+        """Record how the execution ended, after all its tasks have ended.
+
+        In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
+        """
         if self.journal.state.is_over:
             return
         if self._cancel_reason is not None:
@@ -579,7 +604,7 @@ class Runner(PathRunner):
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
 
-    # --- one path --------------------------------------------------------------------------------------------------
+    # --- one path ----------------------------------------------------------------------------------------------------
 
     def _start(self, path_id: str) -> None:
         """Drive a path in a task of its own, unless it has one."""
@@ -589,7 +614,7 @@ class Runner(PathRunner):
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Carry out what the rules say about one path until it ends or has to wait."""
+        """Carry out the instructions of one path until it ends or has to wait."""
         try:
             has_arrived = await self._follow(path_id)
         finally:
@@ -603,93 +628,95 @@ class Runner(PathRunner):
         self._end_where_nothing_is_left()
 
     def _end_where_nothing_is_left(self) -> None:
-        """Record the end with what led to it, and not after the turns that tasks take to end."""
+        """Record the end together with its cause, without waiting for the turns in which tasks end."""
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
         end = decide_end(self.workflow, self.journal.present)
         if isinstance(end, RecordFacts):
             self.journal.record_all(end.facts)
-            if isinstance(end.facts[0].data, catalog.PathStarted):  # one more thing is undone
+            if isinstance(end.facts[0].data, catalog.PathStarted):  # the next part of a rollback
                 self._start(end.facts[0].path)
 
     def _release_joins(self) -> None:
-        """Let paths go on that need wait no longer; their tasks ended when they began to wait, so they get new ones."""
-        if not self.workflow.has_joins:  # else the state would be folded for every path that ends
+        """Start the paths that no longer need to wait. Their tasks ended at the join, so they get new ones."""
+        if not self.workflow.has_joins:  # avoids folding the state for every path that ends
             return
         for record in decide_joins(self.workflow, self.journal.present):
             self.journal.record_all(record.facts)
             self._start(record.facts[-1].path)
 
 
-# Executions whose code stands where it waits: kept in memory, so that an answer need not replay what came before.
+# --- parked executions -----------------------------------------------------------------------------------------------
 #
-# Everybody else sees an execution that rests like any other: it is driven by nobody, and its lease is given back. When
-# this process drives it again and its log is as it was left, its code goes on; where it is not, or where there is no
-# room for it, the code is let go with `Suspended` and what it did is replayed. Both record the same
+# Code of a waiting execution is kept in memory, so that an answer need not replay everything before it.
+#
+# To other processes a parked execution looks like any waiting one: it is not driven, and its lease is released. If this
+# process drives it again and its log is unchanged, its code continues. If the log has changed, or memory is needed, the
+# code is unwound with `Suspended` and later replayed. Both ways record the same events
 # (`tests/execution/test_resting.py`).
 
 
 MOST = 64
-"""How many strands of code stand still at a time, in all executions of a process."""
+"""Maximum number of parked strands in all executions of a process."""
 
 
 class ParkedRuns:
-    """All that stands still in this process, the least recently used first; on the engine's loop.
+    """All parked code of this process, least recently used first. Lives on the engine's loop.
 
     Parameters
     ----------
     most
-        How many strands stand still at a time; with 0 everything that waits is let go, and replayed.
+        Maximum number of parked strands. With 0, all waiting code is unwound and replayed.
     """
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
         self._kept: dict[ParkedRun, Runner] = {}
         self._lost: list[dict[ParkedRun, Runner]] = []
-        """Of a loop that has died, or of the process that this one was forked from: held on to, since Python would
-        unwind here what it throws away."""
+        """Runners of a dead loop, or of the process from which this one was forked. They are kept referenced, because
+        Python would unwind their coroutines when it frees them."""
 
     def __len__(self) -> int:
         return sum(runner.strands for runner in self._kept.values())
 
     def keep(self, standing: ParkedRun, runner: Runner) -> None:
-        """Keep a runner that rests, and let go those that there is no room for."""
+        """Keep a parked runner. If there are too many, unwind the oldest ones."""
         self._kept[standing] = runner
         while len(self) > self.most:
             next(iter(self._kept)).let_go()
 
     def take(self, standing: ParkedRun) -> Runner | None:
-        """Return what stands still of an execution, and keep it no more."""
+        """Remove and return the parked runner of an execution, or None."""
         return self._kept.pop(standing, None)
 
     def let_all_go(self) -> list[ParkedRun]:
-        """Unwind everything; return of what."""
+        """Unwind all parked code. Return the parked runs that had any."""
         return [standing for standing in list(self._kept) if standing.let_go()]
 
     def forget(self) -> None:
-        """Forget all: the loop that it stood on is gone."""
+        """Forget all parked code, because its event loop is gone."""
         self._lost += [self._kept] if self._kept else []
         self._kept = {}
 
 
 RESTING = ParkedRuns()
-"""That of this process."""
+"""The parked code of this process."""
 
 
 class Given(Protocol):
-    """What a runner is given from above."""
+    """The dependencies of a runner."""
 
     @property
     def services(self) -> Services:
-        """What it needs of others."""
+        """Services for its steps."""
 
     @property
     def chance(self) -> Chance:
-        """Where its random bits come from."""
+        """Source of random bits."""
 
 
 def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
-    """Return the function and the agent of the one step of a workflow; None and None where its code stays nowhere."""
+    """Return the function and the agent of a single-step workflow. Both are None if its code cannot be parked."""
     if len(workflow.steps) != 1:
         return None, None
     step = workflow.start
@@ -698,24 +725,24 @@ def _made_of(workflow: Workflow, given: Given) -> tuple[object, object]:
 
 
 class ParkedRun:
-    """What stands still of one execution, if anything does.
+    """The parked code of one execution, if any.
 
     Parameters
     ----------
     owner
-        What drives it, and is to be found as long as its code stands still.
+        The driver of the execution. It must stay registered while code is parked.
     """
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
         self._made_of: tuple[object, object] = (None, None)
-        """The function and the agent of its one step, when its code began."""
+        """The function and the agent of the single step, at the time its code started."""
         self._unwinding: list[PausableTask] = []
 
     def begin(self, workflow: Workflow, journal: Journal, given: Given, beyond: MissPolicy | None = None) -> Runner:
-        """Return a runner, whose code may stand still later if it is a function, or one agent at work.
+        """Return a new runner. Its code can be parked if the workflow is a function or a single agent step.
 
-        Of other steps few are replayed. `beyond` answers in place of the world.
+        Other workflows have few operations per step to replay. `beyond` is the miss policy of a what-if.
         """
         self._made_of = _made_of(workflow, given)
         may_stay = (
@@ -728,7 +755,7 @@ class ParkedRun:
         return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
-        """Keep the code of a runner where it stands, unless its log could not be written."""
+        """Keep the code of a runner parked, unless its log could not be written."""
         runner.journal.rest()
         if runner.strands and is_stored:
             RESTING.keep(self, runner)
@@ -736,10 +763,10 @@ class ParkedRun:
             self._unwind(runner)
 
     def take(self, state: ExecutionState, code: Mapping[str, str], given: Given) -> Runner | None:
-        """Return the runner that can go on from a state with the functions of these digests; if none can, let it go.
+        """Return the parked runner if it can continue from `state` with the functions of these digests.
 
-        Where a function was defined anew, or an agent, the new one is meant, whatever it says
-        (test_a_function_that_was_defined_anew_is_replayed).
+        Otherwise unwind it. If a function or agent was redefined, the code is replayed with the new definition, even if
+        both are equal (test_a_function_that_was_defined_anew_is_replayed).
         """
         runner = RESTING.take(self)
         if runner is None:
@@ -752,7 +779,7 @@ class ParkedRun:
         return None
 
     def let_go(self) -> ParkedRun | None:
-        """Unwind what stands still; return itself if anything does."""
+        """Unwind parked code. Return this object if there was any, else None."""
         runner = RESTING.take(self)
         if runner is None:
             return None
@@ -765,8 +792,8 @@ class ParkedRun:
             self._unwinding.append(apart)
 
     async def gone(self) -> None:
-        """Return when nothing runs any more of code that was let go."""
+        """Wait until all unwound code has ended."""
         while self._unwinding:
             await (apart := self._unwinding[-1]).gone()
-            # Who closes the environment may wait beside who cancels, and more may have been let go meanwhile.
+            # Another caller may wait here at the same time, and more code may have been unwound meanwhile.
             self._unwinding = [one for one in self._unwinding if one is not apart]

@@ -1,4 +1,8 @@
-"""One visit of a step: its items, and its attempts where it is tried again."""
+"""One visit of a step: its items, and its attempts if it is retried.
+
+`StepRun` runs a visit. `Iterations` runs the items of `Each`, in order or concurrently. `Services` holds the
+dependencies of a runner.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +47,19 @@ from divebook.text.redaction import one_line
 from divebook.workflow.definition import Workflow
 from divebook.workflow.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 
-# Where a definition is at fault: the line of a script, a condition or a ``${...}`` that went wrong.
+# --- places in a definition ------------------------------------------------------------------------------------------
+#
+# The line of a script, a condition or a ``${...}`` that failed.
 
 
 MOST_CODE = 60
-"""Characters of an expression that names its place."""
+"""Maximum number of characters of an expression used as the name of its place."""
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
-    """Return the line of a step's definition that an error is about; None if it is about something else.
+    """Return the line of a step's definition that caused an error, or None if the definition did not cause it.
 
-    `code` is what was evaluated, where the error does not say that.
+    `code` is the evaluated code, if the error does not contain it.
     """
     source = telling(error)
     if not isinstance(source, ScriptError) or source.raised_at is not None:
@@ -63,7 +69,11 @@ def definition_place(workflow: Workflow, step: Step, error: BaseException, code:
 
 
 def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
-    """Return a line of a script or an expression of a step, in the file or cell if it is known from which it came."""
+    """Return a line of a script or an expression of a step, located in its file or cell if that is known.
+
+    If the source text of the definition is known, the line is found in it by its text. Otherwise the place is relative
+    to the script.
+    """
     lines = code.splitlines()
     written = workflow.written
     number = next(place for place, known in enumerate(workflow.steps) if known.name == step.name)
@@ -78,35 +88,37 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
     return source_place(position_in(written.name, at.line, at.column), whole, at.line)
 
 
-# `Each`: one step, once per item, in order or several at a time.
+# --- items of `Each` -------------------------------------------------------------------------------------------------
+#
+# One step, once per item, in order or several items at a time.
 
 
 SKIPPED = {"skipped": True}
-"""What stands in the log for an item that failed and is left out."""
+"""Recorded result of an item that failed and is skipped."""
 THROUGH = (BoundExceededError, DivergenceError, StoreError)
-"""Errors that are not an item's own."""
+"""Errors that never count as the failure of a single item."""
 
 Keyed: TypeAlias = dict[str, Any]
-"""Items that are the values of a mapping."""
+"""Items that are the values of a mapping, by key."""
 RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
-"""Carries out the step for one item: ``(index, item)``; without `Each` the index is None."""
+"""Run the step for one item: ``(index, item)``. Without `Each` the index is None."""
 
 
 @quickly_made
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step, or of one item of it."""
+    """The result of a step, or of one of its items."""
 
     text: str = ""
-    """Shown, and kept as the step's output."""
+    """Text that is shown, and recorded as the step's output."""
     value: Any = None
-    """What `Store` keeps."""
+    """Value saved by `Store`."""
     rollback: Mapping[str, Any] | None = None
-    """What the call is given that undoes it, where its step names one."""
+    """Arguments of the rollback call, if the step has a rollback."""
 
 
 class Iterations:
-    """The items of one step, from wherever the log has got to."""
+    """The items of one step, starting from the items recorded in the log."""
 
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
@@ -119,9 +131,9 @@ class Iterations:
         self._indexes = [index for index in range(len(self._items)) if tried in (None, index)]
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
-        """Carry out the items that are not done yet; return all of them together.
+        """Run the items that have not ended yet, and return the combined outcome.
 
-        With `keeps_text` the items' texts are kept and not their values, and nothing is known of failed items.
+        With `keeps_text`, the texts of the items are kept instead of their values, and a failed item fails the step.
         """
         self._keeps_text = keeps_text
         if self._each.parallel > 1:
@@ -148,10 +160,10 @@ class Iterations:
                 await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        """Run items side by side; one that has to wait for an answer does not hold up the others.
+        """Run items concurrently. An item that waits for an answer does not block the others.
 
-        After a failure that ends the step no further item or attempt begins, and those under way are let end: what they
-        have called, and paid for, is kept for the resumption.
+        After a failure that ends the step, no further item or attempt starts, but running ones finish: their recorded
+        calls, which are paid for, are reused by a resumption.
         """
         ended = self._opened.iterations
         left = deque(index for index in self._indexes if index not in ended)
@@ -160,7 +172,7 @@ class Iterations:
 
         async def work(strand: Callable[[], AbstractContextManager[None]]) -> None:
             with strand():
-                while left and not (suspended and self._meets_bound()):  # as the items that are left would
+                while left and not (suspended and self._meets_bound()):  # the others would meet the same bound
                     index = left.popleft()
                     try:
                         await self._run_one(run_item, index, self._items[index])
@@ -180,7 +192,7 @@ class Iterations:
         with self._strands.side_by_side(workers) as strand:
             async with tasks.running():
                 for number in range(1, workers + 1):
-                    if not left:  # those that began earlier have taken all
+                    if not left:  # the earlier workers took all items
                         with strand():
                             continue
                     tasks.start(work(strand))
@@ -191,16 +203,19 @@ class Iterations:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the items whose call may have taken effect and is undone then: that is asked before the step fails."""
+        """Return the items with a call whose outcome must be known for its rollback.
+
+        A person is asked before the step fails.
+        """
         return {record.item for record in unknown(self._opened)}
 
     def _meets_bound(self) -> bool:
-        """Whether the path waits for a bound to be raised."""
+        """Return whether the path waits for a person to raise a bound."""
         pending = self._journal.state.pending_interrupts()
         return any(asked.kind == RESOURCE_EXHAUSTED and self._path in (asked.path, *asked.waiting) for asked in pending)
 
     async def _run_one(self, run_item: RunItem, index: int, item: Any) -> None:
-        if self._recorder.once.begins_nothing:  # an item that began now would only be a long bar (test_pausing.py)
+        if self._recorder.once.begins_nothing:  # a start now would only be a long bar in views (test_pausing.py)
             raise Suspended
         key = None if self._keys is None else self._keys[index]
         total, self._is_counted = None if self._is_counted else len(self._items), True
@@ -219,7 +234,7 @@ class Iterations:
             self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
-        """Record that an item failed for good; raise if that ends the step."""
+        """Record the final failure of an item. Raise ItemFailedError if it ends the step."""
         failure = fault_of(error)
         goes_on = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
@@ -244,7 +259,9 @@ class Iterations:
         return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
-        """Give the loop variable back what it held before, as the seed does even for no items."""
+        """Restore the value that the loop variable had before the step, as the legacy Dive dialect does even for no
+        items.
+        """
         name = self._each.as_
         if not name or self._each.parallel > 1:
             return
@@ -264,7 +281,10 @@ class Iterations:
 
 
 def _joined(failed: Sequence[Exception]) -> Exception:
-    """Return the first error of items, with the others beside it: a resumption makes the calls of all of them again."""
+    """Return the first error of several items, with the others attached.
+
+    A resumption repeats the calls of all of them.
+    """
     first, *others = failed
     if isinstance(first, ItemFailedError):
         first.beside += others
@@ -272,7 +292,7 @@ def _joined(failed: Sequence[Exception]) -> Exception:
 
 
 def _packed(outcome: Outcome) -> dict[str, Any]:
-    """Return what the log keeps of one item; a value that is its own text is written once."""
+    """Return the recorded form of an item's outcome. A value equal to its text is written once."""
     if isinstance(outcome.value, str) and outcome.value == outcome.text:
         return {"text": outcome.text}
     return {"text": outcome.text, "value": outcome.value}
@@ -283,59 +303,59 @@ def _unpacked(entry: dict[str, Any]) -> Outcome:
 
 
 EXTENSIONS = ("wait", "workflow", CONTINUE, "function", "stage")
-"""Types of step that the dialect ``dive`` does not know."""
+"""Step types that the dialect ``dive`` does not have."""
 
 Handler = Callable[[StepContext], Awaitable[Outcome]]
 
 
 class EvaluateItems(Protocol):
-    """`Each.Items` as written, and the names it may use, to the items."""
+    """Protocol of the function that evaluates `Each.Items` with the names it may use."""
 
     async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-        """Return the items, with keys if they have some; `flatten` undoes nesting, as the dialect ``dive`` does."""
+        """Return the items, with keys if they have some. `flatten` removes nesting, as in the dialect ``dive``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a runner is given from above."""
+    """Dependencies of a runner."""
 
     handlers: Mapping[str, Handler]
-    """By step type."""
+    """Step handlers by step type."""
     evaluate_condition: Callable[[str, Mapping[str, Any]], Awaitable[bool]]
-    """A condition and the names it may use to its truth."""
+    """Evaluate a condition with the names it may use."""
     evaluate_items: EvaluateItems
     fill: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[dict[str, Any]]]
-    """Texts with templates, and the names that these may use, to what they come to."""
+    """Fill templates in values with the names they may use."""
     inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
-    """The messages of an execution with numbers above one, ascending."""
+    """Return the messages of an execution with numbers above one, ascending."""
     claim_expired: Callable[[str, str], Awaitable[object]]
-    """Claims a question of an execution whose time is up; the claim lies in its inbox, unless it was answered first."""
+    """Mark an expired question. The mark is a message in the inbox, unless the question was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)
-    """Who hears what models write."""
+    """Listeners to the text that models write."""
     executors: Executors = field(default_factory=Executors)
-    """Where the functions of actions and steps run."""
+    """Executors of the functions of actions and steps."""
     policy: ApprovalPolicy = field(default_factory=ApprovalPolicy)
-    """What is said of calls that need a person's yes."""
+    """Approval rules from outside the execution."""
     as_written: Callable[[Workflow], Workflow] = lambda workflow: workflow
-    """Returns a workflow with the text that an equal one was read from, if there is one: a log holds no text."""
+    """Return a workflow with the source text of an equal one, if known, because a log does not contain the text."""
     lender: WorkspaceProvider | None = None
-    """What gives executions their workspaces."""
+    """Provider of workspaces."""
     surrounded: SurroundedCalls = field(default_factory=SurroundedCalls)
-    """What calls are made in."""
+    """Context manager factory that surrounds calls."""
     beyond: FindBeyond = nothing_beyond
-    """Finds what answers a what-if in place of the world."""
+    """Returns the miss policy of a what-if."""
 
     def hands_of(self, step: Step) -> object | None:
-        """Return the agent that makes calls of its own in a step, and tries each of them again by itself, if one does.
+        """Return the agent that makes and retries its own calls in a step, or None.
 
-        A handler with a method of this name knows.
+        The step handler knows it, if it has a method of this name.
         """
         known: Callable[[Step], object | None] | None = getattr(self.handlers.get(step.type), "hands_of", None)
         return None if known is None else known(step)
 
 
 class StepRun:
-    """Carries out one visit of a step, from wherever the log has got to."""
+    """Runner of one visit of a step, starting from its recorded operations."""
 
     def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
         self.step = workflow.step(instruction.step)
@@ -349,21 +369,21 @@ class StepRun:
 
     @property
     def opened(self) -> OpenStep:
-        """The step as the log has it."""
+        """The open step as recorded in the log."""
         opened = self._recorder.journal.present.paths[self._path].open
         if opened is None:
             raise RuntimeError(f"path {self._path} is inside no step")
         return opened
 
     def run(self) -> Awaitable[Outcome]:
-        """Return what carries out what is not done yet.
+        """Return an awaitable that runs the remaining work of the visit.
 
         Raises
         ------
         Suspended
-            It cannot go on before a question is answered.
+            The step cannot continue before a question is answered.
         Exception
-            Whatever its code raised in the last attempt.
+            The exception of the last attempt.
         """
         self._handler = self._find_handler()
         each = self.step.each
@@ -389,7 +409,7 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Carry out one item, or the whole step without `Each`, and fill in what would undo it."""
+        """Run one item, or the whole step without `Each`, and compute the arguments of its rollback."""
         made = self._made(index, item)
         return made if self.step.rollback is None else self._with_rollback(self.step.rollback, made, item)
 
@@ -403,7 +423,7 @@ class StepRun:
             given = storable(await self._services.fill(rollback.parameters, names), "parameters")
         except (ScriptError, UnstorableValueError) as error:
             told = f"the parameters of its Rollback cannot be filled in, so that it would not be undone: {error}"
-            raise StepError(told) from None  # else only what is wrong would be shown, and not with what
+            raise StepError(told) from None  # otherwise the error would not say where
         return replace(outcome, rollback=given)
 
     def _local(self, item: Any) -> dict[str, Any]:
@@ -411,11 +431,11 @@ class StepRun:
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
 
     def _made(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Carry out one item, or the whole step without `Each`, as often as its policy says."""
+        """Run one item, or the whole step without `Each`, with the attempts of its retry policy."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
         if policy is not None and (is_of_rows or self._services.hands_of(self.step) is not None):
-            policy = None  # it holds for each row, or call of the agent: another attempt at all would repeat some
+            policy = None  # it applies to each row or agent call instead, so that none is repeated
         if has_one_attempt(self._recorder, self._path, policy):
             return self._attempt(index, item, 0)
         place = Place(self._path, self.step.name, self._visit, index, "step")
@@ -433,5 +453,5 @@ class StepRun:
             local=self._local(item) or None,
             executors=self._services.executors,
         )
-        assert self._handler is not None  # noqa: S101 - set by run, which alone comes here
+        assert self._handler is not None  # noqa: S101 - set by `run`, the only caller
         return contained(self._handler(context), self._recorder.loop)

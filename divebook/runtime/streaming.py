@@ -1,7 +1,7 @@
-"""What is being written now, by models and by commands in workspaces: handed to listeners as it comes, never recorded.
+"""Streams of text being written by models and by commands in workspaces, passed to listeners and never recorded.
 
-The log learns a text when it is complete. Until then its pieces are only for showing, and nothing may depend on them:
-a listener that fails is dropped, and a call that is made again begins its text anew.
+The log gets a text when it is complete. Its pieces are for display only, and nothing may depend on them: a listener
+that raises is removed, and a repeated call starts its text again.
 """
 
 from __future__ import annotations
@@ -22,37 +22,38 @@ class TextDelta(NamedTuple):
     """A piece of a text that is being written."""
 
     operation_id: str
-    """The call that writes it, as the log names it."""
+    """Id of the operation that writes it."""
     at: int
-    """How many characters of the part come before; at 0 it begins, also where an earlier attempt had begun it."""
+    """Number of characters of the part before this piece. 0 starts the part, possibly again after
+    an earlier attempt."""
     text: str
     part: str = TEXT
-    """``text``, ``thinking``, or ``arguments:<tool>:<id of the call>``, which is JSON in the making; ``output`` is what
-    commands print."""
+    """Part of the text: ``text``, ``thinking``, ``arguments:<tool>:<id of the call>`` (incomplete JSON), or ``output``
+    of commands."""
 
 
 TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
 class _Entry(NamedTuple):
-    """Who listens, and to what."""
+    """A registered listener."""
 
     listener: TextListener
     to_parts: bool
-    """Whether it hears thoughts and arguments of calls too."""
+    """True if it also gets thoughts and arguments of calls."""
 
 
 MOST_HELD = 1 << 20
-"""Characters of the end of each text that a listener still gets which comes later."""
+"""Maximum number of characters at the end of a text that a late listener still gets."""
 
 
 @dataclass(slots=True)
 class _Text:
     length: int = 0
-    """Of all that came."""
+    """Total number of characters so far."""
     held: int = 0
     pieces: deque[str] = field(default_factory=deque)
-    """The end of it."""
+    """The last pieces."""
 
     def add(self, piece: str) -> None:
         self.length += len(piece)
@@ -63,25 +64,25 @@ class _Text:
 
 
 class TextStreams:
-    """The texts that are being written in the executions of one environment, and who hears them."""
+    """Texts that are being written in the executions of one environment, and their listeners."""
 
     def __init__(self) -> None:
         self.always = False
-        """Whether models stream before anyone listens: a listener that comes soon after gets a text from its start."""
+        """True if models stream without listeners, so that a listener added soon after gets a text from its start."""
         self._listeners: dict[str, tuple[_Entry, ...]] = {}
         self._texts: dict[str, dict[str, dict[str, _Text]]] = {}
         """By execution, operation and part."""
         self._lock = threading.RLock()
 
     def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Tell a listener what is written in an execution; call what is returned to stop it.
+        """Send the texts of an execution to a listener. Call the result to stop.
 
         Parameters
         ----------
         parts
-            Whether it hears all parts, and not only the text of models.
+            True for all parts, False for the text of models only.
         """
-        entry = _Entry(listener, parts)  # of its own, so that one listener added twice is two things to remove
+        entry = _Entry(listener, parts)  # a new object, so that a listener added twice is removed twice
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
             for operation_id, written in self._texts.get(execution_id, {}).items():
@@ -91,11 +92,11 @@ class TextStreams:
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
-        """Whether it is worth while to stream in an execution."""
+        """Return whether models must stream in an execution."""
         return self.always or execution_id in self._listeners
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
-        """Make a call, hand what it writes meanwhile to the listeners, and return its result."""
+        """Make a call, send the text that it writes to the listeners, and return its result."""
         written: dict[str, _Text] = {}
         with self._lock:
             self._texts.setdefault(execution_id, {})[operation_id] = written
@@ -118,7 +119,7 @@ class TextStreams:
             return
         try:
             entry.listener(delta)
-        except Exception:  # noqa: BLE001 - the run must not depend on who looks at it
+        except Exception:  # noqa: BLE001 - the run must not depend on its listeners
             _log.exception("a listener to the text of %s failed, and gets no more of it", execution_id)
             self._remove(execution_id, entry)
 

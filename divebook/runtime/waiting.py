@@ -1,4 +1,8 @@
-"""Questions that code asks a person, and those that a bound asks before a model is called."""
+"""Waiting for people, time and signals: questions, bounds, approvals, timers, and the ban on unrecorded waits.
+
+`Asking` asks questions and enforces budgets, `Approving` decides which tool calls need approval, `Signals` has timers
+and signal waits. `guard` makes the engine's event loop refuse clocks and races in workflow functions.
+"""
 
 from __future__ import annotations
 
@@ -38,24 +42,24 @@ MICROSECONDS = 1_000_000
 
 
 class Asking:
-    """Asks each question once; its answer stays with the question that was shown."""
+    """Questions of one execution. Each is asked once, and an answer stays with the question that was shown."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
         self._model_calls = 0
-        """Model calls that are under way: each holds back what it may spend at most until it has ended."""
+        """Number of running model calls. Each reserves its maximum cost until it ends."""
         self._next_end: asyncio.Event | None = None
-        """Set when the next of them ends; None while nothing waits for that."""
+        """Set when the next model call ends; None while no call waits for that."""
 
     async def ask(self, place: Place, asked: Question, expires_in: float | None = None) -> Question:
-        """Return the question that belongs to `place` with its answer; ask it if that has not been done.
+        """Return the question at `place` with its answer. Ask it if the log does not have it.
 
         Raises
         ------
         Suspended
-            There is no answer yet.
+            The question is unanswered.
         InterruptExpiredError
-            There never will be, and the question has no default.
+            The question expired and has no default.
         DivergenceError
             The log has another question, or a call, at this place.
         """
@@ -92,19 +96,22 @@ class Asking:
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
-        """Whether the bounds of the execution allow a model call that may consume so much."""
+        """Return whether the bounds of the execution allow a model call with this maximum consumption."""
         return self._reached(reserved) is None
 
     def _reached(self, reserved: Reserved) -> Exhausted | None:
         return call_bound(self._once.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
-        """Return when the bounds of the execution allow a model call that may consume so much.
+        """Wait until the bounds of the execution allow a model call with this maximum consumption.
+
+        If running model calls hold the missing part of the budget, wait for one of them to end. Otherwise ask a person,
+        or fail.
 
         Raises
         ------
         BoundExceededError
-            They do not, and a person said stop, or no person is to be asked.
+            The bound is reached, and a person stopped the execution or it fails at its bounds.
         """
         journal = self._once.journal
         require_price(journal.state.bounds, reserved)
@@ -121,7 +128,7 @@ class Asking:
 
     @contextmanager
     def model_call(self) -> Iterator[None]:
-        """Surround a model call that has reserved a part of a budget, until its end is recorded."""
+        """Reserve a part of the budget for a model call until its end is recorded."""
         self._model_calls += 1
         try:
             yield
@@ -132,11 +139,10 @@ class Asking:
                 self._next_end = None
 
     async def model_call_ended(self) -> bool:
-        """Wait until one of the model calls that are under way ends; return False at once where there is none.
+        """Wait until one of the running model calls ends. Return False at once if none is running.
 
-        A model call waits for nothing but its provider, so this comes to an end. A caller therefore counts as running
-        meanwhile, and is not parked as if it waited for a person
-        (test_calls_wait_for_the_budget_that_others_under_way_hold).
+        A model call waits only for its provider, so this always ends. A caller therefore counts as running meanwhile,
+        and is not parked as if it waited for a person (test_calls_wait_for_the_budget_that_others_under_way_hold).
         """
         if not self._model_calls:
             return False
@@ -146,26 +152,30 @@ class Asking:
         return True
 
 
-# What an execution knows of calls that need a person's yes: its own rules, and what its environment says.
+# --- approval of tool calls: rules of the execution and of its environment -------------------------------------------
 
 
 class ApprovalPolicy:
-    """What is said of calls beside an execution; here nothing. `divebook.Environment` has one that says more."""
+    """Approval rules from outside an execution. This default has none; `divebook.Environment` passes one that has."""
 
     def table(self, _agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent; of no agent for an empty name."""
+        """Return the rules and modes for the calls of an agent. An empty name stands for calls without an agent."""
         return Approvals()
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return the rules that people made for every execution, as they stand."""
+        """Return the current rules that people made for all executions."""
         return ()
 
     async def keep(self, rule: StandingRule) -> None:
-        """Let a rule hold in every execution; done twice it is done once."""
+        """Apply a rule to all executions from now on. Repeated calls have no further effect."""
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
-    """Return a table whose rules are about files, wherever they name paths."""
+    """Return a table whose rules also cover other spellings of the paths that they name.
+
+    Rules that allow a call get paths without detours (``a/../b``). Rules that ask or deny apply as written, and also
+    with links followed.
+    """
     rules: list[ApprovalRule] = []
     for rule in table.rules:
         if rule.arguments is None:
@@ -188,13 +198,13 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 
 
 class Approving:
-    """Judges the calls of one execution."""
+    """Approval decisions for the calls of one execution."""
 
     def __init__(self, once: OperationLog, policy: ApprovalPolicy) -> None:
         self._once, self._policy = once, policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
-        """Return what becomes of a call that the log does not have."""
+        """Return the decision on a call that the log does not have."""
         table, now = self._policy.table(call.agent), self._once.journal.clock.now()
         files = call.files
         if files is not None:
@@ -207,7 +217,7 @@ class Approving:
 
     @property
     def rules(self) -> list[StandingRule]:
-        """The rules that people made in this execution, for it alone."""
+        """Rules that people made in this execution, for it alone."""
         return [rule for rule in self._made if rule.scope == RUN]
 
     @property
@@ -216,38 +226,37 @@ class Approving:
         return rules_of_run(state.execution_id, state.rules.values())
 
     async def keep(self, question: Question) -> None:
-        """Let the rule that the answer to a question made hold in every execution, if it is to."""
+        """Apply the rule made by the answer to a question to all executions, if its scope is ``always``."""
         made = next((rule for rule in self._made if rule.question == question.id), None)
         if made is not None and made.scope == ALWAYS:
             await self._policy.keep(made)
 
 
-# Refusal of clocks and races in a workflow function's own code, on the engine's event loop.
+# --- ban on clocks and races in workflow functions -------------------------------------------------------------------
 #
-# A time limit (`asyncio.timeout`), a pause, a look at the loop's clock, or the question which of several calls ended
-# first depends on how fast things are. On replay recorded calls return at once, so that the code would take another
-# branch, and nothing in the log would tell. All of these ask the running loop: for its time, for a timer, or for a
-# future to wait with. So the engine's loop refuses them there, with the durable alternative, the first time the code
-# runs (`tests/workflow/test_unrecorded_waits.py`).
+# A time limit (`asyncio.timeout`), a pause, the loop's time, or which of several calls ends first depend on speed. On
+# replay recorded calls return at once, so the code could take another branch without a trace in the log. All of these
+# use the running loop: its time, a timer, or a future to wait with. The engine's loop therefore refuses them the first
+# time the code runs, and the error names the durable alternative (`tests/workflow/test_unrecorded_waits.py`).
 #
-# A request counts as the function's own if a person's code is nearer to it than divebook's: `ctx.sleep` may set a
-# timer. Recorded calls (steps, actions, agents and their tools) may use all of them, since their result is in the log.
+# A request counts as the function's own if user code is nearer on the stack than divebook: `ctx.sleep` may set a timer.
+# Recorded calls (steps, actions, agents and their tools) may use all of them, because their results are in the log.
 
 
 _IS_OWN_CODE: ContextVar[bool] = ContextVar("divebook_own_code", default=False)
-"""Whether a workflow function's own code runs, and not a recorded call that it has made."""
+"""True while a workflow function's own code runs, False inside a recorded call that it makes."""
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _BETWEEN = frozenset({"asyncio", "anyio", "contextlib"})
-"""Libraries through which code asks the loop for a timer."""
+"""Libraries through which code requests a timer from the loop."""
 _PUBLIC = {"_AsCompletedIterator._wait_for_one": "as_completed"}
-"""Functions of asyncio that are called by one with a public name."""
+"""Internal asyncio functions, and the public functions that call them."""
 _RUNS = frozenset({"_run", "_run_once", "run_forever", "run_until_complete"})
-"""Functions of asyncio that run everything."""
+"""Functions of asyncio that run the loop."""
 _LOOP = _OURS + str(Path("runtime", "loop.py"))
 _CALLER = "FunctionStep.__call__"
-"""Calls a workflow function, which may be that of an installed library."""
+"""Name of the function that calls a workflow function, which may be part of an installed library."""
 _RACING = frozenset({"asyncio.locks", "asyncio.queues"})
-"""Modules whose waits end in an order that is not recorded; locks and semaphores, which only hold up, do not count."""
+"""Modules whose waits end in an unrecorded order. Locks and semaphores only delay code and are allowed."""
 _HARMLESS = ("Lock.", "Semaphore.", "BoundedSemaphore.")
 _IN_STEP = "in an async @step function, whose result is recorded"
 _OTHERWISE = {
@@ -262,24 +271,24 @@ _OTHERWISE = {
 
 
 class _Asked(NamedTuple):
-    """A request to the loop."""
+    """A request to the event loop."""
 
     name: str
-    """What the code has called, such as ``asyncio.timeout``; empty if it has asked the loop itself."""
+    """Called function, such as ``asyncio.timeout``; empty if the code called the loop itself."""
     is_ours: bool
-    """Whether divebook has made it."""
+    """True if divebook made the request."""
 
 
 @contextmanager
 def own_code() -> Iterator[None]:
-    """Surround a workflow function's own code, with the tasks that it makes."""
+    """Mark the block as a workflow function's own code, including the tasks it creates."""
     with _set_to(is_own=True):
         yield
 
 
 @contextmanager
 def engine_code() -> Iterator[None]:
-    """Surround what is not the function's own code, such as a call whose outcome is recorded."""
+    """Mark the block as not the function's own code, for example a call whose outcome is recorded."""
     with _set_to(is_own=False):
         yield
 
@@ -290,15 +299,15 @@ def _set_to(*, is_own: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):  # a coroutine that is thrown away ends in another context
+        with suppress(ValueError):  # a coroutine that is closed ends in another context
             _IS_OWN_CODE.reset(token)
 
 
 def guard(loop: asyncio.AbstractEventLoop) -> None:
-    """Let a loop refuse what a workflow function's own code may not ask for.
+    """Make a loop refuse unrecorded waits in a workflow function's own code.
 
-    The loop's methods are replaced on the instance, since its class differs by platform. What it costs is a look at a
-    context variable for each timer.
+    The methods are replaced on the instance, because the class of the loop differs by platform. The cost is one read of
+    a context variable for each timer.
     """
     target: Any = loop
     time, call_at, call_later, create_future = loop.time, loop.call_at, loop.call_later, loop.create_future
@@ -330,11 +339,16 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _caller() -> FrameType:
-    """Return the frame that has called the caller of this function."""
-    return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` gives the same, typed as if there were none
+    """Return the frame that called the caller of this function."""
+    return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` is equal but typed as optional
 
 
 def _refuse_time(asked: _Asked, kind: str) -> None:
+    """Raise StepError for a request for time by user code, with the matching durable alternative.
+
+    `kind` is ``time`` or ``limit``, used for a direct request to the loop. A function named ``sleep...`` gets the
+    advice for pauses, any other function the advice for time limits.
+    """
     if asked.is_ours:
         return
     last = asked.name.rpartition(".")[2]
@@ -352,7 +366,7 @@ def _refused(name: str, what: str, way_on: str) -> StepError:
 
 
 def _is_race(frame: FrameType) -> bool:
-    """Return whether the caller of `create_future` waits for whichever comes first."""
+    """Return whether the caller of `create_future` waits for the first of several results."""
     module = frame.f_globals.get("__name__")
     if module in _RACING:
         return not frame.f_code.co_qualname.startswith(_HARMLESS)
@@ -363,15 +377,16 @@ def _is_race(frame: FrameType) -> bool:
 
 
 def _asked(frame: FrameType | None) -> _Asked:
-    """Return what a person's code has called, and whether divebook has called it instead.
+    """Return the function that user code called, and whether the request comes from divebook.
 
-    Other libraries ask for whoever has called them; a background task of theirs counts as divebook's.
+    Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
+    Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.
     """
     name, is_of_library = "", False
     while frame is not None:
         library, code = str(frame.f_globals.get("__name__", "")).partition(".")[0], frame.f_code
         if code.co_filename == _LOOP:
-            break  # where the loop runs: a task of which no code is a person's, such as `asyncio.wait_for(...)` itself
+            break  # the loop itself: a task without user code, such as `asyncio.wait_for(...)`
         if code.co_filename.startswith(_OURS):
             return _Asked(name, is_ours=code.co_qualname != _CALLER)
         if library in ("asyncio", "anyio"):
@@ -385,16 +400,16 @@ def _asked(frame: FrameType | None) -> _Asked:
     return _Asked(name, is_ours=is_of_library or not name)
 
 
-# Waiting for time to pass, and for signals from outside.
+# --- timers and signals ----------------------------------------------------------------------------------------------
 
 
 def seconds_of(value: Any, call: str) -> float:
-    """Return a number of seconds as it is.
+    """Return a number of seconds unchanged.
 
     Raises
     ------
     StepError
-        It is something else.
+        It is not a number, or exceeds 100 years.
     """
     is_number = type(value) is not bool and isinstance(value, Real)
     if is_number and abs(value) <= MOST_SECONDS:
@@ -409,13 +424,16 @@ def seconds_of(value: Any, call: str) -> float:
 
 
 class Signals:
-    """The timers and the waits for signals of one execution."""
+    """Timers and signal waits of one execution."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
         self._once, self._waits = once, waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
-        """Let time pass, counted from when the timer was first set; `holder` is the operation that holds it, if any."""
+        """Sleep for `seconds` since the timer was first started.
+
+        `holder` is the id of the enclosing operation, if any.
+        """
         wanted = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
@@ -430,18 +448,18 @@ class Signals:
         clock = self._once.journal.clock
         left = seconds - (clock.now() - started_at) / MICROSECONDS
         if left > 0:
-            with engine_code():  # the clock may be a person's
+            with engine_code():  # a clock may be user code
                 await clock.sleep(min(left, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
-        """Return the payload of the next signal of that name that no step has taken yet.
+        """Return the payload of the next signal of that name that no step has consumed yet.
 
         Raises
         ------
         OperationError
-            None came in time.
+            No signal came in time.
         """
-        checked(catalog.SignalReceived(name))  # one that could not be recorded never comes
+        checked(catalog.SignalReceived(name))  # a signal that cannot be recorded never arrives
         wanted = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
@@ -464,5 +482,5 @@ class Signals:
         def is_ready() -> bool:
             return name in journal.state.signals or (until is not None and journal.clock.now() >= until)
 
-        while not is_ready():  # another strand may have taken what this one was woken for
+        while not is_ready():  # another strand may have consumed the signal for which this one was woken
             await self._waits.until(path, is_ready)

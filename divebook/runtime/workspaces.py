@@ -1,8 +1,11 @@
-"""The workspaces of one execution: opened when a call first works in one, looked at after each, closed when it rests.
+"""Workspaces of one execution: opened for the first call in one, compared after each call, closed when it is parked.
 
-The log has the tree of files at every event: what the workspace held when it was opened, and what has changed since, by
-the call that ended just before (`divebook.events.catalog.FilesChanged`). So a process that takes the execution up can
-tell whether the files are what the log says, and a fork gets them as they were at its event.
+The log has the tree of files at every event: the files when the workspace was opened, and the changes of each call
+since (`divebook.events.catalog.FilesChanged`). A process that resumes the execution can therefore check whether the
+files match the log. A fork gets the files as they were at its event.
+
+If the files do not match, a person decides: `RESTORE` writes the files of the log, `KEEP` records the present files as
+a change from outside.
 """
 
 from __future__ import annotations
@@ -51,72 +54,72 @@ from divebook.workspace.snapshots.tree import (
 )
 from divebook.workspace.workspace import PRESENT, Workspace
 
-# A workspace that is entered for an execution, and what lends it.
+# --- entered workspaces ----------------------------------------------------------------------------------------------
 
 
 TellEgress: TypeAlias = Callable[[EgressAnswer], None]
-"""Hears of each host that is asked for from a workspace, and what became of that."""
+"""Called for each network request to a host from a workspace, with the decision on it."""
 
 
 class WorkspaceProvider(Protocol):
-    """What gives an execution its workspaces."""
+    """Provider of workspaces for executions."""
 
     def definition(self, name: str) -> WorkspaceDefinition:
-        """Return what is said of a workspace; raises `NotFoundError`."""
+        """Return the definition of a workspace; raises `NotFoundError`."""
 
     def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow may have changes of a workspace applied without a question."""
+        """Return whether a workflow may apply changes of a workspace without a question."""
 
     def folder_for(self, execution_id: str, name: str) -> Path:
-        """Return the folder that an execution has for the files of a workspace, which is made if it is not there."""
+        """Return the folder of an execution for the files of a workspace, and create it if necessary."""
 
     def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a folder is one that another execution has for its files."""
+        """Return whether a folder belongs to another execution."""
 
     def source_of(self, definition: WorkspaceDefinition) -> Path | None:
-        """Return the folder whose files a workspace begins with; None for an empty one."""
+        """Return the folder whose files a workspace starts with, or None for an empty workspace."""
 
     def made(self, definition: WorkspaceDefinition, folder: Path, told: TellEgress) -> Workspace:
-        """Return a workspace over a folder, to be entered; it tells of each host that is asked for from there."""
+        """Return a workspace over a folder, not entered yet. It calls a function for each network request to a host."""
 
     def content(self, digest: str) -> bytes:
-        """Return the content of a file that the store keeps."""
+        """Return the content of a file from the store, by its digest."""
 
 
 class OpenWorkspace:
-    """A workspace that is entered, and what is known of its files."""
+    """An entered workspace, and the known state of its files."""
 
     def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
         self.workspace, self.snapshots, self.is_copy = workspace, snapshots, is_copy
         self.known: Tree | None = None
-        """What the log says that it holds."""
+        """The files according to the log."""
         self.at: int | None = None
-        """The event that says so."""
+        """Sequence number of the event with these files."""
         self.found: Taken | None = None
-        """What it holds instead, from when that was seen until it is settled."""
+        """The actual files, if they differ from the log, until the difference is settled."""
         self.unrecorded: dict[str, bytes] = {}
-        """What files hold, by digest, that was read and is not in the log yet."""
+        """Contents of files by digest that were read and are not in the log yet."""
         self.under_way: dict[str, Place] = {}
-        """The calls that work in it, by their ids."""
+        """The calls that run in it, by operation id."""
         self.lock = asyncio.Lock()
         self.is_behind = False
-        """Whether the log has changes that were made elsewhere and are not made here yet."""
+        """True if the log has changes made elsewhere that are not applied to these files yet."""
 
 
 class WorkspaceLease:
-    """A call's stay in a workspace.
+    """The use of a workspace by one call.
 
     Parameters
     ----------
     left
-        Returns what is to be recorded of the files, once the call of an id has ended.
+        Return the events to record about the files after the call with an id has ended.
     """
 
     def __init__(self, opened: OpenWorkspace, left: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
         self._open, self.left = opened, left
 
     def around(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Return the call as one that works there."""
+        """Return the call, run in the workspace."""
 
         async def made() -> Any:
             token = PRESENT.set(self._open.workspace)
@@ -128,7 +131,7 @@ class WorkspaceLease:
         return made
 
     def heard(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return the call as one that works there and hands on what commands print, as it comes."""
+        """Return the call, run in the workspace, with the output of its commands streamed."""
         inside = self.around(call)
 
         async def made(write: Write) -> Any:
@@ -142,7 +145,7 @@ class WorkspaceLease:
 
     @contextmanager
     def staying(self, operation_id: str, place: Place) -> Iterator[None]:
-        """Surround the call."""
+        """Mark the call as running in the workspace."""
         self._open.under_way[operation_id] = place
         try:
             yield
@@ -153,36 +156,38 @@ class WorkspaceLease:
 async def entered(
     lender: WorkspaceProvider, definition: WorkspaceDefinition, told: TellEgress, folder: Path, *, is_copy: bool
 ) -> OpenWorkspace:
-    """Enter a workspace over a folder."""
+    """Create a workspace over a folder and enter it."""
     workspace = lender.made(definition, folder, told)
     await workspace.__aenter__()
-    # A store that kept its own files would double with each run.
+    # A store that snapshots its own files would double in size with each run.
     exclude = [*definition.exclude, *patterns_of_stores(folder)]
     snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
     return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
 
 
 async def taken_of(opened: OpenWorkspace, *, everything: bool = False) -> Taken | None:
-    """Look at its files; None where nothing is kept of them."""
+    """Take a snapshot of the files, or return None if the workspace has no snapshots."""
     if opened.snapshots is None:
         return None
     taken = await asyncio.to_thread(opened.snapshots.take, everything=everything)
-    opened.unrecorded |= taken.contents  # who looked may have been cancelled before it recorded what it had seen
+    opened.unrecorded |= taken.contents  # the caller may have been cancelled before it recorded these contents
     return taken._replace(contents=opened.unrecorded)
 
 
-# What the log says of files of a workspace: rows of what has changed, and the same in a few words; blocking.
+# --- recorded file changes -------------------------------------------------------------------------------------------
+#
+# All functions of this part block.
 
 
 MOST_CHANGES = 1_000
-"""Changes of files that an event lists by name."""
+"""Maximum number of file changes that an event lists by name."""
 
 
 def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
-    """Copy the files of a folder into one that an execution has for them, without the stores that are there."""
+    """Copy the files of a folder to the folder of an execution, without the stores in it."""
     root, target = Root(source), Root(folder)
     try:
-        # A copy of a store would not be protected.
+        # The protection of stores would not cover a copy.
         exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
         with Snapshots(root, exclude=exclude, watch=False) as snapshots:
             taken = snapshots.take()
@@ -194,39 +199,39 @@ def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
 
 
 class OwnChanges(NamedTuple):
-    """How the files of a workspace differ from those that it began with, a copy of a folder."""
+    """Differences between the files of a workspace and those of the folder from which they were copied."""
 
     folder: Path
-    """The folder."""
+    """The source folder."""
     tree: str
     """Digest of the files."""
     changes: list[FileChange]
     meanwhile: Meanwhile
     content: Callable[[str], bytes]
-    """Returns what a file held, by its digest."""
+    """Return the content of a file by its digest."""
 
     @classmethod
     def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
-        """Return what has changed since the first of the manifests."""
+        """Return the changes since the first of the manifests."""
         changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
         return cls(folder, tree, changes, versions_in(manifests), content)
 
     def diffs(self) -> list[FileDiff]:
-        """Return the difference of each file."""
+        """Return the diff of each changed file."""
         return diffs_of(self.changes, self.content)
 
     def protected(self) -> set[str]:
-        """Return the paths that are taken over only if they are named."""
+        """Return the changed paths that are applied only if they are named."""
         _, left_out = without_protected(self.changes, str(self.folder), ())
         return {shown_path(change.path) for change in left_out}
 
     def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
-        """Take changes over into the folder, of some paths or of all; raises as `applied` does.
+        """Apply the changes of some paths, or all, to the folder; raises like `applied`.
 
         Parameters
         ----------
         by_name
-            Protected paths that are taken over as well, beside those of `paths`.
+            Protected paths to apply in addition to those of `paths`.
         """
         root = Root(self.folder)
         try:
@@ -238,17 +243,17 @@ class OwnChanges(NamedTuple):
 
 
 class ToldChanges(NamedTuple):
-    """What has changed in a workspace."""
+    """Recorded changes of the files of a workspace."""
 
     changes: list[dict[str, Any]]
-    """For readers: the first of them."""
+    """The first of the changes, for readers."""
     number: int
     files: list[list[Any]]
-    """As a manifest."""
+    """The changes in the form of a manifest."""
 
 
 def told_of(known: Tree, taken: Taken, content: Callable[[str], bytes]) -> ToldChanges:
-    """Return what has changed, for readers and as a manifest."""
+    """Return the changes since the known tree, for readers and as a manifest."""
     entries = taken.tree.entries
     changes = changes_between(known.entries, entries)
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
@@ -263,54 +268,54 @@ def told_of(known: Tree, taken: Taken, content: Callable[[str], bytes]) -> ToldC
 
 
 def plain(change: FileChange) -> dict[str, Any]:
-    """Return a change as an event or a question has it."""
+    """Return a change as plain data for an event or a question."""
     told = {"path": shown_path(change.path), "kind": change.kind}
     return told if change.was is None else {**told, "was": shown_path(change.was)}
 
 
 def problems(taken: Taken) -> list[dict[str, Any]] | None:
-    """Return the files that a tree leaves out, as an event has them; None for none."""
+    """Return the files that a snapshot could not include, as plain data, or None."""
     told = [{"path": shown_path(path), "reason": reason} for path, reason in taken.tree.problems]
     return told or None
 
 
 RESTORE, KEEP = "restore", "keep"
-"""What is done with files that are not what the log says."""
+"""Treatments of files that differ from the log."""
 MOST_ANSWERS, MOST_OF_HOST = 1_000, 255
-"""Requests for hosts outside that are recorded in one opening, and characters of a host's name."""
+"""Maximum number of recorded network requests per opening, and of characters of a host name."""
 Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
-"""Enters the workspace over a folder; is told whether that is a copy."""
+"""Function that enters a workspace over a folder, and receives whether the folder is a copy."""
 OUTSIDE, RESTORED = "outside", "restored"
-"""Why files have changed, where no call of the log has done it."""
+"""Causes of file changes that no recorded call made."""
 
 
 class Workspaces:
-    """The workspaces of one execution in this process; on the engine's loop."""
+    """Workspaces of one execution in this process. Lives on the engine's event loop."""
 
     def __init__(self, once: OperationLog, waits: Waits, lender: WorkspaceProvider | None) -> None:
         self._once, self._waits, self._lender = once, waits, lender
         self._opened: dict[str, OpenWorkspace] = {}
         self._opening, self._serving = asyncio.Lock(), asyncio.Lock()
         self._expected: dict[str, str] = {}
-        """What is to be done with files that differ, by workspace, where that is known already."""
+        """By workspace: treatment of files that differ from the log, if that is decided already."""
         self._egress: dict[str, int] = {}
-        """How often hosts were asked for, by workspace."""
+        """By workspace: number of network requests to hosts."""
 
     @property
     def _journal(self) -> Any:
         return self._once.journal
 
     def expect(self, name: str, outcome: str) -> None:
-        """Say what is to be done if the files of a workspace are not what the log says: a person has, or a rule."""
+        """Set the treatment of files of a workspace that differ from the log. A person or a rule has decided it."""
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
-        """Return a call's stay in a workspace, whose files are what the log says by then.
+        """Return the use of a workspace for a call, after its files match the log.
 
         Raises
         ------
         Suspended
-            They are not, and a person is asked what is to be done.
+            The files differ from the log, and a person is asked how to treat them.
         """
         expected = self._expected.pop(name, None)
         while True:
@@ -319,13 +324,17 @@ class Workspaces:
                 if opened is self._opened.get(name) and await self._agrees(name, opened, place, expected):
                     return WorkspaceLease(opened, functools.partial(self._left, name, opened))
                 known, found = opened.known, opened.found
-            if known is not None and found is not None:  # while a person is asked, the workspace may be left
+            if known is not None and found is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, known, found.tree, place)
 
     async def _agrees(self, name: str, opened: OpenWorkspace, place: Place, expected: str | None) -> bool:
-        """Make log and files agree, if it is known how; return whether they do."""
+        """Make the log and the files match, if it is decided how. Return whether they match.
+
+        In order: apply changes that the log took from elsewhere; record changes made since the last call; settle a
+        difference found on opening.
+        """
         if opened.is_behind and opened.snapshots is not None and opened.known is not None and not opened.under_way:
-            assert self._lender is not None  # noqa: S101 - it has lent it
+            assert self._lender is not None  # noqa: S101 - it provided the workspace
             await asyncio.to_thread(opened.snapshots.restore, opened.known, self._lender.content)
             opened.is_behind = False
         if opened.found is None:
@@ -333,9 +342,9 @@ class Workspaces:
                 self._note(place, await self._looked_at(name, opened, None))
             return True
         known = opened.known
-        assert known is not None  # noqa: S101 - what was found was compared with it
+        assert known is not None  # noqa: S101 - the found files were compared with it
         outcome = expected
-        if outcome is None or (outcome == RESTORE and not opened.is_copy):  # their own files a person may have changed
+        if outcome is None or (outcome == RESTORE and not opened.is_copy):  # maybe a user's own edits
             outcome = self._answer_about(name, known, opened.found.tree)
         if outcome is None:
             return False
@@ -343,7 +352,10 @@ class Workspaces:
         return True
 
     async def difference(self, name: str, place: Place) -> str:
-        """Return how the files of a workspace differ from what the log says, for people; empty if they do not."""
+        """Return a sentence about the differences between files and log, for people.
+
+        Return an empty string if they match.
+        """
         opened = await self._open(name, place)
         if opened.found is None or opened.known is None:
             return ""
@@ -351,7 +363,7 @@ class Workspaces:
         return f" Its workspace {name} has other files than before: {told_in_short(changes)}."
 
     def inside(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
-        """Return what another log must know of a workspace to answer a call that works there."""
+        """Return the reference to a workspace with which a miss policy answers a call that works in it."""
 
         def tree() -> str | None:
             self._require_begun(name, place)
@@ -364,9 +376,9 @@ class Workspaces:
     async def _bringing(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Surround a call that is answered from another log; give what records its changes of files as made here.
+        """Surround a call that another log answers. Yields a function that records its file changes as made here.
 
-        The files themselves are brought when a call next works in the workspace.
+        The files themselves are written when the next call enters the workspace.
         """
         async with self._serving:
             held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
@@ -376,7 +388,7 @@ class Workspaces:
             yield lambda: self._bring(name, place, operation_id, files, tree)
 
     def _require_begun(self, name: str, place: Place) -> None:
-        """Have a workspace begin with the files with which it has begun in the log that answers, if there is one."""
+        """Open a workspace with the files that it had in the answering log, if that log has it."""
         if name in self._journal.state.workspaces or self._once.beyond is None:
             return
         begun = self._once.beyond.opened(name)
@@ -385,6 +397,11 @@ class Workspaces:
             self._once.record(place, replace(begun, workspace=name, reference={}, source=folder))
 
     def _bring(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
+        """Record the file changes of an answered call as made here.
+
+        The trees before and after are computed again, because the files here may differ from those in the answering
+        log. The files themselves are written later (`OpenWorkspace.is_behind`).
+        """
         opened = self._opened.get(name)
         for data in files:
             held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
@@ -401,9 +418,10 @@ class Workspaces:
                 opened.known, opened.at, opened.is_behind = tree, self._journal.recorded, True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
-        """Return the folder with the files of a workspace, and its name for tools; None for a folder still to be made.
+        """Return the folder with the files of a workspace, and its name for tools.
 
-        Before the first call works in the workspace, this is the folder that the files are copied from.
+        Return None if the folder does not exist yet. Before the first call in the workspace, this is the folder from
+        which the files are copied.
         """
         if name in self._opened:
             root = self._opened[name].workspace.root
@@ -415,22 +433,22 @@ class Workspaces:
         return None if source is None else (source, None)
 
     def may_go_unasked(self, name: str) -> bool:
-        """Return whether the workflow may have changes of a workspace applied without a question."""
+        """Return whether the workflow may apply changes of a workspace without a question."""
         return self._lender is not None and self._lender.may_go_unasked(name, self._journal.state.fingerprint)
 
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
-        """Return how the files of a workspace differ from those that it began with; raises as `enter` does.
+        """Return the differences between the files of a workspace and those it started with; raises like `enter`.
 
-        With the digest of a `tree` which it had: how those files differ.
+        With the digest of an earlier `tree`, compare those files instead.
 
         Raises
         ------
         StepError
-            It is no copy of a folder, or nothing is known of its files.
+            The workspace is not a copy of a folder, or it has no snapshots.
         """
         await self.enter(name, place)
         held, lender = self._journal.state.workspaces[name], self._lender
-        assert lender is not None  # noqa: S101 - it was entered
+        assert lender is not None  # noqa: S101 - the workspace was entered
         folder = None if held.source is None else lender.source_of(lender.definition(name))
         if held.tree is None or folder is None:
             why = "its files are not kept" if held.tree is None else "it is no copy of a folder"
@@ -441,14 +459,14 @@ class Workspaces:
         return await asyncio.to_thread(OwnChanges.of, folder, tree or held.tree, manifests, lender.content)
 
     async def _left(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
-        """Return what is to be recorded of a workspace in which a call has ended."""
+        """Return the events to record about a workspace after a call in it has ended."""
         if opened.snapshots is None:
             return []
         async with opened.lock:
             return await self._looked_at(name, opened, operation_id)
 
     async def close(self) -> None:
-        """Leave all workspaces: each is found again by what the log says of it."""
+        """Close all workspaces. Each is opened again from the log."""
         self._egress.clear()
         while self._opened:
             _, opened = self._opened.popitem()
@@ -456,7 +474,7 @@ class Workspaces:
                 opened.snapshots.close()
             await opened.workspace.__aexit__(None, None, None)
 
-    # --- opening ---------------------------------------------------------------------------------------------------
+    # --- opening -----------------------------------------------------------------------------------------------------
 
     async def _open(self, name: str, place: Place) -> OpenWorkspace:
         async with self._opening:
@@ -513,7 +531,7 @@ class Workspaces:
         held: HeldWorkspace,
         place: Place,
     ) -> OpenWorkspace:
-        """Make a place for the files that the source had at the event of the fork."""
+        """Create a folder with the files that the source execution had at the event of the fork."""
         folder = lender.folder_for(self._journal.execution_id, definition.name)
         opened = await enter(folder, is_copy=True)
         if held.tree is None or opened.snapshots is None:
@@ -551,11 +569,13 @@ class Workspaces:
             opened.known, opened.at, opened.unrecorded = taken.tree, self._journal.recorded, {}
 
     async def _tree(self, held: HeldWorkspace) -> Tree:
-        """Return the files that the log says a workspace has."""
+        """Return the files of a workspace according to the log."""
         return await asyncio.to_thread(tree_of, await self._manifests(held))
 
     async def _manifests(self, held: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
-        """Return what a workspace began with, and each change since, or until it had the files of a digest."""
+        """Return the first manifest of a workspace and each change since, up to the files with the digest `tree`, if
+        given.
+        """
         manifests: list[Manifest] = []
         at: int | None = held.at
         while at:
@@ -566,7 +586,7 @@ class Workspaces:
         return manifests[::-1]
 
     def _tell_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
-        """Record that a host was asked for: while the workspace is opened, or a call is under way there."""
+        """Record a network request to a host, if the workspace is being opened or a call is running in it."""
         opened = self._opened.get(name)
         calls = {} if opened is None else opened.under_way
         asked = self._egress[name] = self._egress.get(name, 0) + 1
@@ -576,10 +596,10 @@ class Workspaces:
         told = catalog.EgressAnswered(name, answer.host[:MOST_OF_HOST], answer.port, answer.refused, operation_id)
         self._once.record(next(iter(calls.values()), place), told)
 
-    # --- files that are not what the log says ----------------------------------------------------------------------
+    # --- files that differ from the log ------------------------------------------------------------------------------
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
-        """Do with files that differ what is to be done."""
+        """Restore the files of the log, or record the present files as a change from outside."""
         found, known, lender, snapshots = opened.found, opened.known, self._lender, opened.snapshots
         assert found and known and lender and snapshots  # noqa: S101, PT018 - a difference was found
         if outcome == RESTORE:
@@ -593,12 +613,12 @@ class Workspaces:
         return question_id
 
     def _answer_about(self, name: str, known: Tree, found: Tree) -> str | None:
-        """Return what a person has said is to be done; None if nobody has yet."""
+        """Return a person's decision, or None if the question is open or not asked."""
         asked = self._journal.state.interrupts.get(self._question_about(name, known, found))
         return None if asked is None or asked.is_open else str(value_of(asked))
 
     async def _ask(self, name: str, known: Tree, found: Tree, place: Place) -> None:
-        """Return when a person has said what is to be done."""
+        """Ask a person how to treat the files, and return when the question is answered."""
         question_id = self._question_about(name, known, found)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(known.entries, found.entries)
@@ -615,7 +635,7 @@ class Workspaces:
         self._once.pass_over(question_id)
         await self._waits.answer(place.path, question_id)
 
-    # --- looking ---------------------------------------------------------------------------------------------------
+    # --- looking for changes -----------------------------------------------------------------------------------------
 
     async def _looked_at(self, name: str, opened: OpenWorkspace, operation_id: str | None) -> list[catalog.Payload]:
         taken = await taken_of(opened)
@@ -627,7 +647,7 @@ class Workspaces:
         self, name: str, opened: OpenWorkspace, taken: Taken, operation_id: str | None, cause: str | None
     ) -> catalog.FilesChanged:
         known = opened.known
-        assert known is not None and self._lender is not None  # noqa: S101, PT018 - whoever asks has looked
+        assert known is not None and self._lender is not None  # noqa: S101, PT018 - the caller has compared the files
         tell = functools.partial(told_of, known, taken, self._lender.content)
         changed = await asyncio.to_thread(tell)
         beside = [other for other in opened.under_way if other != operation_id]
@@ -645,11 +665,11 @@ class Workspaces:
             problems(taken),
         )
         opened.known = taken.tree
-        opened.at = None  # known once it is recorded
+        opened.at = None  # set when the event is recorded
         return told
 
     def note(self, place: Place, told: Sequence[catalog.Payload]) -> None:
-        """Record what is to be said of files, right behind the end of the call that changed them."""
+        """Record events about files, directly after the end of the call that changed them."""
         self._note(place, told)
 
     def _note(self, place: Place, told: Sequence[catalog.Payload]) -> None:

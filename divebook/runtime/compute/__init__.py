@@ -1,1 +1,1 @@
-"""Where a user's code runs: threads, processes, a cluster."""
+"""Executors for user code: threads, processes, a Dask cluster."""

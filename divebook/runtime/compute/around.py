@@ -1,7 +1,7 @@
-"""What is around a call that is made in another process: the working directory, the variables, the code of modules.
+"""Calls in other processes: their working directory, environment variables and modules, and how they are pickled.
 
-A process is started once for many calls. Where it was started is no matter: a call finds what its owner has when it
-begins, and one that has imported a file which has changed since makes no more calls.
+A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
+its owner has at that time. A process that has imported a file which has changed since makes no more calls.
 """
 
 from __future__ import annotations
@@ -30,32 +30,35 @@ if TYPE_CHECKING:
 _INSTALLED = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
-"""Folders of code that nobody edits."""
+"""Folders of installed code, which users do not edit."""
 _NEVER = (0, -1)
-"""What no file is."""
+"""A stamp that no file has."""
 
 
 class ProcessEnvironment(NamedTuple):
-    """What a process has that calls see."""
+    """The parts of a process that calls can observe."""
 
     folder: str | None
-    """None if it is gone."""
+    """Working directory; None if it was deleted."""
     variables: dict[str, str] | dict[bytes, bytes]
-    """As the system has them."""
+    """Environment variables, in the form of the operating system."""
     imports: list[str]
-    """Where modules are looked for."""
+    """Import path."""
 
     @classmethod
     def of_now(cls) -> ProcessEnvironment:
-        """Return that of this process; other threads may change it meanwhile."""
+        """Return the environment of this process. Other threads may change it meanwhile."""
         folder = None
         with suppress(OSError):
-            folder = os.getcwd()  # noqa: PTH109 - twice a call
-        held = getattr(os.environ, "_data", os.environ)  # as one copy, and in a tenth of the time that decoding takes
+            folder = os.getcwd()  # noqa: PTH109 - runs twice per call
+        held = getattr(os.environ, "_data", os.environ)  # one copy takes a tenth of the time of decoding
         return cls(folder, dict(held), [*map(str, sys.path)])
 
     def enter(self) -> None:
-        """Have this process be so; a folder that is gone by now is left out."""
+        """Apply the environment to this process. A deleted working directory is ignored.
+
+        Only differences are applied, because most calls find an equal environment.
+        """
         here = self.of_now()
         if self.folder is not None and here.folder != self.folder:
             with suppress(OSError):
@@ -69,7 +72,7 @@ class ProcessEnvironment(NamedTuple):
 
 
 class KnownModules:
-    """The files that this process has imported, but for what is installed, as they were then."""
+    """Files imported by this process with their times and sizes, except installed ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, int]] = {}
@@ -79,12 +82,12 @@ class KnownModules:
         self.look()
 
     def have_changed(self) -> bool:
-        """Whether a file is another one than it was when it was imported; asked when a call begins."""
+        """Return whether an imported file has changed since its import. Called before each call."""
         self._began = time.time_ns()
         return any(_stamp(file, found) != found for file, found in self._known.items())
 
     def look(self) -> None:
-        """Note what a call has imported."""
+        """Add the files that a call has imported."""
         for name in [name for name in list(sys.modules) if name not in self._seen]:
             self._seen.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
@@ -92,45 +95,50 @@ class KnownModules:
                 continue
             found = _stamp(file, _NEVER)
             if found != _NEVER:
-                is_late = self._began <= found[0] <= time.time_ns()  # it may have been imported before it changed
+                is_late = self._began <= found[0] <= time.time_ns()  # it may have changed after its import
                 self._known[file] = _NEVER if is_late else found
 
 
 def _is_installed(file: str) -> bool:
     real = os.path.realpath(file)
-    return real.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in real  # of another environment
+    return real.startswith(_INSTALLED) or f"{os.sep}site-packages{os.sep}" in real  # installed in another environment
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return time and size of a file, or something else if there is none, as of what is in an archive."""
+    """Return time and size of a file, or `otherwise` if there is none, for example for a module in an archive."""
     try:
-        about = os.stat(file)  # noqa: PTH116 - many times a call
+        about = os.stat(file)  # noqa: PTH116 - runs many times per call
     except OSError:
         return otherwise
     return about.st_mtime_ns, about.st_size
 
 
-# Calls between processes: a function with its arguments on the way there, what it came to on the way back.
+# --- pickled calls ---------------------------------------------------------------------------------------------------
 #
-# Code and values travel by cloudpickle, so that what is defined in a notebook's cell or in a script works as well; none
-# of it is ever in a log. What comes back is recorded as if it had been made here: an error has its class, its fields,
-# its cause and the place in the code that raised it (`tests/execution/test_processes.py`).
+# A function and its arguments travel to the process, the result or error travels back.
+#
+# Code and values are pickled with cloudpickle, so definitions in a notebook cell or a script work as well. None of it
+# is recorded in a log. The outcome is recorded as if the call had run here: an error has its class, fields, cause and
+# the place in the code that raised it (`tests/execution/test_processes.py`).
 
 
 MOST_CAUSES = 20
-"""How far back what an error was raised from is followed."""
+"""Maximum number of causes of an error that are kept."""
 _HERE = 'or let it run in a thread: executor="thread"'
 
 
 class _Named(NamedTuple):
-    """A function of a module, so many decorators deep: the name of a ``@step`` leads to what records its calls."""
+    """Reference to a function below some decorators.
+
+    The plain name of a ``@step`` would lead to its recording wrapper.
+    """
 
     module: str
     path: str
     depth: int
 
     def found(self) -> Callable[..., Any]:
-        """Return the function, in whatever process."""
+        """Return the function, in any process."""
         thing: Any = importlib.import_module(self.module)
         for part in self.path.split("."):
             thing = getattr(thing, part)
@@ -141,12 +149,12 @@ class _Named(NamedTuple):
 
 
 def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-    """Return a call as bytes.
+    """Return a pickled call.
 
     Raises
     ------
     UnpicklableError
-        Its code or an argument cannot leave this process.
+        Its code or an argument cannot be pickled.
     """
     code = _named(function) or function
     try:
@@ -156,7 +164,7 @@ def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 
 def make_shipped(call: bytes) -> bytes:
-    """Make a call that came from another process; return what it came to, whatever that is."""
+    """Make a pickled call from another process, and return its pickled result or error."""
     import cloudpickle
 
     label = "a call"
@@ -165,11 +173,11 @@ def make_shipped(call: bytes) -> bytes:
         function = code.found() if isinstance(code, _Named) else code
         label = getattr(function, "__name__", label)
         result = function(*args, **kwargs)
-    except BaseException as error:  # noqa: BLE001 - it belongs to who called
+    except BaseException as error:  # noqa: BLE001 - the exception belongs to the caller
         return _dumped((None, _Raised.of(error)))
     try:
         return _dumped((result, None))
-    except Exception as error:  # noqa: BLE001 - whatever a class's own code raises when it is pickled
+    except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
         told = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
         from divebook.runtime.clock import mark_lost
 
@@ -179,12 +187,12 @@ def make_shipped(call: bytes) -> bytes:
 
 
 def unship(outcome: bytes) -> Any:
-    """Return what a call came to in another process, or raise what it raised."""
+    """Return the result of a call in another process, or raise its error."""
     import cloudpickle
 
     try:
         result, raised = cloudpickle.loads(outcome)
-    except Exception as error:  # a class of the result may raise anything when it is made again
+    except Exception as error:  # unpickling of user classes may raise anything
         from divebook.runtime.clock import mark_lost
 
         mark_lost(error, f"a pickled result of {len(outcome):,} bytes")
@@ -195,12 +203,12 @@ def unship(outcome: bytes) -> Any:
 
 
 class _Raised(NamedTuple):
-    """An error on its way between processes."""
+    """An error in pickled form."""
 
     whole: bytes | None
-    """The error, if it can be pickled and made again."""
+    """The pickled error, if it can be pickled and unpickled."""
     parts: bytes
-    """Its class, arguments and fields, as far as they can."""
+    """The pickled class, arguments and fields, as far as possible."""
     text: str
     names: tuple[str, ...]
     frames: Sequence[Frame]
@@ -208,8 +216,8 @@ class _Raised(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException, depth: int = 0) -> _Raised:
-        """Return an error that was raised here, with what it was raised from."""
-        from divebook.engine.retries import names_of  # what a worker needs of the engine, and only then
+        """Return the pickled form of an error that was raised here, including its causes."""
+        from divebook.engine.retries import names_of  # a worker loads these engine modules only if needed
         from divebook.runtime.errors import clean_text, frames_of
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
@@ -220,7 +228,7 @@ class _Raised(NamedTuple):
         return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
 
     def again(self) -> BaseException:
-        """Return the error."""
+        """Return the error with its frames and causes."""
         from divebook.runtime.errors import ELSEWHERE
 
         error = self._made()
@@ -240,21 +248,21 @@ class _Raised(NamedTuple):
             kind, args, fields = cloudpickle.loads(self.parts)
             error: BaseException = kind.__new__(kind, *args)
             built_in: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-            built_in.__init__(error, *args)  # no constructor of a person's class, which may take other arguments
+            built_in.__init__(error, *args)  # avoids constructors of user classes, which may take other arguments
             vars(error).update(fields)
-        except Exception:  # noqa: BLE001 - a class may do anything when it is made again; its text and names remain
+        except Exception:  # noqa: BLE001 - unpickling may raise anything; text and names remain
             return OperationError(self.text, error_names=self.names)
         return error
 
 
 def _travels(value: Any) -> bytes | None:
-    """Return a value as bytes, if it can be pickled and made again."""
+    """Return a pickled value, or None if it cannot be pickled and unpickled."""
     import cloudpickle
 
     try:
         dumped = _dumped(value)
         cloudpickle.loads(dumped)
-    except Exception:  # noqa: BLE001 - whatever its class raises, it does not travel
+    except Exception:  # noqa: BLE001 - whatever its class raises, it cannot be pickled
         return None
     return dumped
 
@@ -267,10 +275,10 @@ def _dumped(value: Any) -> bytes:
 
 @functools.cache
 def _pickler() -> Any:
-    """Return cloudpickle's pickler, with two exceptions.
+    """Return cloudpickle's pickler class with two exceptions.
 
-    - Code keeps the name of its file. Cloudpickle 3.1.3 and later leave it out, and an error from a process would not
-      say where it was raised.
+    - Code objects keep their file name. Cloudpickle 3.1.3 and later remove it, and an error from a process would not
+      have its place.
     - A pandas timestamp keeps its `fold`, which pandas leaves out (tests/execution/test_processes.py).
     """
     import cloudpickle
@@ -289,7 +297,7 @@ def _pickler() -> Any:
 
 
 def _is_timestamp(value: Any) -> bool:
-    """Whether it is a pandas timestamp, told without loading pandas."""
+    """Return whether a value is a pandas timestamp, without importing pandas."""
     kind = type(value)
     return kind.__name__ == "Timestamp" and kind.__module__.partition(".")[0] == "pandas"
 
@@ -304,9 +312,9 @@ def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) 
 
 
 def _named(function: Callable[..., Any]) -> _Named | None:
-    """Return the name of a function that leads to it in every process, if it is below decorators there.
+    """Return a reference to a function by name, if the name leads to a decorator around the function.
 
-    Any other function travels as cloudpickle sees fit: by its name where that leads to it, else by value.
+    Return None for any other function: cloudpickle then pickles it by name if that leads to it, else by value.
     """
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
     if not isinstance(module, str) or not _is_importable(module) or "<" in path:
@@ -322,9 +330,9 @@ def _named(function: Callable[..., Any]) -> _Named | None:
 
 @functools.lru_cache(maxsize=1024)
 def _is_importable(name: str) -> bool:
-    """Return whether another process can import a module; one that it cannot travels by value from now on.
+    """Return whether another process can import a module. If not, register it to be pickled by value.
 
-    Such are a notebook, a script, and a file that was named to the shell.
+    That is the case for a notebook, a script, and a file that was passed to the CLI.
     """
     import cloudpickle
 
@@ -344,7 +352,7 @@ def _finds(finder: Any, name: str) -> bool:
 
 
 def _culprit(label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception) -> UnpicklableError:
-    """Return an error that names what cannot be pickled."""
+    """Return an error that names the part that cannot be pickled."""
     arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
     for name, value in arguments.items():
         if not _is_dumped(value):
@@ -364,34 +372,36 @@ def _is_dumped(value: Any) -> bool:
     return True
 
 
-# What functions print in another process, on its way to who prints it: streams as programs know them.
+# --- printed output --------------------------------------------------------------------------------------------------
+#
+# Streams in a worker process that pass printed text to its owner.
 
 
 class PrintedThere(io.RawIOBase):
-    """The lowest layer of a stream, which hands on what is written to it as text.
+    """Lowest layer of an output stream, which passes on written bytes as text.
 
     Parameters
     ----------
     name, number
-        Of the stream in the module ``sys``, and of the descriptor that programs may be given in its place.
+        Name of the stream in the module ``sys``, and file descriptor reported to programs.
     hand_on
-        Takes the name and a text.
+        Receives the name and a text.
     """
 
     def __init__(self, name: str, number: int, hand_on: Callable[[tuple[str, str]], object]) -> None:
         self._name, self._number, self._hand_on = name, number, hand_on
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end in the middle of a character
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
 
     def writable(self) -> bool:
-        """Say that it can be written to."""
+        """Return True: the stream is writable."""
         return True
 
     def fileno(self) -> int:
-        """Return what programs are given."""
+        """Return the file descriptor for programs."""
         return self._number
 
     def write(self, data: Buffer, /) -> int:
-        """Hand on what characters are there."""
+        """Pass on the complete characters."""
         raw = bytes(data)
         if text := self._decoder.decode(raw):
             self._hand_on((self._name, text))
@@ -399,6 +409,6 @@ class PrintedThere(io.RawIOBase):
 
 
 def stream_of(printed: PrintedThere) -> io.TextIOWrapper:
-    """Return a stream like ``sys.stdout``, by lines; what no encoding has (lone surrogates) is written in ASCII."""
+    """Return a line-buffered stream like ``sys.stdout``. Unencodable characters (lone surrogates) are escaped."""
     buffer = io.BufferedWriter(printed)
     return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)

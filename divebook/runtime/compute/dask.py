@@ -1,8 +1,8 @@
-"""Functions on a Dask cluster.
+"""Executors on Dask clusters and `concurrent.futures` pools, and the table of executors of an environment.
 
-A client of the cluster has a thread and loop of its own, on which all that is asked of the cluster is asked; it and
-`DaskCluster` (what the engine sees) meet in `_Connection.make`. What a call comes to is made bytes in the worker, and
-the function's own errors come back as values: whatever Dask itself raises tells of the cluster, and leaves the outcome
+A Dask client has a thread and event loop of its own, on which all requests to the cluster run. `DaskCluster`, which the
+engine uses, and this loop meet in `_Connection.make`. The result of a call is pickled in the Dask worker, and errors of
+the function are returned as values. Any exception of Dask itself therefore concerns the cluster, and leaves the outcome
 of the call unknown.
 """
 
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
     from distributed.deploy import Cluster
 
 
-# The dashboards of the clusters to which the calls of executions go: what this process knows, and no log.
+# --- dashboards ------------------------------------------------------------------------------------------------------
+#
+# Dashboards of the clusters to which this process sends calls of executions. They are not recorded in a log.
 
 
 MOST = 1_000
-"""Executions of which it is known: the latest ones that sent calls."""
+"""Maximum number of executions with known dashboards: those that sent calls last."""
 
 
 class Dashboards:
-    """Addresses by execution, from any thread.
+    """Dashboard addresses by execution. Callable from any thread.
 
     Examples
     --------
@@ -56,15 +58,15 @@ class Dashboards:
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
-        """Take note that calls of an execution go to the cluster with this dashboard."""
+        """Note that calls of an execution go to the cluster with this dashboard."""
         with self._lock:
-            known = self._known.pop(execution_id, ())  # so that the latest are last
+            known = self._known.pop(execution_id, ())  # moves the execution to the end
             self._known[execution_id] = known if address in known else (*known, address)
             if len(self._known) > MOST:
                 del self._known[next(iter(self._known))]
 
     def forget(self, address: str) -> None:
-        """Forget a dashboard: nothing goes to its cluster any more."""
+        """Forget a dashboard, because its cluster gets no more calls."""
         with self._lock:
             for execution_id, known in [*self._known.items()]:
                 left = tuple(one for one in known if one != address)
@@ -72,7 +74,7 @@ class Dashboards:
                     self._known[execution_id] = left
 
     def of(self, execution_id: str) -> list[str]:
-        """Return the dashboards of the clusters that calls of an execution have gone to."""
+        """Return the dashboards of the clusters to which calls of an execution were sent."""
         with self._lock:
             return [*self._known.get(execution_id, ())]
 
@@ -80,24 +82,26 @@ class Dashboards:
 DASHBOARDS = Dashboards()
 
 
-# What runs in a Dask cluster: shipped calls in its workers, and in its scheduler who may begin one.
+# --- code that runs in the cluster -----------------------------------------------------------------------------------
 #
-# Dask begins a task again whenever it has lost its worker or its result. A call that may not be made twice therefore
-# asks the scheduler first, which gives each key away once (`tests/execution/test_dask.py`).
+# Workers make pickled calls, and the scheduler decides which task may start one.
+#
+# Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
+# key from the scheduler first, which grants each key once (`tests/execution/test_dask.py`).
 
 
 CLAIM = "divebook_claim"
 MOST_TAKEN = 10_000
-"""Keys that are kept before those are looked for that are gone."""
+"""Number of granted keys after which keys without tasks are removed."""
 
 
 def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a shipped call, in a worker; with a key only if none has begun under it, else None is returned."""
+    """Make a pickled call, in a worker. With a key, return None without a call if the key is already claimed."""
     return make_shipped(call) if key is None or _is_claimed(key) else None
 
 
 def _is_claimed(key: str) -> bool:
-    """Return whether the scheduler has given a key to the task of this thread."""
+    """Return whether the scheduler grants a key to the task of this thread."""
     from distributed import get_worker
 
     worker = get_worker()
@@ -110,18 +114,18 @@ def _is_claimed(key: str) -> bool:
 
 
 def install(dask_scheduler: Any) -> None:
-    """Have a scheduler give keys away, if it does not yet."""
+    """Install the claim handler in a scheduler, if it has none."""
     dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
 
 
 class Claims:
-    """Gives each key of a task to the first that asks; one whose task nobody wants any more, to none."""
+    """Grants each key of a task to the first request. The key of a task that is not wanted any more is not granted."""
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler, self._taken = scheduler, set[str]()
 
     def claim(self, key: str) -> bool:
-        """Return whether whoever asks may begin."""
+        """Return whether the requesting task may start."""
         if key in self._taken or key not in self._scheduler.tasks:
             return False
         if len(self._taken) >= MOST_TAKEN:
@@ -131,48 +135,50 @@ class Claims:
 
 
 WINDOW, WINDOW_OF_THREAD = 64, 16
-"""Calls that may be made twice and are with the cluster at a time: so many, and so many for each of its threads."""
+"""Maximum number of repeatable calls in the cluster at a time: a constant, and a number for each
+thread of the cluster."""
 CONNECT_SECONDS = 10
 LONG = 0.5
-"""Seconds after which a call is worth two messages to the scheduler, so that it is found again."""
+"""Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
 KEPT_SECONDS = 2.0
-"""How long a result stays with the cluster after it has come back: until it is surely in the log."""
+"""Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
 PUBLISHED = "divebook/"
 MOST_LOOKED = 10_000
-"""Executions that are kept, of which it is known what was left of them."""
+"""Maximum number of executions remembered as checked for calls left by another process."""
 LARGE = 1_000_000
-"""Bytes of a call from which on Dask might advise to send it in another way."""
+"""Bytes of a call above which Dask may warn about its size."""
 MUCH = 2**60
 SOONER = 0.5
-"""How much higher the priority is of calls that are to run when they have begun."""
+"""Additional priority of calls that must run as soon as they have started."""
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
 
 _log = logger(__name__)
 
 
 class DaskCluster:
-    """A Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
+    """Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
 
-    Workers and scheduler need divebook and whatever the functions import. A call that may be made twice goes on where
-    the process that asked for it has died, and who resumes the execution finds its result; any other is begun once.
+    Workers and scheduler need divebook and the modules that the functions import. A repeatable call continues if the
+    process that sent it dies, and the process that resumes the execution finds its result. Any other call is started at
+    most once.
 
     Parameters
     ----------
     cluster
-        A `distributed.Client`; or the address of a scheduler, or what has started one (``LocalCluster``), to which a
-        connection is made with the first call.
+        A `distributed.Client`; or the address of a scheduler, or a cluster object (``LocalCluster``), to which the
+        first call connects.
     resources
-        What a call takes of its worker, as ``dask worker --resources "GPU=2"`` has it.
+        Resources that a call needs on its worker, as in ``dask worker --resources "GPU=2"``.
     priority
-        Of its calls among those that wait; higher is sooner.
+        Priority of its calls among waiting ones; higher runs sooner.
     keep
-        Whether calls of more than half a second that may be made twice are known to the cluster by name, so that they
-        are found again when this process has died.
+        True to publish repeatable calls longer than half a second in the cluster, so that they are found again after
+        the death of this process.
 
     Raises
     ------
     SetupError
-        The library is not installed, or the cluster is neither an address nor a client that is not asynchronous.
+        The library is not installed, or the cluster is neither an address nor a synchronous client.
     """
 
     shares_memory = False
@@ -185,6 +191,7 @@ class DaskCluster:
         priority: int = 0,
         keep: bool = True,
     ) -> None:
+        """Check the arguments. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
             raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
@@ -202,25 +209,28 @@ class DaskCluster:
 
     @property
     def dashboard(self) -> str | None:
-        """The address of the cluster's dashboard, once it is connected to; views of runs have a link to it."""
+        """Address of the cluster's dashboard, once connected. Views of runs link to it."""
         return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
-        """Return what a call must hold: one that is to run when it has begun begins if there is a thread for it."""
+        """Return the slot that a call must hold.
+
+        Non-repeatable and time-limited calls start only if a thread is free.
+        """
         return (self._places if repeatable and not limited else self._places_of_one).slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result; a call that is cut off is taken back if it has not begun, and runs on if it has.
+        """Run a task and return its result. A cancelled call is withdrawn if it has not started; otherwise it runs on.
 
         Raises
         ------
         OutcomeUnknownError
-            Its worker, its result or the scheduler was lost. A call that may be made twice is found again, or made once
-            more, first.
+            Its worker, its result or the scheduler was lost. A repeatable call is found again, or repeated once,
+            before.
         StepError
-            The cluster cannot be reached, or no worker has what the call takes; nothing was called.
+            The cluster is unreachable, or no worker has the required resources; nothing was called.
         UnpicklableError
-            Its code or an argument cannot leave this process; nothing was called.
+            Its code or an argument cannot be pickled; nothing was called.
         """
         call = ship(task.label, task.function, task.args, task.kwargs)
         try:
@@ -245,7 +255,7 @@ class DaskCluster:
         return outcome
 
     def close(self) -> None:
-        """Have the cluster forget the results that it gave, and end a connection that was made here."""
+        """Remove published results from the cluster, and close a connection that was opened here."""
         with self._lock:
             connection, self._connection = self._connection, None
         if connection is not None:
@@ -278,7 +288,7 @@ class DaskCluster:
             raise StepError(
                 f"{label} was not called: no scheduler of Dask answers at {self._given}: {error}. Start one (dask "
                 "scheduler), or look whether the address is right"
-            ) from None  # a time limit that an error comes from says that its call may have begun, and this has not
+            ) from None  # a TimeoutError as cause would mean that the call may have started
 
     def _fit(self, threads: int) -> None:
         self._places.resize(WINDOW + WINDOW_OF_THREAD * threads)
@@ -286,11 +296,11 @@ class DaskCluster:
 
 
 class _LostError(Exception):
-    """The cluster has lost a call, or what it came to."""
+    """The cluster has lost a call or its result."""
 
 
 class _Connection:
-    """What is asked of a cluster; on the loop of its client, but for what says otherwise."""
+    """Connection to a cluster. Its methods run on the loop of the client, unless they state otherwise."""
 
     def __init__(self, client: Client, *, keep: bool) -> None:
         self.client, self._keep = client, keep
@@ -298,28 +308,29 @@ class _Connection:
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
         self.threads: int = sum(client.nthreads().values())
         self._scheduler: str | None = None
-        """The id of the one that gives keys away."""
+        """Id of the scheduler that has the claim handler."""
         self._meeting = asyncio.Lock()
         self._left: set[str] = set()
-        """Under which names a process that is gone has left calls, or what they came to."""
+        """Names under which another process has left calls or results in the cluster."""
         self._looked: set[str] = set()
-        """The executions that it is known of; what another process leaves later is of another one, or taken up here."""
+        """Executions checked for such calls. Calls that another process leaves later belong to other executions, or are
+        resumed here."""
         self._over: list[str] = []
-        """Names of calls that have come back."""
+        """Names of returned calls."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is of no use any more; from any thread."""
+        """True if the connection is closed. Callable from any thread."""
         return self.client.status in {"closed", "closing"}
 
     def close(self) -> None:
-        """Unpublish what has come back; from another thread."""
+        """Unpublish returned calls. Call from another thread than the loop's."""
         if not self.is_lost:
             with suppress(OSError, TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._unpublish(), self.loop).result(CONNECT_SECONDS)
 
     async def make(self, task: Task, call: bytes, options: Mapping[str, Any]) -> bytes:
-        """Return what a shipped call comes to; see `DaskCluster.run`."""
+        """Make a pickled call in the cluster and return its pickled outcome; see `DaskCluster.run`."""
         try:
             await self._meet()
             if self._keep and task.repeatable:
@@ -329,7 +340,7 @@ class _Connection:
         except (ImportError, OSError) as error:
             told = f"{task.label} was not called: the cluster at {self.client.scheduler.address} does not take it"
             way_on = "its scheduler and workers need divebook as it is here, and to be reached"
-            raise StepError(f"{told}: {type(error).__name__}: {error}; {way_on}") from None  # as above
+            raise StepError(f"{told}: {type(error).__name__}: {error}; {way_on}") from None  # no cause, as above
         outcome = await self._made(task, call, options)
         if outcome is None:
             raise _LostError(
@@ -350,19 +361,19 @@ class _Connection:
                 is_named = True
                 await self.client.publish_dataset(future, name=name, override=True)
             outcome = await future
-        except asyncio.CancelledError:  # by who asked
+        except asyncio.CancelledError:  # cancelled by the caller
             await future.cancel(force=True)
             raise
-        except Exception as error:  # of the cluster, whatever it is: those of the function are results
+        except Exception as error:  # any error of the cluster; those of the function are results
             told = f"{type(error).__name__}: {error}"
             raise _LostError(f"{task.label} may or may not have taken effect: {told}") from error
         finally:
-            if name is not None and (is_named or outcome is not None):  # which another process may have named
+            if name is not None and (is_named or outcome is not None):  # another process may have published it
                 self._end(name)
         return outcome
 
     async def _found(self, name: str | None) -> Future | None:
-        """Return the call that a process left under a name, if it did."""
+        """Return the call that another process left under a name, or None."""
         if name not in self._left:
             return None
         self._left.discard(name)
@@ -371,26 +382,26 @@ class _Connection:
     def _submitted(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
         import dask
 
-        shown = re.sub(r"\W+", "_", task.label)  # by the dashboard: what stands before the hyphen
+        shown = re.sub(r"\W+", "_", task.label)  # the dashboard shows the part before the hyphen
         key = f"{shown}-{task.key}"
-        if not task.repeatable:  # a key of its own each time: one that was given away says what has begun
+        if not task.repeatable:  # a new key for each attempt, because a granted key means that its task has started
             key = f"{key}/{uuid.uuid4().hex}"
         claimed = None if task.repeatable else key
         sooner = SOONER if task.is_limited or not task.repeatable else 0
         given = {**options, "priority": options["priority"] + sooner, "key": key, "pure": False, "retries": 0}
         if len(call) < LARGE:
             return self.client.submit(begin, call, claimed, **given)
-        with dask.config.set({"distributed.admin.large-graph-warning-threshold": MUCH}):  # it must go in any case
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": MUCH}):  # it must be sent anyway
             return self.client.submit(begin, call, claimed, **given)
 
-    # --- before the first call -------------------------------------------------------------------------------------
+    # --- before the first call ---------------------------------------------------------------------------------------
 
     async def _meet(self) -> None:
-        """Have the scheduler give keys away; once for each scheduler."""
+        """Install the claim handler, once for each scheduler."""
         async with self._meeting:
-            while self.client.status == "connecting":  # noqa: ASYNC110 - what is submitted meanwhile is lost silently
+            while self.client.status == "connecting":  # noqa: ASYNC110 - calls submitted too early are lost silently
                 await asyncio.sleep(0.05)
-            about = self.client.scheduler_info()  # as it was kept last: nothing is asked on this loop
+            about = self.client.scheduler_info()  # cached by the client: sends no request on this loop
             self.threads = about["total_threads"]
             if about["id"] == self._scheduler:
                 return
@@ -399,7 +410,7 @@ class _Connection:
             self._scheduler = about["id"]
 
     async def _look(self, execution_id: str) -> None:
-        """Learn what was left of an execution whose first call this is, here: another process may have had it."""
+        """Find calls that another process left in the cluster, before the first call of an execution here."""
         async with self._meeting:
             if execution_id in self._looked:
                 return
@@ -410,7 +421,10 @@ class _Connection:
             self._left |= {name for name in await self.client.list_datasets() if str(name).startswith(begin)}
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
-        """Raise StepError where no worker has what a call takes, since it would wait for ever."""
+        """Raise StepError if no worker has the required resources, because the call would wait for ever.
+
+        A cluster without workers passes, because workers can join later.
+        """
         about = await self.client.scheduler.identity(n_workers=-1)
         there = [worker["resources"] for worker in about["workers"].values()]
         fits = (all(has.get(name, 0) >= amount for name, amount in resources.items()) for has in there)
@@ -422,10 +436,10 @@ class _Connection:
                 f'dask worker --resources "{_listed(resources)}"'
             )
 
-    # --- after a call ----------------------------------------------------------------------------------------------
+    # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Unpublish a call a little later, together with others: by then its result is in the log."""
+        """Unpublish a call after a delay, together with others. Its result is in the log by then."""
         self._over.append(name)
         if len(self._over) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
@@ -433,13 +447,13 @@ class _Connection:
     async def _unpublish(self) -> None:
         over, self._over = self._over, []
         if over:
-            with suppress(OSError):  # a cluster that is gone keeps nothing
+            with suppress(OSError):  # a closed cluster keeps nothing
                 await self.client.unpublish_dataset(over)
 
 
 async def _ends_soon(future: Future) -> bool:
-    """Return whether a call is over in a moment."""
-    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # which raises nothing
+    """Return whether a call ends within `LONG` seconds."""
+    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
     try:
         await asyncio.wait((ended,), timeout=LONG)
         return ended.done()
@@ -448,12 +462,12 @@ async def _ends_soon(future: Future) -> bool:
 
 
 def is_client(asked: object) -> TypeGuard[Client]:
-    """Return whether something is a client of Dask, without importing Dask."""
+    """Return whether an object is a Dask client, without importing Dask."""
     return _is_of_dask(asked, "Client")
 
 
 def is_cluster(asked: object) -> TypeGuard[Cluster]:
-    """Return whether something is what starts workers for Dask, without importing Dask."""
+    """Return whether an object is a Dask cluster, without importing Dask."""
     return _is_of_dask(asked, "Cluster")
 
 
@@ -462,12 +476,12 @@ def _is_of_dask(asked: object, name: str) -> bool:
 
 
 def is_address(asked: object) -> bool:
-    """Return whether a text is the address of a scheduler."""
+    """Return whether an object is the address of a scheduler."""
     return isinstance(asked, str) and asked.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
 
 
 def _listed(resources: Mapping[str, float]) -> str:
-    """Return resources as Dask writes them.
+    """Return resources in the syntax of Dask.
 
     >>> _listed({"GPU": 1.0, "MEM": 2.5}), _listed({})
     ('GPU=1,MEM=2.5', 'none')
@@ -475,38 +489,40 @@ def _listed(resources: Mapping[str, float]) -> str:
     return ",".join(f"{name}={amount:g}" for name, amount in sorted(resources.items())) or "none"
 
 
-# The executors of an environment, by name: ``thread``, ``process``, and any `concurrent.futures.Executor`.
+# --- executors of an environment -------------------------------------------------------------------------------------
+#
+# By name: ``thread``, ``process``, and any `concurrent.futures.Executor`.
 
 
 THREAD, PROCESS = "thread", "process"
 _PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
-"""What looks like an address."""
+"""Pattern of strings that look like an address."""
 
 
 Given = Executor | Callable[[], Executor]
-"""An executor, or what makes one when it is needed."""
+"""An executor, or a function that creates one when needed."""
 
 
 class _Workers(Places):
-    """A place for each worker of an executor, which is free again when the worker is: some calls are not waited for."""
+    """Slots for the workers of an executor. A slot is free when its worker is, because some calls are not awaited."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self._awaited = 0
-        """How many places are to be kept, of those that are given back next: it does not matter which."""
+        """Number of slots to keep among those released next. It does not matter which ones."""
         self._kept: list[_Place] = []
 
     def slot(self) -> LimitedSlot:
-        """Return one; on the loop that is to wait for it."""
+        """Return a slot. Call on the event loop that waits for it."""
         return _Place(self.limiter(), self)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
-        """Keep the place of a call that is given up, until it has ended."""
+        """Keep the slot of a call that is given up until the call has ended."""
         self._awaited += 1
         busy.add_done_callback(self._let_go)
 
     def keeps(self, place: _Place) -> bool:
-        """Whether a place that is given back is kept."""
+        """Return whether a released slot is kept."""
         if self._awaited:
             self._awaited -= 1
             self._kept.append(place)
@@ -514,7 +530,7 @@ class _Workers(Places):
         return False
 
     def _let_go(self, busy: asyncio.Future[Any]) -> None:
-        _ = busy.cancelled() or busy.exception()  # nobody waits for it
+        _ = busy.cancelled() or busy.exception()  # the outcome is not used
         if self._kept:
             self._kept.pop().let_go()
         else:
@@ -522,28 +538,29 @@ class _Workers(Places):
 
 
 class _Place(LimitedSlot):
-    """One of them."""
+    """The slot of one worker."""
 
     def __init__(self, places: anyio.CapacityLimiter, workers: _Workers) -> None:
         super().__init__(places)
         self._workers = workers
 
     def release(self) -> None:
-        """Let the next call have it, as soon as its worker is free."""
+        """Free the slot for the next call, as soon as its worker is free."""
         if self._is_held and not self._workers.keeps(self):
             self.let_go()
         self._is_held = False
 
     def let_go(self) -> None:
-        """Let the next call have it."""
+        """Free the slot for the next call."""
         self._places.release_on_behalf_of(self)
 
 
 class Pool:
-    """Any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
+    """Wrapper of any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
 
-    One that is made here, by a function that was given, is made anew after it broke, and closed. Only as many calls are
-    handed over as it says that it has workers, so that others have not begun; one that does not say it has them all.
+    An executor that a given function creates is created again after it broke, and is shut down by `close`. Only as many
+    calls are submitted as the executor has workers, so that the others have not started. If the number of workers is
+    unknown, all calls are submitted.
     """
 
     def __init__(self, given: Given) -> None:
@@ -553,7 +570,7 @@ class Pool:
 
     @property
     def shares_memory(self) -> bool:
-        """Whether code runs in this process."""
+        """True if code runs in this process."""
         return isinstance(self._present(), ThreadPoolExecutor)
 
     def _present(self) -> Executor:
@@ -562,8 +579,10 @@ class Pool:
             self._executor = self._make()
         return self._executor
 
-    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all
-        """Return what a call must hold while it is under way: a worker of the executor."""
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all calls
+        """Return the slot that a call must hold, one for each worker of the executor, or None if their number is
+        unknown.
+        """
         workers = getattr(self._present(), "_max_workers", None)
         if not isinstance(workers, int) or workers < 1:
             return None
@@ -573,15 +592,17 @@ class Pool:
         return self._places.slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result. A call that is given up is taken back if it has not begun, and not waited for if it has.
+        """Run a task and return its result.
+
+        A call that is given up is withdrawn if not started, and not awaited otherwise.
 
         Raises
         ------
         OutcomeUnknownError
-            The executor broke while the task was with it, as when one of its processes died. A call that may be made
-            twice is made once more first, if there is another executor for it.
+            The executor broke during the task, for example because one of its processes died. A repeatable call is
+            repeated once before, if another executor can be created.
         StepError
-            It takes no calls; nothing was called.
+            The executor accepts no calls; nothing was called.
         """
         try:
             return await self._made(task)
@@ -622,14 +643,14 @@ class Pool:
 
     def _submit(self, task: Task) -> FuturesFuture[Any]:
         if self.shares_memory:
-            within = contextvars.copy_context()  # what libraries trace there, and its workspace, are those of the call
+            within = contextvars.copy_context()  # keeps the tracing context and workspace of the call
             return self._handed_over(task, within.run, task.function, *task.args, **task.kwargs)
         return self._handed_over(task, make_shipped, ship(task.label, task.function, task.args, task.kwargs))
 
     def _handed_over(self, task: Task, *args: Any, **kwargs: Any) -> FuturesFuture[Any]:
         try:
             return self._present().submit(*args, **kwargs)
-        except RuntimeError as error:  # BrokenExecutor among them
+        except RuntimeError as error:  # includes BrokenExecutor
             if self._make is None:
                 raise StepError(
                     f"{task.label} was not called: {type(self._executor).__name__} takes no calls: {error}. Give the "
@@ -640,7 +661,7 @@ class Pool:
         return self._present().submit(*args, **kwargs)
 
     def close(self) -> None:
-        """Close the executor if it was made here."""
+        """Shut down the executor if it was created here."""
         if self._make is not None and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
@@ -651,20 +672,20 @@ def _said(error: BaseException) -> str:
 
 
 class Executors:
-    """Where the functions of an environment run.
+    """The executors of an environment.
 
     Parameters
     ----------
     default
-        For functions and steps that do not say.
+        Executor of functions and steps that name none.
     named
-        What they may name besides ``thread`` and ``process``.
+        Additional executors by name, besides ``thread`` and ``process``.
     """
 
     def __init__(self, default: object = None, named: Mapping[str, object] | None = None) -> None:
         self._processes: Processes | None = None
         self._pools: dict[int, Pool] = {}
-        """By what was given: an executor has its workers once."""
+        """By id of the given object: each executor has one pool."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
         self._named: dict[str, Compute] = {}
@@ -674,25 +695,25 @@ class Executors:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a function or step may name."""
+        """Names that a function or step may use."""
         return (THREAD, PROCESS, *self._named)
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Let functions and steps name an executor; the same one again is nothing new."""
+        """Register an executor under a name. Registering the same one again has no effect."""
         found = self.find(executor)
         if name in self.names and self._named.get(name) is not found and not replace:
             raise AlreadyRegisteredError("executor", name)
         self._named[name] = found
 
     def find(self, asked: object) -> Compute:
-        """Return an executor by its name, or as something that runs tasks.
+        """Return an executor by its name, or wrap an object that can run tasks.
 
         Raises
         ------
         NotFoundError
-            There is none of that name.
+            No executor has this name.
         SetupError
-            It is no executor.
+            The object is not an executor.
         """
         if is_client(asked) or is_cluster(asked) or is_address(asked):
             return self._cluster(asked)
@@ -713,14 +734,16 @@ class Executors:
         return self._clusters[asked]
 
     def named(self, name: str) -> Compute:
-        """Return what a function or step names; an address only if it was added, so that no definition sends code away.
+        """Return the executor of a name.
+
+        An address must have been registered, so that no definition can send code elsewhere.
 
         Raises
         ------
         NotFoundError
-            There is none of that name.
+            No executor has this name.
         SetupError
-            It looks like an address, and is none of Dask.
+            The name looks like an address, but not like one of Dask.
         """
         if name == THREAD:
             return THREADS
@@ -735,13 +758,13 @@ class Executors:
         return self._named[name]
 
     def take_in(self, other: Executors) -> None:
-        """Have what another one has, by name and by default."""
+        """Copy the named executors and the default of another environment."""
         self._named |= other._named
         if other.default is not THREADS:
             self.default = other.default
 
     def close(self) -> None:
-        """End the processes and executors that were made here; those that were given belong to who made them."""
+        """End the processes and executors that were created here. Given ones belong to their creators."""
         if self._processes is not None:
             self._processes.close()
         for pool in self._pools.values():

@@ -1,9 +1,9 @@
-"""Processes of this machine for calls that keep a processor busy: as many as there are processors, made when needed.
+"""Process pool of this machine for CPU-bound calls: as many processes as processors, started when needed.
 
-Each process has a wire of its own, so that whatever happens to one concerns the call that it makes and no other: one
-that dies leaves the outcome of its call unknown, and one whose call is given up (a time limit, a cancelled execution)
-is killed, with what it has started. The next call gets a new one. They are started afresh, never forked from a process
-that has threads, and replaced where a module that they have imported has changed.
+Each process has its own pipes, so a failure concerns only the call that it makes. If a process dies, the outcome of its
+call is unknown. If a call is given up (time limit, cancelled execution), its process is killed with all its children,
+and the next call gets a new one. Processes are started fresh, never forked from a process with threads, and replaced if
+a module that they have imported has changed.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 LOOK_SECONDS = 0.2
-"""How often a process is looked at that tells nothing, where the system does not say when it ends."""
+"""Seconds between two checks of a silent process, if the system does not signal its end."""
 LEAVING_SECONDS = 0.5
-"""How long a process whose wire is cut has to end by itself."""
+"""Seconds that a process has to exit by itself after its pipes are closed."""
 _log = logger(__name__)
 
 
 def processors() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Processes:
-    """A pool of processes: what ``executor="process"`` names."""
+    """A pool of processes: the executor named ``"process"``."""
 
     shares_memory = False
 
@@ -58,25 +58,25 @@ class Processes:
         self._lock = threading.Lock()
         self._places = Places(self.size)
         self.close = weakref.finalize(self, _end, self._idle, self._all, self._lock)
-        """Ends its processes; also when the pool is forgotten."""
-        self.close.atexit = False  # they end with this process, whose last calls are waited for then
+        """Ends its processes. Also called when the pool is garbage collected."""
+        self.close.atexit = False  # they end with this process, which waits for its last calls
 
-    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all
-        """Return what a call must hold while it is under way: only as many begin as have a process."""
+    def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all calls
+        """Return the slot that a call must hold: only as many calls start as there are processes."""
         return self._places.slot()
 
     async def run(self, task: Task) -> Any:
-        """Return the result.
+        """Run a task and return its result.
 
-        Cancelled, it kills the process if the call has a time limit, or may be made twice, or its execution was
-        cancelled; any other call is waited for, so that what became of it is known.
+        If cancelled, it kills the process of a call that has a time limit, is repeatable, or belongs to a cancelled
+        execution. It waits for any other call, so that its outcome is known.
 
         Raises
         ------
         OutcomeUnknownError
-            The process died. A call that may be made twice is made once more first.
+            The process died. A repeatable call is repeated once before.
         UnpicklableError
-            Its code or an argument cannot leave this process; nothing was called.
+            Its code or an argument cannot be pickled; nothing was called.
         """
         errand = _Job(task)
         return await carried_out(
@@ -84,7 +84,11 @@ class Processes:
         )
 
     def _make(self, errand: _Job) -> Any:
-        """Make a call, in a thread that waits for it."""
+        """Make a call, in a thread that waits for it.
+
+        If the process dies, a repeatable call is made once more in another process. Any other call, or one that was
+        given up, raises OutcomeUnknownError.
+        """
         task = errand.task
         shipped = ship(task.label, task.function, task.args, task.kwargs)
         try:
@@ -105,7 +109,7 @@ class Processes:
                 return outcome
 
     def _asked(self, worker: _Worker, errand: _Job, shipped: bytes) -> bytes | None:
-        """Return the outcome of a call, or None if the process has old code, and so has not made it, and is ended."""
+        """Return the outcome of a call. Return None if the process has old code, made no call, and was ended."""
         try:
             outcome = errand.carry_out(worker, shipped)
         except (EOFError, OSError) as error:
@@ -125,7 +129,7 @@ class Processes:
         return outcome
 
     def _take(self) -> _Worker:
-        """Return a process that lives and has nothing to do."""
+        """Return a live idle process, or a new one."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -140,7 +144,7 @@ class Processes:
 
 
 class _DiedError(Exception):
-    """A process ended while it made a call."""
+    """A process ended during a call."""
 
 
 def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> None:
@@ -155,7 +159,7 @@ def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> No
 
 
 class _Job:
-    """A call, and the process that makes it once there is one."""
+    """A call, and the process that makes it."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -164,7 +168,7 @@ class _Job:
         self._lock = threading.Lock()
 
     def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
-        """Have a process make it; raises EOFError or OSError if that ends before, or it was given up."""
+        """Make the call in a process. Raises EOFError or OSError if the process ends early or the call was given up."""
         with self._lock:
             if self.is_cut:
                 raise EOFError("it was given up before it began")
@@ -172,11 +176,11 @@ class _Job:
         try:
             return worker.ask(call)
         finally:
-            with self._lock:  # from now on the process may make another call
+            with self._lock:  # the process may make another call from now on
                 self._worker = None
 
     def cut(self) -> None:
-        """Give it up: its process ends in the middle of it."""
+        """Give the call up: kill its process."""
         with self._lock:
             self.is_cut = True
             if self._worker is not None:
@@ -184,25 +188,25 @@ class _Job:
 
 
 class _Worker:
-    """A process, which leads a session of its own, and the wire to it."""
+    """A worker process in a session of its own, and the pipes to it."""
 
     def __init__(self) -> None:
         around = ProcessEnvironment.of_now()
         command = [sys.executable, "-c", START, str(logging.root.level), json.dumps(around.imports)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-        assert self._process.stdin is not None  # noqa: S101 - asked for
+        assert self._process.stdin is not None  # noqa: S101 - requested above
         assert self._process.stdout is not None  # noqa: S101 - same
         self._ends = (self._process.stdout, self._process.stdin)
         self._look = _Look(self._process)
         reads = _UntilItEnds(self._process.stdout.fileno(), self._look) if hasattr(select, "poll") else None
         self._wire = Wire(self._process.stdout if reads is None else io.BufferedReader(reads), self._process.stdin)
         self._around: ProcessEnvironment | None = None
-        """Where it was told to make calls."""
+        """The environment last sent to it."""
         self._asking = threading.Lock()
         self._is_over = False
 
     def lives(self) -> bool:
-        """Whether it can be asked."""
+        """Return whether the process is alive. Clean up if it is not."""
         if not self._look.has_ended():
             return True
         self.end()
@@ -229,21 +233,21 @@ class _Worker:
             _hand_on(kind, payload)
 
     def kill(self) -> None:
-        """Stop it whatever it does, with all that it has started."""
-        if self._is_over:  # another process may have its number by now
+        """Kill the process and everything it has started."""
+        if self._is_over:  # another process may have its pid by now
             return
         if hasattr(os, "killpg"):
-            with suppress(ProcessLookupError, PermissionError):  # nothing of it is left
+            with suppress(ProcessLookupError, PermissionError):  # all its processes are gone
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> str:
-        """End it, if it has not ended; return what is to be said of its end."""
-        has_ended = self._look.has_ended(LEAVING_SECONDS)  # its wire is cut, and it is about to
-        self.kill()  # what it has started may be there still
+        """End the process if it is alive, and return a description of its end."""
+        has_ended = self._look.has_ended(LEAVING_SECONDS)  # its pipes are closed, so it may be exiting
+        self.kill()  # its children may still be alive
         code = self._process.wait()
         self._is_over = True
-        if self._asking.acquire(timeout=LEAVING_SECONDS):  # else who asks prints for it, and will read no more
+        if self._asking.acquire(timeout=LEAVING_SECONDS):  # otherwise the caller is printing and reads no more
             self._look.close()
             for end in self._ends:
                 with suppress(OSError):
@@ -253,18 +257,18 @@ class _Worker:
 
 
 class _Look:
-    """Looks whether a process has ended, and leaves it to be waited for: until then its group has its number."""
+    """Check for the end of a process without reaping it: until it is reaped, its process group id stays reserved."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self.descriptor: int | None = None
-        """What is ready to be read once it has ended, where the system has that."""
+        """File descriptor that becomes readable at its end, if the system supports it."""
         if hasattr(os, "pidfd_open"):
-            with suppress(OSError):  # an old kernel
+            with suppress(OSError):  # old kernels do not support it
                 self.descriptor = os.pidfd_open(process.pid)
 
     def has_ended(self, within: float = 0.0) -> bool:
-        """Whether it has, or does so in a while."""
+        """Return whether the process has ended, or ends `within` some seconds."""
         if self.descriptor is not None:
             return bool(_ready(self.descriptor, seconds=within))
         until = time.monotonic() + within
@@ -275,14 +279,14 @@ class _Look:
         return True
 
     def close(self) -> None:
-        """Need it no more."""
+        """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
 
 class _UntilItEnds(io.RawIOBase):
-    """What a process writes, until it has ended: what it has started may hold the other end for longer."""
+    """Output of a process until it ends. Its children may keep the pipe open for longer."""
 
     def __init__(self, descriptor: int, look: _Look) -> None:
         self._descriptor, self._look = descriptor, look
@@ -302,7 +306,7 @@ class _UntilItEnds(io.RawIOBase):
 
 
 def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
-    """Return which can be read, waiting until one can, or so long."""
+    """Return the readable descriptors. Wait until one is readable, or for some seconds."""
     asked = select.poll()
     for descriptor in descriptors:
         asked.register(descriptor, select.POLLIN)
@@ -323,14 +327,14 @@ def _told(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print or log here what was printed or logged in a worker; where that fails, it is no matter of the call."""
-    told = pickle.loads(payload)  # noqa: S301 - from a process of ours
+    """Print or log here the output or log record of a worker. Errors do not affect the call."""
+    told = pickle.loads(payload)  # noqa: S301 - sent by our own process
     try:
         if kind == PRINTED:
             stream = getattr(sys, told[0])
-            if stream is not None:  # as of a program without a terminal
+            if stream is not None:  # None in a program without a terminal
                 stream.write(told[1])
         elif kind == LOGGED:
             hand_on(logging.makeLogRecord(told))
-    except Exception as error:  # noqa: BLE001 - a stream or a handler of a person's, which may be closed or broken
+    except Exception as error:  # noqa: BLE001 - a user's stream or handler may be closed or broken
         _log.debug("what a process printed or logged is lost: %s: %s", type(error).__name__, error)

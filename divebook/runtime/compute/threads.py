@@ -1,9 +1,10 @@
-"""Threads for code that blocks: many, so that one which waits for an execution does not keep others from beginning.
+"""Thread pool for blocking calls of user code, and the interface of all executors.
 
-A thread makes one call after the other, and hands each result to the loop that the call came from. Where the call
-before returned at once the loop waits a moment for this one: two threads that wake each other take half of what it
-costs to let the loop turn and to wake it (``python -m benchmarks --only cores``). Otherwise one wake-up of the loop is
-shared by all that return meanwhile.
+The pool has many threads, so that calls that wait for an execution do not keep others from starting. A thread makes one
+call after another and returns each result to the event loop of the caller. If the previous call returned at once, the
+loop blocks for a moment for this one: two threads that wake each other take half the time of one turn and wake-up of
+the loop (``python -m benchmarks --only cores``). Otherwise one wake-up of the loop is shared by all calls that return
+until then.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ from divebook.errors import OperationError
 
 T = TypeVar("T")
 Outcome = tuple[Any, BaseException | None]
-"""What a call returned, or raised."""
+"""Result and exception of a call; one of them is None."""
 MOST_THREADS = 256
-"""How many calls may block at a time, and how many of those that libraries make; more wait for their turn."""
+"""Maximum number of blocking calls at a time, and of those made by libraries. Further calls wait."""
 MOST_IDLE = 32
-"""How many threads are kept for later calls."""
+"""Maximum number of idle threads."""
 QUICK_SECONDS, MOMENT_SECONDS = 0.0001, 0.0002
-"""What a call takes at most that returned at once, and how long the loop waits then for the next one."""
+"""Maximum duration of a call that counts as immediate, and time that the loop then blocks for the next call."""
 TURNS_TO_COMMIT = 4
-"""Of the loop, from the return of a call to the commit of its result: it is settled, recorded, written."""
+"""Turns of the loop from the return of a call to the commit of its result: future set, result recorded, written."""
 
 
 async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
-    """Call a function that may block, in a thread of its own, so that the engine's loop goes on.
+    """Run a blocking function in a thread, while the engine's loop continues.
 
-    A cancelled caller waits for the thread to end, unless it may be `abandoned`.
+    A cancelled caller waits for the end of the function, unless it may be `abandoned`.
 
     Raises
     ------
     OperationError
-        It raised GeneratorExit, with which asyncio would throw away the coroutine that awaits it.
+        The function raised GeneratorExit, with which asyncio would close the awaiting coroutine.
     """
     await checkpoint_if_cancelled()
     home = home_of_loop()
@@ -66,7 +67,7 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
     finally:
         home.limiter.release_on_behalf_of(place)
-    home.is_quick, call.outcome = call.seconds < QUICK_SECONDS, None  # the traceback of an error holds the call
+    home.is_quick, call.outcome = call.seconds < QUICK_SECONDS, None  # the traceback of an error references the call
     if error is None:
         return cast("T", result)
     try:
@@ -74,40 +75,40 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
             raise OperationError(f"it raised GeneratorExit({error}) outside of any generator") from error
         raise error
     finally:
-        del error  # its traceback holds this frame
+        del error  # its traceback references this frame
 
 
 async def open_to_libraries() -> None:
-    """Let as many calls of libraries block on this loop as of ours: they go by way of anyio, whose threads are 40.
+    """Raise the thread limit of anyio on this loop from 40 to ours, for calls that libraries make in threads.
 
-    Such are the ordinary functions among the tools of an agent of pydantic-ai, which taken as it is calls them itself.
+    For example, pydantic-ai itself calls the plain functions among the tools of one of its own agents.
     """
     anyio.to_thread.current_default_thread_limiter().total_tokens = MOST_THREADS
 
 
 async def aside(function: Callable[[], None]) -> None:
-    """Make a quick call of the engine's own in a thread, however many calls block."""
+    """Make a quick call of the engine in a thread, however many calls block."""
     _, error = await begun_aside(function).end()
     if error is not None:
         raise error
 
 
 def begun_aside(function: Callable[[], Any]) -> ThreadCall:
-    """Begin a call of the engine's own in a thread, on the loop that is to hear what it comes to."""
+    """Start a call of the engine in a thread. The running loop gets its outcome."""
     call = ThreadCall(home_of_loop(), function)
     _CREW.make(call)
     return call
 
 
 async def _to_its_end(call: ThreadCall) -> Outcome:
-    """Return what a call comes to, also to a caller whose scope is cancelled meanwhile.
+    """Return the outcome of a call, even if the scope of the caller is cancelled meanwhile.
 
-    A shield around each call would cost as much as the rest of what is done here in Python.
+    A shield around each call would cost as much as all other Python code here.
     """
     try:
         return await call.end()
     except asyncio.CancelledError:
-        if anyio.current_effective_deadline() != -math.inf:  # no scope: somebody's `Task.cancel`
+        if anyio.current_effective_deadline() != -math.inf:  # no scope was cancelled: a direct `Task.cancel`
             raise
     with anyio.CancelScope(shield=True):
         await call.end()
@@ -115,26 +116,26 @@ async def _to_its_end(call: ThreadCall) -> Outcome:
 
 
 class LoopHandle:
-    """A loop that calls come from: how many may block at a time, and what comes back to it. Made on the loop."""
+    """An event loop that makes blocking calls: limit of calls, and queue of returned calls. Created on the loop."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.limiter = anyio.CapacityLimiter(MOST_THREADS)
         self.is_quick = False
-        """Whether the call that returned last did so at once."""
+        """True if the last returned call was immediate."""
         self._returned: deque[ThreadCall] = deque()
         self._is_woken = False
 
     def take_back(self, call: ThreadCall) -> None:
-        """Take a call that has returned, in its thread, where somebody awaits it."""
+        """Queue a returned call, in its thread, if the loop awaits it."""
         self._returned.append(call)
-        if not self._is_woken:  # else what was appended is there when the loop comes to it: it lowers the flag first
+        if not self._is_woken:  # `_settle` clears the flag before it reads the queue, so nothing is missed
             self._is_woken = True
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so no caller waits
                 self.loop.call_soon_threadsafe(self._settle)
 
     def turn(self, times: int) -> None:
-        """Wait, in another thread, until the loop has turned so often."""
+        """Wait, in another thread, until the loop has run `times` turns."""
         for _ in range(times):
             turned = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
@@ -146,12 +147,12 @@ class LoopHandle:
         self._is_woken = False
         while self._returned:
             call = self._returned.popleft()
-            if call.ended is not None and not call.ended.done():  # else abandoned
+            if call.ended is not None and not call.ended.done():  # otherwise the call was abandoned
                 call.ended.set_result(None)
 
 
 class ThreadCall:
-    """A call that may block. Made on the loop, in the context of the caller."""
+    """A blocking call. Created on the loop, in the context of the caller."""
 
     __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
 
@@ -159,54 +160,57 @@ class ThreadCall:
         self.home, self.function = home, function
         self.context = contextvars.copy_context()
         self.ended: asyncio.Future[None] | None = None
-        """Where the loop goes on meanwhile: to be done on the loop once it has returned."""
+        """Done on the loop once the call has returned; None if the loop blocks for it instead."""
         self.outcome: Outcome | None = None
         self.seconds = 0.0
-        """How long it took."""
+        """Duration."""
         self._returned = threading.Lock()
         self._returned.acquire()
 
     def make(self) -> None:
-        """Make it, in its thread, and keep what it comes to."""
+        """Run the function in this thread, and store its outcome."""
         began = time.perf_counter()
         outcome: Outcome
         try:
             outcome = self.context.run(self.function), None
-        except BaseException as raised:  # noqa: BLE001 - it belongs to the caller
+        except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
             outcome = None, raised
         self.seconds = time.perf_counter() - began
         self.outcome = outcome
         del outcome
 
     def hand_over(self) -> None:
-        """Let the caller have the outcome, in the thread of the call; one that is to await it looks for it after that.
+        """Release the outcome to the caller, in the thread of the call.
 
-        Of the two looks, of the caller at the outcome and of this at the future, one at least comes late enough.
+        The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
+        checks the future. At least one of them therefore sees the other.
         """
         self._returned.release()
         if self.ended is not None:
             self.home.take_back(self)
 
     def at_once(self) -> Outcome | None:
-        """Return what it came to if it returns in a moment, and it is likely that it does."""
+        """Return the outcome if the call returns within a moment, which is tried only if the previous call was
+        immediate.
+        """
         return self.within(MOMENT_SECONDS) if self.home.is_quick else self.outcome
 
     def within(self, seconds: float) -> Outcome | None:
-        """Return what it came to, or None if it takes longer: the loop stands still meanwhile."""
+        """Return the outcome, or None if the call takes longer. The loop blocks meanwhile."""
         self._returned.acquire(timeout=seconds)
         return self.outcome
 
     async def end(self) -> Outcome:
-        """Return what it comes to, while the loop goes on."""
+        """Return the outcome, while the loop continues."""
         self.ended = self.home.loop.create_future()
         if self.outcome is None:
             await self.ended
-        assert self.outcome is not None  # noqa: S101 - it was kept before the future was done
+        assert self.outcome is not None  # noqa: S101 - stored before the future was done
         return self.outcome
 
 
 class _WorkerThread(threading.Thread):
-    """A thread that makes calls. It is a daemon: `_ThreadPool.leave` knows for which of them the process must wait."""
+    """A thread that makes calls. It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait."""
 
     def __init__(self, crew: _ThreadPool) -> None:
         super().__init__(name="divebook-call", daemon=True)
@@ -215,7 +219,7 @@ class _WorkerThread(threading.Thread):
         self._crew = crew
 
     def run(self) -> None:
-        """Make calls until there is to be no more."""
+        """Run queued calls until the pool stops this thread."""
         goes_on = True
         while goes_on and (call := self.calls.get()) is not None:
             _present.home = call.home
@@ -223,7 +227,7 @@ class _WorkerThread(threading.Thread):
             _present.home = self.call = None
             goes_on = self._crew.has_back(self)
             call.hand_over()
-            del call  # nothing of a call lives on in an idle thread
+            del call  # an idle thread must not reference a call
 
 
 class _ThreadPool:
@@ -232,7 +236,7 @@ class _ThreadPool:
     def __init__(self) -> None:
         self._forget()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)  # only the thread that forks lives on in the child
+            os.register_at_fork(after_in_child=self._forget)  # only the forking thread exists in the child
 
     def _forget(self) -> None:
         _present.home = _present.latest = None
@@ -242,7 +246,7 @@ class _ThreadPool:
         self._has_begun = self._is_leaving = False
 
     def make(self, call: ThreadCall) -> None:
-        """Have a call made by a thread that has nothing to do, or a new one."""
+        """Make a call in an idle thread, or in a new one."""
         try:
             hand = self._idle.pop()
         except IndexError:
@@ -254,13 +258,13 @@ class _ThreadPool:
     def _begun(self) -> _WorkerThread:
         if not self._has_begun:
             self._has_begun = True
-            atexit.register(self.leave)  # called before what was registered earlier, such as the engine's own end
+            atexit.register(self.leave)  # runs before earlier registrations, such as the engine's own
         hand = _WorkerThread(self)
         hand.start()
         return hand
 
     def has_back(self, hand: _WorkerThread) -> bool:
-        """Take back a thread that has made its call; return whether there may be more for it."""
+        """Return a thread to the pool after its call. Return whether it may get more calls."""
         self._busy.discard(hand)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
             return False
@@ -268,19 +272,19 @@ class _ThreadPool:
         return True
 
     def rest(self) -> None:
-        """End the threads that have nothing to do, and return once they are gone."""
+        """End the idle threads, and wait until they are gone."""
         ended: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
                 ended.append(self._idle.pop())
                 ended[-1].calls.put(None)
         for hand in ended:
-            hand.join()  # at once, as it has nothing to do (test_unloading_leaves_no_thread_file_or_socket)
+            hand.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
-        """Wait, at the end of the process, for the calls that somebody waits for, and the commit of their results.
+        """Wait at exit for awaited calls, and for the commit of their results.
 
-        Such a call may be in the middle of a payment; one that was given up may never end.
+        Such a call may be in the middle of a payment. A call that was given up may never end, so it is not awaited.
         """
         self._is_leaving = True
         self.rest()
@@ -293,12 +297,12 @@ class _ThreadPool:
 
 
 class _Present(threading.local):
-    """What a thread has to do with homes."""
+    """Loop handles of a thread."""
 
     home: LoopHandle | None = None
-    """Whose place it has."""
+    """Loop on whose limit the present call of this thread counts."""
     latest: LoopHandle | None = None
-    """That of the loop that ran on it last."""
+    """Handle of the loop that last ran on this thread."""
 
 
 _present = _Present()
@@ -308,7 +312,7 @@ _home: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 
 def home_of_loop() -> LoopHandle:
-    """Return that of the running loop."""
+    """Return the handle of the running loop."""
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
         return latest
@@ -324,9 +328,10 @@ def home_of_loop() -> LoopHandle:
 
 @contextmanager
 def lending_place() -> Iterator[None]:
-    """While the block waits for an execution, let another call have the place of this thread, if it has one.
+    """Free the place of this thread for another call, while the block waits for an execution.
 
-    Otherwise steps that wait for executions could take all places, and those executions would wait for one for ever.
+    Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
+    ever.
     """
     home = _present.home
     if home is None:
@@ -343,34 +348,35 @@ def _add_places(limiter: anyio.CapacityLimiter, count: int) -> None:
     limiter.total_tokens += count
 
 
-# Where a person's code runs: the seam between the engine, which records calls, and what makes them.
+# --- interface of executors ------------------------------------------------------------------------------------------
 #
-# The log stays with the process that drives the execution: the intent of a call is recorded before `Compute.run`, and
-# what comes back after it. A backend must only be truthful about this: the result, the error that the code raised, or
-# `OutcomeUnknownError` where the call may have begun and its end is not known. For a call that may not be made twice a
-# person is asked then.
+# It separates the engine, which records calls, from the code that runs them.
+#
+# The log stays with the process that drives the execution: the start of a call is recorded before `Compute.run`, the
+# outcome after it. An executor must report the result, the error of the code, or `OutcomeUnknownError` if the call may
+# have started and its end is unknown. A person is then asked about a call that is not repeatable.
 
 
 class Task(NamedTuple):
-    """One call of code that may block."""
+    """One blocking call of user code."""
 
     key: str
-    """The same for the same call of the same execution, in whatever process it is made."""
+    """Key of the call within its execution; the same in every process."""
     label: str
-    """What is called, for messages: ``step "crunch"``."""
+    """Description of the call for messages: ``step "crunch"``."""
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     is_limited: bool
-    """Whether the call has a time limit, after which it is no longer waited for."""
+    """True if the call has a time limit, after which it is not awaited any more."""
     repeatable: bool
-    """Whether making it twice does no harm."""
+    """True if running it twice does no harm."""
     is_given_up: Callable[[], bool]
-    """Whether its execution was cancelled."""
+    """Return whether its execution was cancelled."""
 
 
 class LimitedSlot:
-    """A slot where a fixed number of calls can be under way."""
+    """One slot of a limited number of concurrent calls."""
 
     def __init__(self, places: anyio.CapacityLimiter) -> None:
         self._places = places
@@ -385,32 +391,32 @@ class LimitedSlot:
         self.release()
 
     def release(self) -> None:
-        """Let the next call have it; once is the same as twice."""
+        """Free the slot for the next call. Idempotent."""
         if self._is_held:
             self._is_held = False
             self._places.release_on_behalf_of(self)
 
 
 class Places:
-    """So many slots at a time, on whatever loop asks for them."""
+    """A limited number of slots, on any event loop."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._limiter: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
 
     def slot(self) -> LimitedSlot:
-        """Return one; on the loop that is to wait for it."""
+        """Return a slot. Call on the event loop that waits for it."""
         return LimitedSlot(self.limiter())
 
     def limiter(self) -> anyio.CapacityLimiter:
-        """Return what counts them on this loop."""
+        """Return the limiter of the running loop."""
         loop = asyncio.get_running_loop()
         if self._limiter is None or self._limiter[0] is not loop:
             self._limiter = loop, anyio.CapacityLimiter(self._size)
         return self._limiter[1]
 
     def resize(self, size: int) -> None:
-        """Have so many from now on; on the loop of the slots."""
+        """Change the number of slots. Call on their event loop."""
         self._size = size
         if self._limiter is not None:
             self._limiter[1].total_tokens = size
@@ -434,63 +440,63 @@ class Slots:
         self.release()
 
     def release(self) -> None:
-        """Let the next call have them."""
+        """Free the slots for the next call."""
         for slot in self._slots:
             slot.release()
 
 
 @runtime_checkable
 class Compute(Protocol):
-    """Runs tasks."""
+    """Protocol of executors."""
 
     @property
     def shares_memory(self) -> bool:
-        """Whether code runs in this process."""
+        """True if code runs in this process."""
 
     def slot(self, *, repeatable: bool, limited: bool) -> Slot | None:
-        """Return what a call must hold while it is under way, if only so many can be. On the engine's loop.
+        """Return the slot that a call must hold, or None if calls are unlimited. Call on the engine's loop.
 
-        One that is not repeatable is best under way only where it really runs: should this process die, a person is
-        asked about each. So is one with a time limit, in which it is to run and not to wait.
+        A call that is not repeatable should start only when it can really run: if this process dies, a person is asked
+        about each started call. The same holds for a call with a time limit, which must not be spent waiting.
         """
 
     async def run(self, task: Task) -> Any:
-        """Return the result; cancelling the await gives the task up."""
+        """Run a task and return its result. Cancelling the await gives the task up."""
 
 
 async def carried_out(task: Task, made: asyncio.Future[Any], cut: Callable[[], object]) -> Any:
-    """Return what comes of a task which others carry out.
+    """Await a task that another thread or process runs, and return its result.
 
-    Cancelled, it gives the task up with `cut` if that has a time limit, or may be made twice, or its execution was
-    cancelled; any other is waited for, so that what became of it is known.
+    If cancelled, it gives the task up with `cut` if the task has a time limit, is repeatable, or belongs to a cancelled
+    execution. It waits for any other task, so that its outcome is known.
     """
     try:
         return await asyncio.shield(made)
     except asyncio.CancelledError:
-        if made.cancelled():  # it was raised by the function
+        if made.cancelled():  # raised by the function
             raise
-        is_ours = anyio.current_effective_deadline() == -math.inf  # and not somebody's `Task.cancel`
+        is_ours = anyio.current_effective_deadline() == -math.inf  # False for a direct `Task.cancel`
         is_cut = task.is_limited or task.repeatable or task.is_given_up() or not is_ours
         if is_cut:
             cut()
         with anyio.CancelScope(shield=True):
             await asyncio.wait((made,))
         if is_cut:
-            _ = made.cancelled() or made.exception()  # whatever it is, nobody waits for it
+            _ = made.cancelled() or made.exception()  # the outcome is not used
             raise
         return made.result()
 
 
 class Threads:
-    """A thread of this process for each task; the default."""
+    """Executor that runs each task in a thread of this process; the default."""
 
     shares_memory = True
 
     def slot(self, *, repeatable: bool, limited: bool) -> None:
-        """Let it begin at once: there are enough threads."""
+        """Return None: calls start at once, because there are enough threads."""
 
     async def run(self, task: Task) -> Any:
-        """Return the result; what has begun is waited for, unless it has a time limit."""
+        """Run a task and return its result. A started task is awaited even if cancelled, unless it has a time limit."""
         call = functools.partial(task.function, *task.args, **task.kwargs)
         return await in_thread(call, abandoned=task.is_limited)
 

@@ -1,8 +1,9 @@
-"""A process that makes calls for another one, one after the other; `divebook.runtime.compute.processes` starts it.
+"""Worker process that makes calls for its owner, one after another; started by `divebook.runtime.compute.processes`.
 
-What it is sent and what it answers are frames on its stdin and stdout: a letter, a length, and so many bytes. It
-imports nothing of the program that started it, so that a script needs no ``if __name__ == "__main__"``, and it goes the
-moment that process does, however that ends, with whatever its calls have started. What forks from it has no wire.
+Requests and replies are frames on its stdin and stdout: one letter, a length, and that many bytes. The worker imports
+nothing of the owner's program, so a script needs no ``if __name__ == "__main__"``. When the owner ends for any reason,
+the worker exits at once with everything that its calls have started. A process forked from the worker does not use the
+pipes.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from typing import IO, TextIO
 from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessEnvironment, make_shipped, stream_of
 
 AROUND, CALL, STALE, ENDED, PRINTED, LOGGED = b"a", b"c", b"s", b"e", b"p", b"l"
-"""Kinds of frames: where calls are to be made, a call, that this process has old code and makes none of it any more,
-what a call came to, and on the way what it printed and logged."""
+"""Kinds of frames: environment of the next calls, a call, refusal because this process has old code, outcome of a call,
+and printed and logged output during the call."""
 _HEAD = struct.Struct("!cQ")
 START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from divebook.runtime.compute.worker import serve; serve(int(sys.argv.pop()))"
 )
-"""The program of a worker; its arguments are the level of what is logged, and the path for imports as JSON."""
+"""Program of a worker. Its arguments are the log level, and the import path as JSON."""
 
 
 class Wire:
-    """The two ends of what connects a worker and its owner."""
+    """One end of the pipes between a worker and its owner."""
 
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
         self._reads, self._writes = reads, writes
         self._lock = threading.Lock()
         self.is_let_go = False
-        """Whether this is a process that has forked from the one whose wire it is."""
+        """True in a process that was forked from the one that uses the pipes."""
 
     def send(self, kind: bytes, payload: bytes) -> None:
-        """Send a frame; raises OSError where the other side is gone."""
+        """Send a frame. Raises OSError if the other side is gone."""
         if self.is_let_go:
             return
         with self._lock:
@@ -52,7 +53,7 @@ class Wire:
             self._writes.flush()
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Return the next frame; raises EOFError where the other side is gone."""
+        """Return the next frame. Raises EOFError if the other side is gone."""
         kind, length = _HEAD.unpack(self._read(_HEAD.size))
         return kind, self._read(length)
 
@@ -63,9 +64,9 @@ class Wire:
         return found
 
     def let_go(self) -> None:
-        """Leave the wire to the process that this one has forked from: its end is to be seen at the other side.
+        """Detach a forked process from the pipes, so that the other side notices the end of the original process.
 
-        The descriptors stay taken, since the files that are open here still name them.
+        The descriptors stay open on the null device, because open file objects still use their numbers.
         """
         self.is_let_go = True
         with Path(os.devnull).open("r+b") as nothing:
@@ -75,12 +76,12 @@ class Wire:
 
 
 def serve(level: int) -> None:
-    """Make calls until the owner has no more, or is gone."""
+    """Make calls until the owner closes the pipes or is gone."""
     wire = Wire(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # what libraries and programs write there is no frame
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner: it decides what goes on
+    os.dup2(2, 1)  # output of libraries and programs is not a frame
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C
     faulthandler.enable()
     sys.stdout, sys.stderr = own = _printed(wire, "stdout", 1), _printed(wire, "stderr", 2)
     logging.basicConfig(level=level, handlers=[_Logged(wire)])
@@ -96,19 +97,19 @@ def _printed(wire: Wire, name: str, number: int) -> TextIO:
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO, ...]) -> None:
-    """Make calls, each where the owner is when it begins, and none with other code than files hold then."""
+    """Make calls in the owner's present environment. Refuse calls once an imported file has changed."""
     around, modules = ProcessEnvironment.of_now(), KnownModules()
     while True:
         kind, payload = calls.get()
         if kind == AROUND:
-            around = ProcessEnvironment(*pickle.loads(payload))  # noqa: S301 - from the process that started this one
+            around = ProcessEnvironment(*pickle.loads(payload))  # noqa: S301 - sent by the owner
             continue
         around.enter()
         if modules.have_changed():
             wire.send(STALE, b"")
             continue
         outcome = make_shipped(payload)
-        if wire.is_let_go:  # what has forked from the call has come to its end
+        if wire.is_let_go:  # this is a fork made by the call, which has returned
             os._exit(0)
         for stream in own:
             with suppress(OSError, ValueError):  # the call has closed it
@@ -118,24 +119,24 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO
 
 
 def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
-    """Take calls; end the process, also in the middle of one, when nobody is there any more who waits for it."""
+    """Receive calls. End the process, even during a call, when the owner is gone."""
     try:
         while True:
             calls.put(wire.receive())
     except EOFError:
         if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
-            os.killpg(os.getpid(), signal.SIGKILL)  # and so this one
+            os.killpg(os.getpid(), signal.SIGKILL)  # includes this process
         os._exit(0)
-    except OSError:  # a call has closed the wire, and its owner sees to the rest
+    except OSError:  # a call has closed the pipe; the owner handles the rest
         os._exit(0)
 
 
 _BEFORE_FORKING: list[TextIO] = []
-"""Streams of the process that this one has forked from: to close them could wait for ever for one of its threads."""
+"""Streams of the process from which this one was forked. Closing them could wait for ever for one of its threads."""
 
 
 def _begin_as_child(wire: Wire) -> None:
-    """Let what has forked from a worker print and log as a process of its own."""
+    """Make a process that was forked from a worker print and log by itself."""
     wire.let_go()
     _BEFORE_FORKING.extend(stream for stream in (sys.stdout, sys.stderr) if stream is not None)
     sys.stdout, sys.stderr = (
@@ -144,7 +145,7 @@ def _begin_as_child(wire: Wire) -> None:
 
 
 class _Logged(logging.Handler):
-    """Has the owner log what is logged here."""
+    """Logging handler that passes records to the owner."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()
@@ -152,7 +153,7 @@ class _Logged(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._wire.is_let_go:
-            print(self.format(record), file=sys.stderr)  # noqa: T201 - all that such a process has
+            print(self.format(record), file=sys.stderr)  # noqa: T201 - such a process has no other output
             return
         trace = self.formatter or logging.Formatter()
         told = {
