@@ -25,7 +25,8 @@ from divebook.engine.operations import (
 )
 from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING
 from divebook.projections.spans import Span
-from divebook.text.format import LIGHT, branch_name, in_parts, plural, seconds
+from divebook.text.colours import LIGHT
+from divebook.text.format import branch_name, in_parts, plural, seconds
 from divebook.text.redaction import one_line
 
 MAX_BARS = 300

@@ -22,7 +22,8 @@ from divebook.runtime.execution import Execution
 from divebook.store.embedded import LOG, RUN, TEXTS, VIEWER, columns_of, decoded, pack, part_of, script_of, sealed
 from divebook.store.encoding import LongTexts
 from divebook.store.transfer import new_file
-from divebook.text.format import COLOURS, visible
+from divebook.text.colours import COLOURS
+from divebook.text.format import visible
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import Redactor, shared
 from divebook.widgets.protocol import PackedRun, Recording

@@ -47,9 +47,9 @@ from divebook.replay.files import ChangedFiles, KeptFiles
 from divebook.runtime.execution import Execution
 from divebook.steps.call import rule_in_words
 from divebook.store import EventStore
+from divebook.text.colours import LIGHT
 from divebook.text.format import (
     AS_TEXT,
-    LIGHT,
     branch_name,
     in_notebook,
     in_parts,

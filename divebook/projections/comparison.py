@@ -30,10 +30,10 @@ from divebook.projections.compare import (
     told,
     took,
 )
+from divebook.text.colours import LIGHT
 from divebook.text.format import (
     ADDED,
     AS_TEXT,
-    LIGHT,
     NOTHING,
     REMOVED,
     SAME,

@@ -12,7 +12,8 @@ from divebook import extensions
 from divebook.events import Event, catalog
 from divebook.projections.frames_mixin import FramedLog
 from divebook.projections.summary import PathPart, ReadLog, Spent, critical_path
-from divebook.text.format import AS_TEXT, LIGHT, branch_name, plural, price, seconds
+from divebook.text.colours import LIGHT
+from divebook.text.format import AS_TEXT, branch_name, plural, price, seconds
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from divebook.events.recorded import opened
 from divebook.projections.requests import spoken_in
 from divebook.replay.origins import INPUT, Origins, StepCall, ValueOrigin
 from divebook.store.history import History
-from divebook.text.format import AS_TEXT, LIGHT, branch_name, plural
+from divebook.text.colours import LIGHT
+from divebook.text.format import AS_TEXT, branch_name, plural
 from divebook.text.redaction import Redactor, one_line, shared
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from divebook.text.format import COLOURS
+from divebook.text.colours import COLOURS
 
 ROOT = Path(__file__).parents[2]
-TABLES = {"divebook/text/format.py", "widgets/src/shared/colours.css"}
+TABLES = {"divebook/text/colours.py", "widgets/src/shared/colours.css"}
 PAPERS = {"light": (COLOURS["paper"].light, "#ffffff"), "dark": (COLOURS["paper"].dark, "#111111", "#212121")}
 """The ground of a page: our own, and those of JupyterLab's themes."""
 RAISED, HOVER = 0.04, 0.08

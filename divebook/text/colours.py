@@ -1,0 +1,79 @@
+"""Colours of live views, pictures and saved pages. No other file writes a colour.
+
+``python widgets/generate.py`` makes ``widgets/src/shared/colours.css`` from this table. Kinds and statuses have the
+fills of Okabe and Ito, the same in both themes, so that a picture in a saved notebook shows the same as the live view.
+A letter, a sign or a line shows the same information. Texts have a contrast of at least 4.5 to their ground, edges of 3
+(`tests/text/test_colours.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Colour(NamedTuple):
+    """A colour as CSS writes it, in light pages and in dark ones."""
+
+    light: str
+    dark: str
+    follows: str = ""
+    """The property of JupyterLab's theme that goes before it."""
+
+
+_DARK_TEXT, _LIGHT_TEXT = "#16181c", "#ffffff"
+
+
+def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:
+    return Colour(colour, colour), Colour(text, text)
+
+
+_FILLS: Final = {
+    "step": _fill("#0072b2", _LIGHT_TEXT),
+    "item": (Colour("#cdd5df", "#56616e"), Colour(_DARK_TEXT, _LIGHT_TEXT)),
+    "turn": (Colour("#b7c6e6", "#4a5d85"), Colour(_DARK_TEXT, _LIGHT_TEXT)),
+    "model": _fill("#cc79a7"),
+    "tool": _fill("#f0e442"),
+    "action": _fill("#009e73"),
+    "script": _fill("#56b4e9"),
+    "other": _fill("#a6e0c8"),
+    "running": _fill("#e69f00"),
+    "failed": _fill("#b42318", _LIGHT_TEXT),
+    "cancelled": _fill("#667080", _LIGHT_TEXT),
+    "primary": _fill("#0069a6", _LIGHT_TEXT),
+}
+"""What a bar stands for, or how it stands, with what is written on it; and the one button that is filled."""
+
+COLOURS: Final[dict[str, Colour]] = {
+    "paper": Colour("#ffffff", "#1b1e22", "--jp-layout-color1"),
+    "ink": Colour("#1b1f24", "#eceef0"),
+    "soft": Colour("#57606a", "#b3bac3"),
+    "line": Colour("#d8dbdf", "#3d434a", "--jp-border-color2"),
+    "edge": Colour("#868e98", "#8b939d"),
+    "accent": Colour("#0b62a0", "#85c8f5"),
+    "bad": Colour("#b42318", "#ffa397"),
+    "bad-wash": Colour("#fdf3f1", "#2f2220"),
+    "bad-line": Colour("#efb9b1", "#7c443c"),
+    "warn": Colour("#855000", "#f2c266"),
+    "warn-wash": Colour("#fff7e5", "#332a18"),
+    "warn-line": Colour("#e8c477", "#6f5a2a"),
+    "added": Colour("#0b5a94", "#93cdf7"),
+    "added-wash": Colour("#e6f2fb", "#172c3d"),
+    "removed": Colour("#8a4200", "#f6b877"),
+    "removed-wash": Colour("#fdf0e3", "#38281a"),
+    "added-mark": Colour("rgba(86,180,233,.35)", "rgba(86,180,233,.35)"),
+    "removed-mark": Colour("rgba(230,159,0,.35)", "rgba(230,159,0,.35)"),
+    "wait": Colour("#8a929c", "#9aa3ad"),
+    "outline": Colour("#00000033", "#ffffff55"),
+    "shade": Colour("#16304f", "#ffffff"),
+    "dim": Colour("#e6e8eb", "#33393f"),
+    "focus": Colour("#1b1f24", "#ffffff"),
+    "hatch": Colour("#ffffffbf", "#ffffffbf"),
+    "rule": Colour("rgba(128,128,128,.35)", "rgba(128,128,128,.35)"),
+    **{name: fill for name, (fill, _) in _FILLS.items()},
+    **{f"{name}-text": text for name, (_, text) in _FILLS.items()},
+}
+"""Grounds, texts and fills by name. A ``-wash`` and a ``-line`` are a card's ground and border, the name alone what is
+written on it; ``shade`` is mixed into the paper of what is raised or pointed at, ``wait`` is the hatch of waiting,
+and ``rule`` and the ``-mark`` of words are for pages whose theme is not known."""
+LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
+"""Those of pictures, which are light cards in every page."""
