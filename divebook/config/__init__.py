@@ -1,4 +1,4 @@
-"""A file or folder of definitions: read, merged, written back, and its content fetched."""
+"""Reading, merging and writing of definition files and folders, and fetching of their content."""
 
 from __future__ import annotations
 

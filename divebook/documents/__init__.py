@@ -1,6 +1,6 @@
 """Documents that workflows read and write.
 
-A package of its own below the steps, since steps, content entries and environments share it.
+This package is separate and below the steps because steps, content entries and environments share it.
 """
 
 from divebook.documents.policy import Policy

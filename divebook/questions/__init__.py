@@ -1,4 +1,4 @@
-"""One question: its kinds, what is asked, which answers fit, what typed text means, and how it is worded."""
+"""Questions to a person: their kinds, content and wording, checks of answers, and parsing of typed text."""
 
 from divebook.questions.answer import Fitting, Typed, checked_answer, value_of
 from divebook.questions.question import InterruptKind, InterruptStatus, Question

@@ -1,1 +1,4 @@
-"""What people see of values, times and durations, and what they must not see: the lowest layer above the errors."""
+"""Text for people: formatting of values, times and durations, and redaction of secrets.
+
+This is the lowest layer above `divebook.errors`.
+"""

@@ -1,4 +1,4 @@
-"""Paths that callers pass, as strings or path objects."""
+"""Validation of path arguments, which callers pass as strings or path objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from divebook.text.arguments import describe
 
 
 def as_path(value: Any, name: str) -> Path:
-    """Return a path that is given as a string or path; `SetupError` if it is something else."""
+    """Convert a string or path object to a `Path`. Raise `SetupError`, which contains `name`, for any other value."""
     if not isinstance(value, str | os.PathLike) or isinstance(value, type):
         raise SetupError(f"{name} must be a path, not {describe(value)}")
     return Path(value)

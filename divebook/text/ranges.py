@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MOST_INTEGER = 2**63 - 1
-"""What SQLite, Postgres and Arrow hold in one column."""
+"""Largest integer that SQLite, Postgres and Arrow can store in one column."""
 MOST_SECONDS = 100 * 36525 * 864
-"""100 years: a deadline that far away is a `datetime`, and fits `threading.TIMEOUT_MAX` (292 years)."""
+"""100 years in seconds. A deadline that far away is a valid `datetime` and fits `threading.TIMEOUT_MAX` (292 years)."""
 MOST_NUMBER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Numbers from `least` to `most`; NaN, infinities and booleans are outside of every range."""
+    """Range of numbers from `least` to `most`. NaN, infinities and booleans are outside every range."""
 
     least: float | None = None
     most: float = MOST_NUMBER
@@ -31,7 +31,7 @@ class NumberRange:
     unit: str = ""
 
     def fits(self, value: object) -> bool:
-        """Return whether a value is a number of this range."""
+        """Return True if the value is a number in this range."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
             return False
         least = -self.most if self.least is None else self.least
@@ -51,7 +51,7 @@ INTEGER = NumberRange(most=MOST_INTEGER, is_whole=True)
 COUNT = NumberRange(1, MOST_INTEGER, is_whole=True)
 COUNT_OR_ZERO = NumberRange(0, MOST_INTEGER, is_whole=True)
 CHARACTERS = NumberRange(100, MOST_INTEGER, is_whole=True)
-"""Of a shortened text: less is no room for its head, its tail and the note between them."""
+"""Length of a shortened text. Fewer characters leave no room for its head, its tail and the note between them."""
 NUMBER = NumberRange()
 SOME = NumberRange(0, excludes_least=True)
 FACTOR = NumberRange(0)
