@@ -367,7 +367,7 @@ class EventLogs(ABC):
         return [self._opened(record) for record in self._unended() if record.origin != BOOK]
 
     def descendants(self, execution_id: str) -> int:
-        """Return how many executions one has started, and those in turn, ended ones as well."""
+        """Return the number of direct and indirect child executions, including ended ones."""
         self._check_open()
         return self._descendants(execution_id)
 
@@ -379,7 +379,7 @@ class EventLogs(ABC):
         Parameters
         ----------
         question_id
-            Only those of this id; several executions may ask one.
+            Return only questions with this id. Several executions may have one.
         """
         self._check_open()
         return self._asking(question_id)
@@ -466,7 +466,7 @@ def _check_not_negative(name: str, value: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ids in order, as `_candidates` wants them."""
+    """Return the first ids in sorted order, with the length limit of `_candidates`."""
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 
@@ -481,7 +481,7 @@ class Checkpoints(ABC):
     sealing: Sealing
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Keep the fold of a log up to an event, in place of an older one; a newer one stays.
+        """Store the fold of a log up to an event. It replaces an older checkpoint, but never a newer one.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -679,16 +679,16 @@ class StoredRecord:
         return self.sequence + width_of(self.type) - 1
 
     def checksum_after(self, previous: int) -> int:
-        """Return the checksum that it must have after one with checksum `previous`."""
+        """Return the checksum expected for the record if the preceding record has checksum `previous`."""
         return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
 
     def record(self, execution_id: str, payload: bytes) -> Record:
-        """Return it decoded; `payload` is its own, opened and with its large values in it.
+        """Return the decoded record. `payload` is its decrypted payload with the large values inserted.
 
         Raises
         ------
         NewerStoreError, CorruptStoreError
-            They cannot be read.
+            The facts in the payload cannot be decoded.
         """
         facts = tuple(decode_facts(self.type, payload))
         return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step)
@@ -701,18 +701,18 @@ class StoredLog:
     record: ExecutionRecord
     """Row as it was stored. The log of a running execution may be longer."""
     checksum: int
-    """That of the record which ends with the last event that was noted."""
+    """Checksum of the record that ends with the last event counted in the row."""
     records: list[StoredRecord]
     blobs: frozenset[bytes]
-    """The large values that the execution is noted to refer to."""
+    """Digests of the large values that the store lists as referenced by the execution."""
     questions: frozenset[str]
-    """The questions that are noted to be open."""
+    """Ids of the questions that the store lists as open."""
     shared: int = 0
-    """How many of the events are those of the execution that it forked; its size does not count them."""
+    """Number of events shared with the execution that was forked. They do not count towards the size of the log."""
     shared_blobs: frozenset[bytes] = frozenset()
-    """The large values that others are noted to refer to, whose events it shares."""
+    """Digests of the large values listed for the executions whose events this log shares."""
     broken: str | None = None
-    """Why no more records can be read, if so."""
+    """Reason why the remaining records cannot be read, or None."""
     altered: bool = False
     """True if the row does not match its own checksum."""
     checkpoint_fits: bool = True
@@ -741,7 +741,7 @@ class Upkeep(ABC):
         return self._faults()
 
     def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete, of some executions, those that have ended and that no process has begun to resume; return which."""
+        """Delete those of the executions that have ended and that no process is resuming; return their ids."""
         self._check_open()
         with self._lock:
             discarded = self._discard(execution_ids, self._moment(now))
@@ -782,7 +782,7 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     """
 
     location: str
-    """Where the events are: a path or a URL, without its password; `open_store` opens it again."""
+    """Path or URL of the store, without its password. `open_store` opens it again."""
     keeps: bool = True
     """True if written data outlives the process."""
     shared: bool = True
@@ -798,17 +798,17 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
         self._arrivals = Arrivals()
         self._news = News()
         self.sealing = Sealing(packs=self.keeps)
-        """Whether values are encrypted: set its `codec` before anything is written."""
+        """Encryption of values. Set its `codec` before the first write."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}
         self._readable: dict[str, Codec | None] = {}
         """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no process drives, newest first.
+        """Return the executions that can continue but that no process drives, newest first.
 
-        One that waits has something to do once its time has come, or a message for it is there, or its driver died
-        before it had come to rest. What waits in a queue is for workers to `claim`.
+        A waiting execution can continue when its timer is due, when it has a message, or when its driver died before
+        it had parked the execution. Enqueued executions are excluded: workers `claim` those.
         """
         self._check_open()
         found = self._orphans(self._moment(now))
@@ -819,9 +819,8 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
 
-        The calls come in the appending thread, in the order of the commits, and hold up other writers: hand the events
-        over and return. A deleted execution is announced with no events. Appends of other processes are not announced;
-        see `on_news`.
+        The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
+        return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
         """
         return self._subscribers.add(listener)
 
@@ -832,14 +831,14 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     ) -> Callable[[], None]:
         """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
 
-        Call what is returned to end it. Appends of other processes are news at least to the log of `execution_id`: a
-        server's store tells of no others.
+        Call the returned function to stop. Appends of other processes are reported at least for the log of
+        `execution_id`; a store on a server reports no others.
         """
         return self._news.add(listener, self.wait_for_news)
 
     @property
     def in_place(self) -> bool:
-        """Whether the location still leads to what is open; if not, it can be read, but no longer written to."""
+        """True if the location still refers to the open store. If not, the store can be read but not written."""
         return True
 
     @property
@@ -848,7 +847,7 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
         return self._closed
 
     def close(self) -> None:
-        """Release everything; may be called twice."""
+        """Release all resources. A second call has no effect on the store."""
         with self._lock:
             if not self._closed:
                 self._closed = True
