@@ -1,8 +1,8 @@
-"""What an event store promises; every implementation passes ``tests/store/conformance.py``.
+"""Interface of an event store. Every implementation passes ``tests/store/conformance.py``.
 
-`EventStore` is made of one protocol for each thing that is kept (logs, leases, messages, checkpoints, large values,
-what lists show) and of what its keeper needs. They do what all stores share: check and encode, keep one writer at a
-time, tell listeners after the commit. An implementation writes the rows.
+`EventStore` combines one abstract class for each kind of data (logs, leases, messages, checkpoints, large values,
+summaries for lists) with one for maintenance. These classes contain the code that all stores share: they check and
+encode input, allow one writer at a time, and notify listeners after the commit. A subclass reads and writes the rows.
 """
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ if TYPE_CHECKING:
     from divebook.store.pages import EventPage
 
 
-# The logs of a store: events in the order they were appended, and a line about each execution.
+# --- event logs ---------
+# Events in the order in which they were appended, and one summary row for each execution.
 
 
 SOUND_PAGE = 200
-"""Events read at once from a log that may be damaged."""
+"""Number of events that `read_sound` reads at a time from a log that may be damaged."""
 MAX_CANDIDATES = 10
-"""How many execution ids an error or a look-up names."""
+"""Maximum number of execution ids that an error or a look-up names."""
 MAX_READABLE = 10_000
-"""Executions of which a store remembers that its codec decrypts their logs."""
+"""Maximum number of executions for which a store caches that its codec decrypts their logs."""
 
 
 class EventLogs(ABC):
-    """The logs of a store."""
+    """Event logs of a store: append, delete, read and list."""
 
     _lock: threading.RLock
     _subscribers: Subscribers
@@ -105,9 +106,9 @@ class EventLogs(ABC):
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
         """Append many batches in one transaction; return, for each, why it was refused, or None.
 
-        A refused batch does not hold up the others. If the transaction itself fails (disk full, read-only) it raises,
-        and nothing is written; with `ConnectionLostError` all of it may be, and a later attempt with the same records
-        says so (`Batch.again`) and finds out. A batch without records is not looked at.
+        A refused batch does not affect the others. If the transaction itself fails (disk full, read-only), the error is
+        raised and nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the
+        same records sets `Batch.again`, and skips those that the log has. A batch without records is ignored.
         """
         self._check_open()
         checked = [self._checked(batch) for batch in batches]
@@ -119,29 +120,29 @@ class EventLogs(ABC):
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Append as `append_all` does, as far as that takes so many seconds at most; the rest is for another thread.
+        """Start an `append_all` that blocks for at most `seconds`; another thread can finish it.
 
-        A store on a server sends them, and waits so long for its answer. Raises as `append_all` does.
+        A store on a server sends the batches and waits up to `seconds` for the answer. Raises as `append_all` does.
         """
-        del seconds  # nothing is known of how long it takes
+        del seconds  # the duration of a commit is unknown here
         return Appending(lambda: self.append_all(batches))
 
     @property
     def syncs_apart(self) -> bool:
-        """Whether `append_unsynced` returns sooner than `append_all` would."""
+        """True if `append_unsynced` returns sooner than `append_all`."""
         return False
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """As `append_all`, but what is to survive a power failure may do so only after the next `sync`.
+        """Append as `append_all` does, but survive a power failure possibly only after the next `sync`.
 
-        Whoever reads sees it at once, and what is appended after it never survives without it.
+        Readers see the events at once. Later appends never survive a power failure without these events.
         """
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Return when all that was appended before survives a power failure, as far as it is to.
+        """Block until earlier appends survive a power failure, as far as their durability requires it.
 
-        Another thread may append meanwhile.
+        Another thread may append during the call.
         """
         self._check_open()
 
@@ -181,7 +182,7 @@ class EventLogs(ABC):
             self._note_readable(execution_id)
 
     def _is_readable(self, execution_id: str) -> bool:
-        """Return whether it is known already that this store can decrypt the end of a log."""
+        """Return True if the cache records that this store can decrypt the end of a log."""
         return self._readable.get(execution_id, self) is self.sealing.codec
 
     def _note_readable(self, execution_id: str) -> None:
@@ -190,9 +191,9 @@ class EventLogs(ABC):
             self._readable.pop(next(iter(self._readable)), None)
 
     def _left_of(self, batch: Batch) -> Batch:
-        """Return a batch without those of its records that the log has, of which listeners hear now.
+        """Return a batch without the records that the log already has, and notify listeners of those.
 
-        Ids are never given twice, so the end of the log is an exact answer
+        Record ids are unique, so comparing them with the end of the log is exact
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
         """
         try:
@@ -213,7 +214,7 @@ class EventLogs(ABC):
         return answers
 
     def _tell(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
-        """Tell listeners of what was written, and note which executions this process has begun."""
+        """Notify listeners of written records, and mark executions begun by this process as readable."""
         has_listeners = bool(self._subscribers.listeners)
         for batch, answer in zip(batches, answers, strict=True):
             if answer is None and batch.beginning is not None:
@@ -277,7 +278,7 @@ class EventLogs(ABC):
     def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
         """Return the records that hold the events with sequences above `after` up to `last`; raises as `read` does.
 
-        For whoever folds them: events are made of them only where somebody looks.
+        For callers that fold a log: a record creates its `Event` objects only on access.
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
@@ -286,23 +287,23 @@ class EventLogs(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return what some events of a log say, by sequence number, with one look at it; raises as `read` does."""
+        """Return the payloads of some events of a log by sequence number, in one read; raises as `read` does."""
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        """Return events as `read` does, as columns; what they say stays undecoded.
+        """Return events as `read` does, as columns with undecoded payloads.
 
         Raises
         ------
         ExecutionNotFoundError, NewerStoreError, CorruptStoreError
-            As of `read`. What only decoding finds is found when it is decoded.
+            As of `read`. Faults of a payload are raised when it is decoded.
         """
         self._check_open()
         return self._page(execution_id, after, limit)
 
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
-        """Return the events from the first one on, as far as they can be read, and why there are no more of them.
+        """Return the readable events from the first one on, and the error that ended the read, or None.
 
         Raises
         ------
@@ -317,14 +318,14 @@ class EventLogs(ABC):
             except (CorruptStoreError, NewerStoreError) as error:
                 if step == 1:
                     return events, error
-                step = 1  # now event by event, as far as the damaged one
+                step = 1  # read event by event up to the damaged one
                 continue
             if not page:
                 return events, None
             events += page
 
     def record(self, execution_id: str) -> ExecutionRecord:
-        """Return the line of one execution; ExecutionNotFoundError if there is none."""
+        """Return the summary row of one execution; raise ExecutionNotFoundError if there is none."""
         self._check_open()
         return self._opened(self._record(id_of(execution_id)))
 
@@ -346,7 +347,7 @@ class EventLogs(ABC):
         cell: str | None = None,
         key: str | None = None,
     ) -> list[ExecutionRecord]:
-        """Return the lines of the executions that fit, newest first; limit 0 means all, and `key` names books too."""
+        """Return the rows of matching executions, newest first. Limit 0 means all; a `key` also matches books."""
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
@@ -366,7 +367,7 @@ class EventLogs(ABC):
         return [self._opened(record) for record in self._unended() if record.origin != BOOK]
 
     def descendants(self, execution_id: str) -> int:
-        """Return how many executions one has started, and those in turn, ended ones as well."""
+        """Return the number of direct and indirect child executions, including ended ones."""
         self._check_open()
         return self._descendants(execution_id)
 
@@ -378,7 +379,7 @@ class EventLogs(ABC):
         Parameters
         ----------
         question_id
-            Only those of this id; several executions may ask one.
+            Return only questions with this id. Several executions may have one.
         """
         self._check_open()
         return self._asking(question_id)
@@ -465,11 +466,12 @@ def _check_not_negative(name: str, value: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ids in order, as `_candidates` wants them."""
+    """Return the first ids in sorted order, with the length limit of `_candidates`."""
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 
-# Folds of logs up to some event, kept so that long logs need not be folded from the beginning.
+# --- checkpoints ---------
+# Cached folds of logs up to an event, so that a long log need not be folded from its beginning.
 
 
 class Checkpoints(ABC):
@@ -479,7 +481,7 @@ class Checkpoints(ABC):
     sealing: Sealing
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Keep the fold of a log up to an event, in place of an older one; a newer one stays.
+        """Store the fold of a log up to an event. It replaces an older checkpoint, but never a newer one.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -536,7 +538,7 @@ class Checkpoints(ABC):
 
 
 def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Make sure that a checkpoint is one of events that are there."""
+    """Raise StoreError unless the log contains the event of a checkpoint."""
     if not 0 < sequence <= last:
         raise StoreError(
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
@@ -544,7 +546,8 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
         )
 
 
-# The large values of a store, each kept once under its hash; `divebook.store.encoding` puts references in their place.
+# --- large values ---------
+# Each is stored once under its hash; `divebook.store.encoding` replaces it by a reference.
 
 
 @dataclass(frozen=True, slots=True)
@@ -555,16 +558,16 @@ class StoredBlob:
     stored: int
     """Bytes on disk."""
     used: bool
-    """Whether any execution refers to it."""
+    """True if an execution refers to the value."""
 
 
 class LargeValues(ABC):
-    """What a store lets its keeper do with large values."""
+    """Maintenance of large values: list, read, and delete unreferenced ones."""
 
     _lock: threading.RLock
 
     def blobs(self, without: Collection[str] = ()) -> list[StoredBlob]:
-        """Return the large values; `used` leaves the executions `without` out of account."""
+        """Return the large values; `used` ignores references from the executions in `without`."""
         self._check_open()
         return self._blobs(without)
 
@@ -600,19 +603,20 @@ class LargeValues(ABC):
     def _drop_blobs(self) -> int: ...
 
 
-# What lists show of executions beside their lines: cached folds of their logs.
+# --- summaries for lists ---------
+# Cached folds of logs that lists show in addition to the rows of the executions.
 
 
 class StoredSummary(NamedTuple):
-    """What a log comes to, up to one of its events."""
+    """Cached summary of a log up to one of its events."""
 
     sequence: int
-    """The last event in it."""
+    """Sequence number of the last summarized event."""
     data: bytes
 
 
 class Listing(ABC):
-    """What a store keeps for lists."""
+    """Cache of the summaries that lists of executions show."""
 
     _lock: threading.RLock
     sealing: Sealing
@@ -620,7 +624,7 @@ class Listing(ABC):
     # --- summaries ---------------------------------------------------------------------------------------------------
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        """Keep the summaries of executions, in place of older ones; what has no such execution is left out.
+        """Keep the summaries of executions, in place of older ones; ignore unknown executions.
 
         A summary is a cache: deleting it changes nothing but the time it takes to list the execution.
         """
@@ -634,7 +638,7 @@ class Listing(ABC):
         self._check_open()
         found: dict[str, StoredSummary] = {}
         for name, (sequence, data) in self._summaries(execution_ids).items():
-            with suppress(DecryptionError, CorruptStoreError):  # a cache that cannot be opened is none
+            with suppress(DecryptionError, CorruptStoreError):  # an unreadable cache entry counts as missing
                 found[name] = StoredSummary(sequence, self.sealing.open_packed(data))
         return found
 
@@ -650,9 +654,9 @@ class Listing(ABC):
     def _summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]: ...
 
 
-# What `divebook check` and `gc` ask of a store: logs as they are stored, before decoding, and what may be deleted.
-#
-# `check` and `gc` are written on this, once for every kind of store.
+# --- maintenance ---------
+# Undecoded logs and deletion. `divebook check` and `gc` use only this interface, so one implementation serves every
+# kind of store.
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,20 +675,20 @@ class StoredRecord:
 
     @property
     def last_sequence(self) -> int:
-        """Of its last event."""
+        """Sequence number of the last event of the record."""
         return self.sequence + width_of(self.type) - 1
 
     def checksum_after(self, previous: int) -> int:
-        """Return the checksum that it must have after one with checksum `previous`."""
+        """Return the checksum expected for the record if the preceding record has checksum `previous`."""
         return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
 
     def record(self, execution_id: str, payload: bytes) -> Record:
-        """Return it decoded; `payload` is its own, opened and with its large values in it.
+        """Return the decoded record. `payload` is its decrypted payload with the large values inserted.
 
         Raises
         ------
         NewerStoreError, CorruptStoreError
-            They cannot be read.
+            The facts in the payload cannot be decoded.
         """
         facts = tuple(decode_facts(self.type, payload))
         return Record(self.id, execution_id, self.sequence, self.recorded_at, facts, self.path, self.step)
@@ -695,24 +699,24 @@ class StoredLog:
     """One execution's line and log, as of one moment."""
 
     record: ExecutionRecord
-    """As it was noted: the log of an execution that goes on may be longer."""
+    """Row as it was stored. The log of a running execution may be longer."""
     checksum: int
-    """That of the record which ends with the last event that was noted."""
+    """Checksum of the record that ends with the last event counted in the row."""
     records: list[StoredRecord]
     blobs: frozenset[bytes]
-    """The large values that the execution is noted to refer to."""
+    """Digests of the large values that the store lists as referenced by the execution."""
     questions: frozenset[str]
-    """The questions that are noted to be open."""
+    """Ids of the questions that the store lists as open."""
     shared: int = 0
-    """How many of the events are those of the execution that it forked; its size does not count them."""
+    """Number of events shared with the execution that was forked. They do not count towards the size of the log."""
     shared_blobs: frozenset[bytes] = frozenset()
-    """The large values that others are noted to refer to, whose events it shares."""
+    """Digests of the large values listed for the executions whose events this log shares."""
     broken: str | None = None
-    """Why no more records can be read, if so."""
+    """Reason why the remaining records cannot be read, or None."""
     altered: bool = False
-    """Whether the record is not as it was written, by a checksum of its own."""
+    """True if the row does not match its own checksum."""
     checkpoint_fits: bool = True
-    """Whether its checkpoint, if it has one, is as it was written, and of this log."""
+    """False if there is a checkpoint that is damaged or belongs to another log."""
 
 
 class Upkeep(ABC):
@@ -732,12 +736,12 @@ class Upkeep(ABC):
         return self._stored_log(execution_id)
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the store as a whole, as far as the store itself can tell."""
+        """Return descriptions of the faults that the store detects in itself as a whole."""
         self._check_open()
         return self._faults()
 
     def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete, of some executions, those that have ended and that no process has begun to resume; return which."""
+        """Delete those of the executions that have ended and that no process is resuming; return their ids."""
         self._check_open()
         with self._lock:
             discarded = self._discard(execution_ids, self._moment(now))
@@ -778,15 +782,15 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     """
 
     location: str
-    """Where the events are: a path or a URL, without its password; `open_store` opens it again."""
+    """Path or URL of the store, without its password. `open_store` opens it again."""
     keeps: bool = True
-    """Whether what is written outlasts the process."""
+    """True if written data outlives the process."""
     shared: bool = True
-    """Whether other processes can open it as well."""
+    """True if other processes can open the store as well."""
     local: bool = True
-    """Whether a commit is quick enough to be waited for where it stands; one over a network is not."""
+    """True if a commit is fast enough to block the calling event loop; a commit over a network is not."""
     durability: Durability = FULL
-    """How a batch is written that does not say."""
+    """Durability of batches that do not specify one."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -794,17 +798,17 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
         self._arrivals = Arrivals()
         self._news = News()
         self.sealing = Sealing(packs=self.keeps)
-        """Whether values are encrypted: set its `codec` before anything is written."""
+        """Encryption of values. Set its `codec` before the first write."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}
         self._readable: dict[str, Codec | None] = {}
         """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that have something to do and that no process drives, newest first.
+        """Return the executions that can continue but that no process drives, newest first.
 
-        One that waits has something to do once its time has come, or a message for it is there, or its driver died
-        before it had come to rest. What waits in a queue is for workers to `claim`.
+        A waiting execution can continue when its timer is due, when it has a message, or when its driver died before
+        it had parked the execution. Enqueued executions are excluded: workers `claim` those.
         """
         self._check_open()
         found = self._orphans(self._moment(now))
@@ -815,9 +819,8 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
 
-        The calls come in the appending thread, in the order of the commits, and hold up other writers: hand the events
-        over and return. A deleted execution is announced with no events. Appends of other processes are not announced;
-        see `on_news`.
+        The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
+        return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
         """
         return self._subscribers.add(listener)
 
@@ -828,28 +831,28 @@ class EventStore(EventLogs, LeaseBook, Queues, Mailbox, Checkpoints, LargeValues
     ) -> Callable[[], None]:
         """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
 
-        Call what is returned to end it. Appends of other processes are news at least to the log of `execution_id`: a
-        server's store tells of no others.
+        Call the returned function to stop. Appends of other processes are reported at least for the log of
+        `execution_id`; a store on a server reports no others.
         """
         return self._news.add(listener, self.wait_for_news)
 
     @property
     def in_place(self) -> bool:
-        """Whether the location still leads to what is open; if not, it can be read, but no longer written to."""
+        """True if the location still refers to the open store. If not, the store can be read but not written."""
         return True
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True if `close` was called."""
         return self._closed
 
     def close(self) -> None:
-        """Release everything; may be called twice."""
+        """Release all resources. A second call has no effect on the store."""
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._close()
-        self._arrivals.add()  # those who wait for news hear that it is closed
+        self._arrivals.add()  # wake the threads that wait for news, so that they see the store is closed
         self._news.join()
 
     def __enter__(self) -> Self:
