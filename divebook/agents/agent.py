@@ -1,4 +1,4 @@
-"""An agent: a model with a role and instructions, whose every model request is a recorded operation."""
+"""Agents: a model with a role and instructions, whose model requests are recorded operations."""
 
 from __future__ import annotations
 
@@ -41,15 +41,18 @@ if TYPE_CHECKING:
 
 DURABLE, LOOP = "divebook.agents.batches", "divebook.agents.loop"
 _LOADED: dict[str, ModuleType] = {}
-"""The modules that were loaded when they were first needed."""
+"""Modules that are loaded when they are first needed."""
 MODEL_RETRY = Retry(
     seconds=0.5,
     max_seconds=8.0,
     jitter=0.5,
     errors=("ModelConnectionError", "ModelRateLimitError", "ModelServerError", "ModelUnavailableError"),
 )
-"""What the clients of providers do by themselves, here recorded and counted: two more attempts after a lost connection,
-429 and 5xx, no sooner than the provider's Retry-After. A quota that is used up, and a time-out, are not tried again."""
+"""Default retry policy of model requests: two more attempts after a lost connection, 429 and 5xx.
+
+It replaces the retries of provider clients, so that each attempt is recorded and counted. A retry waits at least for
+the provider's Retry-After. Exhausted quotas and timeouts are not retried.
+"""
 
 
 class Agent:
@@ -58,40 +61,44 @@ class Agent:
     Parameters
     ----------
     definition
-        What it is; a plain text is its name.
+        Definition of the agent, or its name.
     model
-        A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. By default what the
-        definition says; without any, the offline scripted model.
+        A pydantic-ai model, a name such as ``"openai:gpt-5-mini"``, or a `ScriptedModel`. The default is the model of
+        the
+        definition, else the offline scripted model.
     default_provider, default_model
-        Used where the definition is silent.
+        Provider and model to use if the definition names none.
     instructions
-        In place of those of its definition.
+        Instructions that replace those of the definition.
     tools
-        Functions that it may call, or names of tools of its environment, beside those of its definition.
+        Functions, or names of tools of the environment, in addition to the tools of the definition.
     output
-        What it answers with: a pydantic model, a dataclass or another type, or a JSON schema. By default text.
+        Type of the answer: a pydantic model, a dataclass or another type, or a JSON schema. The default is text.
     capabilities
         Capabilities of pydantic-ai.
     servers
-        MCP servers, or names of those of its environment, whose tools it may call.
+        MCP servers whose tools the agent may call, or names of servers of the environment.
     subordinates
-        Names of agents that it may hand work to, beside those of its definition.
+        Names of agents to which it may delegate tasks, in addition to those of the definition.
     deps
-        What its capabilities get as ``ctx.deps``; see `Agent.of`.
+        Value of ``ctx.deps`` for its capabilities; see `Agent.of`.
     approvals
-        Rules for its calls of tools, beside those of its definition; see `ApprovalRule`.
+        Rules for its tool calls, in addition to those of the definition; see `ApprovalRule`.
     bounds
-        What it may spend for one prompt, the work of its subordinates included: ``{"max_cost": 0.5, "max_tokens":
-        20_000, "max_llm_calls": 8}``. At a bound a person is asked; with ``"on_exhausted": "fail"`` its step fails.
+        Budget of one prompt, including the work of subordinates: ``{"max_cost": 0.5, "max_tokens": 20_000,
+        "max_llm_calls": 8}``.
+        At a bound a person is asked. With ``"on_exhausted": "fail"`` the step fails.
     api_key
-        Where the key of its provider is, ``env://NAME`` or ``file://PATH``: looked up at each call and kept nowhere.
+        Reference to the provider's key, ``env://NAME`` or ``file://PATH``. It is resolved at each call and never
+        stored.
     cache
-        How long responses of its model are used again, in any run on the same store, for the same request: ``"7d"``.
+        How long a response may be reused for the same request, in any run on the same store: ``"7d"``.
     workspace
-        Name of the workspace in which its tools work; it has tools for files and commands there.
+        Name of the workspace in which its tools work. The agent gets tools for files and commands there.
     corrections
-        How often its model may correct a call of a tool, or an answer, that does not have the expected form: counted
-        for each tool, and for the answer. By default what its definition says, which is 1 by default.
+        How often the model may correct an invalid tool call or answer, counted per tool and for the answer. The default
+        is that
+        of the definition, which is 1 by default.
 
     Examples
     --------
@@ -130,27 +137,27 @@ class Agent:
         own = self.definition
         self._name = model_name(None if named else own.provider, named or own.model, default_provider, default_model)
         self.model: Model | ScriptedModel | str = self._name if model is None or named else model
-        """What it asks: a model of pydantic-ai, one with a script, or the name of a model."""
+        """The model: one of pydantic-ai, a scripted one, or a model name."""
         if self.model == SCRIPTED:
             self.model = ScriptedModel() if own.script is None else ScriptedModel.read(own.script)
         given = list_of(tools, "tools", "tools=[search]")
         self.tools = tuple(tool_of(tool) for tool in given if not isinstance(tool, str))
-        """Those that it was given, beside those that its definition names."""
+        """Tools passed as functions, without those that the definition names."""
         for tool in self.tools:
             if tool.schema is not None:
                 require_schema(tool.schema, f"schema of {tool.label}", has_patterns=False)
         named_servers = list_of(servers, "servers", "servers=['search']")
         self.servers = tuple(server for server in named_servers if not isinstance(server, str))
-        """Those that it brings along to an environment."""
+        """Servers passed as definitions, which the agent adds to an environment."""
         if isinstance(output, Mapping):
             require_possible_schema(output, "output")
         self.output = own.output if output is None else output
         allow_answers(self.output)
         self.capabilities, self.deps = tuple(capabilities), deps
         self.policy = Policy.given().of_code()
-        """What its key and its headers may name; an environment sets its own policy (`under`)."""
+        """Policy for references in its key and headers. An environment replaces it (`under`)."""
         self.library: LibraryAgent[Any, Any] | None = None
-        """The agent of pydantic-ai that it is, where it was taken as it is."""
+        """The pydantic-ai agent, if this one was created by `Agent.of`."""
         self._declare(
             instructions,
             tools=[tool for tool in given if isinstance(tool, str)],
@@ -170,7 +177,7 @@ class Agent:
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
-        """Add to the definition what was given beside it."""
+        """Add the constructor's arguments to the definition."""
         own, added = self.definition, dict[str, Any]()
         if instructions:
             added["instructions"] = instructions
@@ -187,35 +194,36 @@ class Agent:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
+        """Wrap an agent of pydantic-ai with its model, instructions, tools, output and capabilities.
 
-        Its requests and calls are recorded while a workflow runs it, and its answer when its turn ends. All else is
-        not: its hooks, validators, output functions and instructions run again on replay of an unfinished turn, and
-        should do the same each time; what they do besides, such as sending a mail, belongs in a tool. A call that is
-        recorded gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
-        variable of its module, is as it was before the call: let tools return what is to last. A change of
-        ``ctx.deps`` is warned of where it can be seen.
+        A workflow that runs it records its model requests and tool calls, and the answer at the end of its turn.
+        Nothing else is recorded. Hooks, validators, output functions and instructions run again when an unfinished turn
+        is replayed, and should be deterministic. Put other side effects, such as sending a mail, into a tool. On replay
+        a recorded call returns its result and has no side effect. Changes that a tool made to ``ctx.deps`` or to a
+        module variable are therefore lost: return everything that must last. A detected change of ``ctx.deps`` causes a
+        warning.
 
-        ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not known whether a
-        call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other
-        agents. Ordinary functions run in threads; coroutine functions run on the loop of all executions, and may not
-        block. What its toolsets hold open is opened there too: a turn of an agent that is held open elsewhere, by
-        ``async with agent:`` in a cell, is refused.
+        ``metadata={"divebook": {"idempotent": True}}`` on a tool allows a repeated call if the outcome of the first is
+        unknown. ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other agents.
+        Ordinary functions run in threads. Coroutine functions run on the engine's event loop and must not block.
+        Connections of toolsets are opened on that loop too, so a turn fails if the agent is held open elsewhere, by
+        ``async with agent:`` in a cell.
 
         Parameters
         ----------
         name
-            By default the agent's own.
+            Name of the agent. The default is its own.
         deps
-            What its tools and instructions get as ``ctx.deps``: one object for all runs. For one of its own, a
-            workflow gives ``await ctx.agent("critic").run(..., deps=...)``.
+            Value of ``ctx.deps`` for its tools and instructions, one object for all runs. A workflow can pass another
+            one for a run with
+            ``await ctx.agent("critic").run(..., deps=...)``.
         approvals, bounds
-            Rules for its calls of tools, and what a turn of it may consume, as for an agent of ours.
+            Rules for its tool calls, and the budget of a turn, as for `Agent`.
 
         Raises
         ------
         SetupError
-            It has no name or no model, a toolset without an id, or anything else that cannot be recorded.
+            It has no name or no model, a toolset without an id, or a part that cannot be recorded.
         """
         from divebook.agents.durability import check
 
@@ -233,29 +241,32 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the agent."""
         return self.definition.name
 
     @property
     def is_supervisor(self) -> bool:
-        """Whether it answers prompts that name no agent."""
+        """True if the agent answers prompts that name no agent."""
         return self.definition.is_supervisor
 
     @property
     def model_name(self) -> str:
-        """``provider:model`` or ``scripted``."""
+        """Name of the model: ``provider:model`` or ``scripted``."""
         if isinstance(self.model, ScriptedModel):
             return SCRIPTED
         return self.model if isinstance(self.model, str) else self.model.model_id
 
     @property
     def retry(self) -> Retry:
-        """How a request to its model is tried again: its own policy, else `MODEL_RETRY`."""
+        """Retry policy of model requests: that of the definition, else `MODEL_RETRY`."""
         return self.definition.retry or MODEL_RETRY
 
     @property
     def missing(self) -> str:
-        """What its provider's default model, which it did not name itself, lacks here; empty if it can be asked."""
+        """Missing library or key of the provider's default model.
+
+        Empty if it is usable or the definition names a model.
+        """
         from divebook.agents.models import examine
 
         if self.definition.model is not None or not isinstance(self.model, str):
@@ -265,12 +276,12 @@ class Agent:
 
     @property
     def is_scripted(self) -> bool:
-        """Whether its answers come from a script."""
+        """True if the answers come from a script."""
         return isinstance(self.model, ScriptedModel)
 
     @property
     def has_hands(self) -> bool:
-        """Whether it may do more than answer: then what it does is a turn of requests and calls."""
+        """True if the agent needs a turn of several recorded requests and calls, for example because it has tools."""
         own = self.definition
         more = (
             self.tools,
@@ -286,7 +297,7 @@ class Agent:
         return is_played or self.library is not None or self.output is not None or any(more)
 
     def with_model(self, name: str | None) -> Agent:
-        """Return this agent with another model, ``provider:model`` or ``scripted``; None leaves it its own."""
+        """Return a copy with another model, ``provider:model`` or ``scripted``. None keeps the model."""
         if name is None or name == self.model_name:
             return self
         own = self.definition
@@ -295,13 +306,13 @@ class Agent:
         return self._with(own, Agent(AgentDefinition(self.name, script=own.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return this agent with the permissions of a policy, for its key and its headers."""
+        """Return a copy that resolves its key and headers under a policy."""
         other = copy.copy(self)
         other.policy = policy
         return other
 
     def with_script(self, script: ScriptedModel) -> Agent:
-        """Return this agent with a script in place of its model."""
+        """Return a copy with a scripted model."""
         return self._with(self.definition, script)
 
     def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
@@ -310,7 +321,7 @@ class Agent:
         return other
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
-        """Return this agent with other settings of its model; None leaves one as it is."""
+        """Return a copy with other model settings. None keeps a setting."""
         given = {"temperature": temperature, "max_tokens": max_tokens}
         changed = {name: value for name, value in given.items() if value is not None}
         if not changed:
@@ -319,7 +330,7 @@ class Agent:
         return self._with(replace(self.definition, model_settings=settings), self.model)
 
     def instructions(self, date: datetime | None) -> str:
-        """Return the system prompt; `date` is what a date-aware agent takes for today."""
+        """Return the system prompt. `date` is the current date for a date-aware agent."""
         own = self.definition
         today = f"Today is {date:%A, %d %B %Y}." if own.date_awareness and date is not None else ""
         if own.system_prompt is not None:
@@ -345,18 +356,18 @@ class Agent:
         context: Sequence[Mapping[str, Any]] = (),
         date: datetime | None = None,
     ) -> str:
-        """Answer a prompt; every request to the model goes through `operation`.
+        """Answer a prompt with model requests that `operation` runs and records.
 
         Parameters
         ----------
         prompt
-            The text, which comes last in the message.
+            Text at the end of the message.
         content
-            Blocks (``{"type": "text", ...}``) that come before it.
+            Content blocks (``{"type": "text", ...}``) before the prompt.
         context
-            Blocks that make an extra message in front of everything.
+            Content blocks that form an extra message before all others.
         date
-            What to take for today.
+            Current date for a date-aware agent.
         """
         durable = await loaded(DURABLE)
         message = durable.Request(prompt, content, context, self.instructions(date))
@@ -371,9 +382,9 @@ class Agent:
         servers: Sequence[ToolServer],
         limited: Callable[[ToolFunction], ToolFunction],
     ) -> dict[str, Any]:
-        """Answer with requests and calls of tools that `context` records; return what the turn comes to.
+        """Answer with model requests and tool calls that `context` records; return the result of the turn.
 
-        `limited` gives a tool the limits that its environment sets.
+        `limited` applies the environment's limits to a tool.
         """
         loop, durable = await loaded(LOOP), await loaded(DURABLE)
         own = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
@@ -389,7 +400,13 @@ class Agent:
 
 
 def agent_of(given: Any) -> Agent:
-    """Return an agent as it is, and one of pydantic-ai taken as it is."""
+    """Return an agent unchanged, or wrap a pydantic-ai agent.
+
+    Raises
+    ------
+    SetupError
+        The object is neither.
+    """
     if isinstance(given, Agent):
         return given
     if not (hasattr(given, "output_type") and hasattr(given, "run")):
@@ -398,21 +415,22 @@ def agent_of(given: Any) -> Agent:
 
 
 async def loaded(name: str) -> Any:
-    """Return a module that needs pydantic-ai, which takes half a second to load.
+    """Return a module that imports pydantic-ai, which takes half a second.
 
-    One that is among `sys.modules` is perhaps half loaded, by another thread
+    `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
     """
-    if name not in _LOADED:  # in a thread, so that other paths go on meanwhile
+    if name not in _LOADED:  # in a thread, to keep the event loop free for other paths
         _LOADED[name] = await anyio.to_thread.run_sync(importlib.import_module, name)
     return _LOADED[name]
 
 
-# A digest of what an agent does, by which one is told from another of the same name.
+# --- digest ---------------------------------------------------------------------------------------------------------
+# It distinguishes agents of the same name with different behaviour.
 
 
 def digest_of(agent: Agent) -> str:
-    """Return a digest of an agent's definition, its model, what it answers with, and the code of its tools.
+    """Return a digest of an agent's definition, model, output type and tool code.
 
     Examples
     --------
@@ -428,11 +446,12 @@ def digest_of(agent: Agent) -> str:
     return short_hash([own, agent.model_name, repr(named_answer(agent.output)), tools])
 
 
-# Models that are never asked, since a log answers for them: no key, no client and no network.
+# --- placeholder models ---------------------------------------------------------------------------------------------
+# A replay answers all requests from the log, so it needs no key, client or network.
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return an agent whose requests are what they are live, as its model has the same name; it needs no key."""
+    """Return a copy whose model has the same name but needs no key. Its requests are the same as live ones."""
     if not isinstance(agent.model, str) or agent.model == SCRIPTED or agent.model.startswith(RECORDED):
         return agent
     other = copy.copy(agent)
@@ -456,6 +475,6 @@ def _model_called(model: str) -> Model:
 
     try:
         profile = infer_provider_class(provider).model_profile(name)
-    except (ImportError, ValueError):  # its library is not here, or nobody knows it: the usual form of requests
+    except (ImportError, ValueError):  # library missing or provider unknown: use the default form of requests
         profile = None
     return Unasked(answer, model_name=name, profile=profile)

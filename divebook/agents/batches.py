@@ -1,7 +1,7 @@
-"""An agent's requests as a batch of its provider: submitted, looked at, collected, each without a loop of calls.
+"""Batch requests, recorded single requests, and fallback models of agents.
 
-A batch is half the price and takes up to a day. Its handle is plain data, with which any process asks for it. OpenAI
-lists the batches that it has, with the requests that went in: one whose submission broke off is found again there.
+A batch costs half as much and takes up to a day. Its handle is plain data, so any process can query it. OpenAI lists
+its batches with their input files, so a batch whose submission was interrupted can be found again there.
 """
 
 from __future__ import annotations
@@ -62,25 +62,26 @@ if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 
-# What a provider says of batches, as this can be used: what passes, what is lost, what can be read of results.
+# --- answers of providers about batches -----------------------------------------------------------------------------
+# Which errors are temporary, which mean that a batch is lost, and which results can still be read.
 
 
 _REFUSED = range(400, 500)
-"""What a provider answers that has made nothing of a request."""
+"""HTTP statuses of a request that the provider rejected without side effect."""
 TOO_MANY = 429
 _HIDDEN = (403, 404, 405)
-"""What a provider answers to a key that may not list batches, or a server that has no list of them."""
+"""HTTP statuses if the key may not list batches, or the server has no list."""
 _LOST = (404, 410)
-"""What a provider answers that does not have something any more; 401 and 403 are of the key, which can be set right."""
+"""HTTP statuses if the batch no longer exists. 401 and 403 concern the key, which can be corrected."""
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""What clients raise where an answer is none of the provider's."""
+"""Errors that clients raise for a malformed answer."""
 JOB_ERROR = "BatchJobError"
-"""The class of errors of a batch that has ended without results, which its library keeps to itself."""
+"""Class name of the private pydantic-ai error for a batch that ended without results."""
 AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 def result_in(line: str) -> BatchResult | None:
-    """Return what a line of OpenAI's results says of a request, if it can be read."""
+    """Parse one line of an OpenAI result file; return None if it is malformed."""
     try:
         told = json.loads(line)
         name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
@@ -92,34 +93,35 @@ def result_in(line: str) -> BatchResult | None:
 
 
 def is_hidden(error: ModelAPIError) -> bool:
-    """Whether the provider does not list batches, to this key or at all."""
+    """Return True if the provider does not list batches, for this key or at all."""
     return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def is_lost(error: ModelAPIError) -> bool:
-    """Whether the provider does not have what was asked for any more."""
+    """Return True if the requested object no longer exists at the provider."""
     return isinstance(error, ModelHTTPError) and error.status_code in _LOST
 
 
 def told_of(error: Exception) -> str:
-    """Return an error in a line."""
+    """Return an error as one line."""
     return shared().text(f"{type(error).__name__}: {' '.join(str(error).split())}")[:200]
 
 
 def passes(error: ModelAPIError) -> bool:
-    """Whether a later request may succeed where this one failed."""
+    """Return True if the error is temporary, so that a later request may succeed."""
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 
-# Models that are asked for one thing only: how an answer of a type is asked for, or one that a batch has given.
+# --- models for a single purpose ------------------------------------------------------------------------------------
+# They make pydantic-ai reveal how it requests structured output, and let it validate the result of a batch.
 
 
 class AskedForError(Exception):
-    """A request was asked for that is not to be made here."""
+    """Control-flow exception that ends a run after its request parameters were captured."""
 
 
 class AskingModel(WrapperModel):
-    """Notes how an answer of a type is asked for, and gives none."""
+    """Model that captures the request parameters for structured output, and gives no answer."""
 
     parameters: ModelRequestParameters | None = None
 
@@ -129,13 +131,13 @@ class AskingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - as what it overrides
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Note the parameters, and raise."""
+        """Store the parameters and raise `AskedForError`."""
         self.parameters = model_request_parameters
         raise AskedForError
 
 
 class AnsweringModel(WrapperModel):
-    """Gives the answer that a batch has, so that it is checked as any other."""
+    """Model that returns an answer from a batch, so that pydantic-ai validates it like any other."""
 
     def __init__(self, wrapped: Model, response: ModelResponse) -> None:
         super().__init__(wrapped)
@@ -151,34 +153,34 @@ class AnsweringModel(WrapperModel):
         return self._response
 
 
-# Models that stand behind another one: what their providers say of too many requests counts for each of them.
-#
-# A `FallbackModel` asks one after the other and says only what came of it: its request waits at the turnstile of the
-# first one (`divebook.agents.clients`), and each of its models tells its own turnstile how it fared
+# --- fallback models ------------------------------------------------------------------------------------------------
+# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
+# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
 # (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
 
 
 def telling(model: Model, known: Turnstiles = TURNSTILES) -> Model:
-    """Return a model whose parts, if it has any, tell their turnstiles how they fare."""
+    """Return a model whose parts, if it has any, report their outcomes to their limiters."""
     return _telling(model, known, is_first=True) if isinstance(model, FallbackModel) else model
 
 
 def _telling(model: Model, known: Turnstiles, *, is_first: bool) -> Model:
     if not isinstance(model, FallbackModel):
         return TellingModel(model, known, is_counted=is_first)
-    other = copy.copy(model)  # that of a person stays as it is
+    other = copy.copy(model)  # the user's model stays unchanged
     other.models = [_telling(each, known, is_first=is_first and not place) for place, each in enumerate(model.models)]
     return other
 
 
 class TellingModel(WrapperModel):
-    """One of several models, which tells its turnstile how its requests end.
+    """One of several models. It reports the outcome of its requests to its limiter.
 
     Parameters
     ----------
     is_counted
-        Whether who asks has a place at its turnstile already. Others take one without waiting: who waits at two
-        turnstiles could wait for one who waits the other way round.
+        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
+        limiters in
+        different orders could deadlock.
     """
 
     def __init__(self, wrapped: Model, known: Turnstiles, *, is_counted: bool) -> None:
@@ -203,27 +205,26 @@ class TellingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make the request, and hand on its answer as it comes."""
+        """Make the request and yield its stream."""
         with self._known.heard(self.wrapped, is_counted=self._is_counted):
             made = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with made as stream:
                 yield stream
 
 
-# The door to pydantic-ai: an agent's answer, for which each model request is an operation of the log.
-#
-# `RecordedModel` stands between pydantic-ai and the real model: every request that the log knows is answered from
-# there. An agent without tools needs one request and no loop, which would cost more time than all else here together
+# --- single requests ------------------------------------------------------------------------------------------------
+# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
+# without tools needs one request and no loop. The loop would take more time than everything else here together
 # (``python -m benchmarks.labelling``).
 
 
 class RecordedModel(WrapperModel):
-    """A model whose requests are recorded once and answered from the log ever after.
+    """Model whose requests are recorded once and then answered from the log.
 
     Parameters
     ----------
     agent
-        Says how long one request may take, streamed or not, and what its headers may name.
+        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
     """
 
     def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
@@ -270,7 +271,7 @@ class RecordedModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question to an agent: see `Agent.respond`."""
+    """One prompt for an agent, with content, context and instructions; see `Agent.respond`."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]]
@@ -278,11 +279,11 @@ class Request:
     instructions: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its parts that hold something."""
+        """Return the parts that are not empty."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
 
     def messages(self) -> list[ModelMessage]:
-        """Return what `divebook.projections.requests` reads off the log later, in pydantic-ai's form."""
+        """Return the messages in pydantic-ai's form. `divebook.projections.requests` rebuilds the same from the log."""
         said = [message for message in request_messages(self.to_dict()) if message.role != "system"]
         bodies: list[str | list[UserContent]] = [[user_block(block) for block in message.content] for message in said]
         if not self.content:
@@ -292,7 +293,7 @@ class Request:
 
 
 async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Return the text that an agent answers; see `Agent.respond`.
+    """Return an agent's text answer; see `Agent.respond`.
 
     Raises
     ------
@@ -317,7 +318,7 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
 
 
 async def resolved(agent: Agent) -> Model:
-    """Return the model of an agent in pydantic-ai's form, with the key that the agent names."""
+    """Return the agent's model in pydantic-ai's form, with the key that the agent refers to."""
     model = agent.model
     if isinstance(model, ScriptedModel):
         return ScriptedFunction(model)
@@ -329,7 +330,7 @@ async def resolved(agent: Agent) -> Model:
 
 
 def _played() -> Model:
-    """Return what stands for the model of an agent whose answers come from a run."""
+    """Return a placeholder model for an agent whose answers come from a recorded run."""
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
         raise StepError("a run that is played again was asked for an answer that it does not have")
@@ -339,11 +340,11 @@ def _played() -> Model:
 
 _HANDLE = TypeAdapter(Batch)
 _BEFORE = timedelta(hours=1)
-"""How far the clock of a provider may be behind ours."""
+"""Assumed maximum by which the provider's clock is behind."""
 
 
 class BatchAnswer(NamedTuple):
-    """What became of one request of a batch."""
+    """Result of one request of a batch."""
 
     value: Any
     error: str | None
@@ -351,24 +352,24 @@ class BatchAnswer(NamedTuple):
 
 
 class NotNow(NamedTuple):
-    """A batch was not submitted, and a later time may succeed."""
+    """Temporary failure of a submission. It may succeed later."""
 
     seconds: float
-    """How long the provider wants nobody to ask."""
+    """Delay that the provider asks for, in seconds."""
     why: str
     may_exist: bool
-    """Whether it may have been made all the same."""
+    """True if the batch may have been created nevertheless."""
 
 
 class AgentBatches:
-    """The batches of one agent: what all of its requests have alike, and its provider.
+    """Batches of one agent: the common part of its requests, and its provider.
 
     Parameters
     ----------
     instructions
-        The system prompt of all requests.
+        System prompt of all requests.
     output
-        What it answers with: None for text, a type, or a JSON schema.
+        Type of the answer: None for text, a type, or a JSON schema.
     """
 
     def __init__(self, agent: Agent, model: Model, instructions: str, output: Any) -> None:
@@ -403,10 +404,9 @@ class AgentBatches:
         return made
 
     async def finds(self) -> bool:
-        """Return whether the provider tells which batches it has, and of what: not to keys that may not list them.
+        """Return True if the provider lists its batches with their input, which depends on the key.
 
-        While it cannot be reached that is not known, and it is taken for one that does: it is asked before anything
-        is submitted.
+        The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
         if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
             return False
@@ -424,12 +424,12 @@ class AgentBatches:
         return self._finds
 
     async def fitting(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
-        """Return the first prompts, by the id of each, as requests of one batch: as many as the provider takes.
+        """Encode the first prompts, by id, as requests of one batch: as many as the provider accepts.
 
         Raises
         ------
         StepError
-            The agent has a setting that no batch can have, or one prompt is larger than a batch.
+            The agent has a setting that batches do not support, or one prompt is larger than a batch.
         """
         most, left = min(most, self._model.batch_max_requests or most), self._model.batch_max_bytes
         found: list[EncodedBatchRequest] = []
@@ -446,7 +446,7 @@ class AgentBatches:
         return found
 
     def reserved(self, prompts: Sequence[str]) -> Reserved:
-        """Return what requests may consume at most; half of it is the price of a batch, and is not counted on."""
+        """Return the maximum consumption of requests. The lower batch price is not assumed."""
         total = Reserved()
         for prompt in prompts:
             written = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
@@ -462,21 +462,21 @@ class AgentBatches:
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
     ) -> dict[str, Any] | NotNow:
-        """Submit requests as one batch, unless the provider has it; return its handle, or when to do so again.
+        """Submit requests as one batch unless the provider already has it; return its handle, or when to retry.
 
         Parameters
         ----------
         since, others
-            Since when the provider may have it, and the ids of batches that it is not.
+            Earliest creation time of the batch, and ids of other batches to skip.
         may_exist
-            An earlier submission may have made it.
+            An earlier submission may have created it.
         leaves_unknown
-            Tells of an error whether what was sent may have come through.
+            Returns True for an error after which the request may have arrived.
 
         Raises
         ------
         OutcomeUnknownError
-            The batch may have been made, and the provider does not tell.
+            The batch may have been created, and the provider has no list to check.
         """
         finds, has_asked = await self.finds(), False
         try:
@@ -509,7 +509,7 @@ class AgentBatches:
     async def _found(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, others: Collection[str]
     ) -> dict[str, Any] | None:
-        """Return the handle of the batch of these requests, if the provider has one that is none of the others."""
+        """Return the handle of the batch with these requests; None if the provider has none besides the others."""
         async for known in self._listed(100):
             if known.created_at < (since - _BEFORE).timestamp():
                 break
@@ -522,14 +522,14 @@ class AgentBatches:
         return None
 
     async def _listed(self, at_once: int) -> AsyncIterator[Any]:
-        """Give the batches that the provider has, the latest first."""
+        """Yield the provider's batches, latest first."""
         with self._told_alike():
             async for known in _innermost(self._model).client.batches.list(limit=at_once):
                 yield known
 
     @contextmanager
     def _told_alike(self) -> Iterator[None]:
-        """Raise errors of the client, which is asked itself here, as its model raises them."""
+        """Context manager that converts errors of the client, which is called directly here, to errors of its model."""
         try:
             yield
         except Exception as error:
@@ -542,7 +542,7 @@ class AgentBatches:
             raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **told: str) -> dict[str, Any]:
-        """Return the handle of a batch of which only the provider's id is known."""
+        """Return the handle of a batch from the provider's id."""
         details = {"status": "in_progress", **told}
         model, group = self._model, requests[0].group
         made = Batch(
@@ -558,9 +558,9 @@ class AgentBatches:
         return _plain(made)
 
     async def looked_at(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the handle of a batch as it is now; while the provider cannot be reached, as it was.
+        """Return the current handle of a batch, or the old one while the provider is unreachable.
 
-        Of one that it does not know any more the handle is ended, and says so under ``lost``.
+        If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
         """
         try:
             return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
@@ -571,24 +571,24 @@ class AgentBatches:
             if not is_lost(error):
                 raise
             return {**handle, "status": "ended", "lost": told_of(error)}
-        except UNREADABLE:  # a page of what stands between, say
+        except UNREADABLE:  # for example an HTML page of a proxy
             return dict(handle)
 
     async def cancel(self, handle: Mapping[str, Any] | None) -> None:
-        """Have the provider end a batch, as far as it does; what it has answered by then is paid for."""
+        """Ask the provider to cancel a batch. Answers that exist by then are billed."""
         if handle is not None and handle["status"] == "in_progress":
-            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or there is no way
+            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
                 await self._model.batch_cancel(_HANDLE.validate_python(handle))
 
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
     ) -> dict[str, BatchAnswer] | None:
-        """Return what became of the requests of a batch that has ended, by their ids; None if it cannot be had now.
+        """Return the results of an ended batch by request id; None if they are temporarily unavailable.
 
         Parameters
         ----------
         is_last
-            It will not be asked for again: what cannot be read is then an error of each request.
+            True if there will be no later attempt. Unreadable results are then errors of their requests.
         """
         name = handle["id"]
         if "lost" in handle:
@@ -618,7 +618,7 @@ class AgentBatches:
         return dict.fromkeys(names, told)
 
     async def _readable(self, handle: Mapping[str, Any]) -> list[BatchResult]:
-        """Return the results of OpenAI's that can be read, one line at a time; of others none."""
+        """Return the readable lines of OpenAI's result files; an empty list for other providers."""
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
         found: list[BatchResult] = []

@@ -1,7 +1,9 @@
-"""What one turn of an agent may spend: its own `Bounds`, beside those of the execution.
+"""Budget of one agent turn: its own `Bounds`, in addition to those of the execution.
 
-What the turns of its subordinates spend counts as well. Before each request that the log has not yet, what the request
-may consume at most must be left; at a bound a person is asked, as at those of the execution, or the turn fails.
+The consumption of subordinate agents counts as well. Before each request that is not in the log, the budget must have
+room for the maximum that the request may consume. If it has not, a person is asked, as for the bounds of the execution,
+or the turn fails. Example: with 1000 tokens allowed, 700 spent and 200 reserved by a running request, a request for up
+to 200 tokens waits until the running one ends and releases what it did not use.
 """
 
 from __future__ import annotations
@@ -57,14 +59,14 @@ if TYPE_CHECKING:
 
 
 class TurnBudget:
-    """What a turn has spent, and what it still may.
+    """Consumption and limits of a turn.
 
     Parameters
     ----------
     above
-        That of the agent which handed it the work, if one did.
+        Budget of the agent that delegated the task, if there is one.
     share
-        What that gave it, where it handed on more than one work at once.
+        Bounds that this agent assigned to the task, if it delegated several tasks at once.
     """
 
     def __init__(
@@ -75,51 +77,60 @@ class TurnBudget:
         self._share = share
         self._release: asyncio.Future[None] | None = None
         self.line: tuple[TurnBudget, ...] = (self, *(() if above is None else above.line))
-        """Itself and those above, the nearest first."""
+        """This budget and those above it, nearest first."""
 
     @property
     def left(self) -> Bounds:
-        """What may still be spent, in the bounds of those above as well."""
+        """Remaining budget, limited also by the budgets above."""
         left = Bounds()
         for budget in self.line:
             left = within(left_after(budget.bounds, budget.consumed), left)
         return left
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
-        """Return when a request that may consume so much fits, in the bounds of those above as well.
+        """Wait until a request with this maximum consumption fits into this budget and those above.
 
         Raises
         ------
         BoundExceededError
-            It does not, and a person said stop, or no person is to be asked.
+            It does not fit, and a person chose to stop or the bounds do not allow a question.
         """
         for budget in self.line:
             require_price(budget.bounds, reserved)
-        # Each is looked at again after every question: what runs beside it has gone on meanwhile
+        # Check every budget again after each question: concurrent calls have consumed more in the meantime
         # (test_while_a_bound_above_is_asked_about_those_below_may_be_reached).
         while (met := next(((one, found) for one in self.line if (found := one.met(reserved))), None)) is not None:
             budget, found = met
-            # Calls under way return what they do not spend of their reservation.
+            # A running call releases the unused part of its reservation, so wait for it before asking a person.
             if not (found.may_pass and await context.wait_beside_others(budget.next_release())):
                 await budget.ask(context, found)
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return what is done when the next request that counts here ends, and gives back what it did not spend."""
+        """Return a future that is done when the next counted request ends and releases its unused reservation."""
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
         return self._release
 
     def met(self, reserved: Reserved) -> Exhausted | None:
-        """Return the first of its own bounds that forbids a request which may consume so much."""
+        """Return the first of its own bounds that forbids a request with this maximum consumption.
+
+        None if none does.
+        """
         return bound_met(self.bounds, self.consumed, reserved)
 
     async def ask(self, context: TurnContext, found: Exhausted) -> None:
-        """Raise a bound as a person says."""
+        """Ask a person about a reached bound, and raise the bound to the value in the answer.
+
+        Raises
+        ------
+        BoundExceededError
+            The person chose to stop, or the bounds do not allow a question.
+        """
         if self.bounds.on_exhausted == FAIL:
             raise self._error(found)
         key = f"bound-{self.agent}-{found.bound}-{found.limit}"
-        # An answer belongs to the question that was shown: how it was worded, and how much was spent then, stays as it
-        # was recorded (test_a_question_about_a_bound_keeps_its_recorded_wording).
+        # An answer belongs to the question that was shown. Reuse its recorded wording and consumption
+        # (test_a_question_about_a_bound_keeps_its_recorded_wording).
         recorded = context.asked(key)
         if recorded is not None:
             question, data = recorded.question, recorded.data
@@ -133,24 +144,24 @@ class TurnBudget:
         self.bounds = raised(self.bounds, found.bound, None, response["data"]["to"])
 
     def _error(self, found: Exhausted) -> BoundExceededError:
-        """Return the error of a bound that is not raised."""
+        """Return the error for a bound that stays as it is."""
         owner = self.line[1].agent if self._is_share(found) else self.agent
         advice = f"Raise `{found.name}` in the Bounds of agent {owner!r} and resume."
         return BoundExceededError(f"{self._owner(found)}: {found.summary} {advice}", found.bound, found.reason)
 
     def _owner(self, found: Exhausted) -> str:
-        """Return whose bound is met, as people read it."""
+        """Return the owner of the reached bound as text for people."""
         agent = f"Agent {self.agent!r}"
         return f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(found) else agent
 
     def _is_share(self, found: Exhausted) -> bool:
-        """Whether a bound that is met is what the agent above gave it of its own."""
+        """Return True if the reached bound is the share that the agent above assigned."""
         given = None if self._share is None else getattr(self._share, found.bound)
         return given is not None and str(given) == str(found.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Count a request that is under way with what it may consume."""
+        """Reserve the maximum consumption of a request while it runs."""
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
         try:
@@ -160,44 +171,43 @@ class TurnBudget:
                 budget.release(reserved)
 
     def release(self, reserved: Reserved) -> None:
-        """Count a request no longer as under way, and let requests look again that wait for its reservation."""
+        """End the reservation of a request and wake requests that wait for it."""
         self.consumed = self.consumed.ended(reserved)
         if self._release is not None:
             self._release.set_result(None)
             self._release = None
 
     def spend(self, usage: Mapping[str, int]) -> None:
-        """Count what a request has consumed."""
+        """Add the consumption of a request, here and in the budgets above."""
         for budget in self.line:
             budget.consumed = budget.consumed.spent(usage)
 
     @property
     def spent(self) -> dict[str, int] | None:
-        """What it says at its end to the turn that it worked for, if it did for one."""
+        """Consumption that the turn reports to the turn it worked for; None if there is no such turn."""
         used = self.consumed
         return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
     def count(self, spent: Mapping[str, int]) -> None:
-        """Count what a turn has spent that worked for this one, and had ended when this one was taken up again."""
+        """Add the consumption of a subordinate turn that had ended before this turn was resumed."""
         for budget in self.line:
             used = budget.consumed
             more = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
             budget.consumed = used._replace(**more)
 
 
-# Consumption of model requests that fail after their provider has begun to reply: it is paid, so it counts.
-#
-# A stream that breaks off, takes too long or ends early has often stated its usage already, and so has a whole reply
-# that is refused. Without it a request that is tried again could spend more than the bounds allow
-# (`tests/agents/test_paid_replies.py`).
+# --- consumption of failed requests --------------------------------------------------------------------------------
+# A request that fails after its provider has begun to reply is billed, so it counts. A stream that breaks off, takes
+# too long or ends early has often stated its usage already, and so has a complete reply that is refused. Without this
+# count, a retried request could spend more than the bounds allow (`tests/agents/test_paid_replies.py`).
 
 
 _REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies", default=None)
-"""Replies of the request that is under way, whole or not."""
+"""Replies of the running request, complete or partial."""
 
 
 def note_reply(response: ModelResponse) -> None:
-    """Note a reply, whose usage counts if the request fails."""
+    """Remember a reply. Its usage counts if the request fails."""
     replies = _REPLIES.get()
     if replies is not None:
         replies.append(response)
@@ -205,12 +215,12 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Add to an error of a request what the replies that were noted consumed.
+    """Attach the usage of the remembered replies to an error of a request.
 
     Parameters
     ----------
     model
-        The model that is asked, whose price counts where that of the replying model is unknown.
+        The requested model. Its price is used if the price of the replying model is unknown.
     """
     replies: list[ModelResponse] = []
     token = _REPLIES.set(replies)
@@ -221,7 +231,7 @@ def paid_replies(model: Model) -> Iterator[None]:
         for reply in replies:
             if reply.usage.has_values():
                 usage.update(usage_of(plain_response(reply, model)))
-        del usage["requests"]  # which are those that were answered
+        del usage["requests"]  # counts answered requests only
         if usage:
             setattr(error, CONSUMED, dict(usage))
         raise
@@ -229,13 +239,14 @@ def paid_replies(model: Model) -> Iterator[None]:
         _REPLIES.reset(token)
 
 
-# Model requests whose answer is handed on while it is written; the response is the same as that of a plain request.
+# --- streaming -----------------------------------------------------------------------------------------------------
+# Text is passed on while the model writes it. The response is the same as that of a plain request.
 
 
 REFUSALS = (400, 422)
-"""HTTP statuses of providers that do not stream this model, or not to this account."""
+"""HTTP statuses with which providers refuse to stream this model, or to stream for this account."""
 _CUT_OFF: WeakValueDictionary[int, Model] = WeakValueDictionary()
-"""Models whose latest stream ended without a finish reason, by their id."""
+"""Models whose latest stream ended without a finish reason, by `id`."""
 
 
 async def stream_response(
@@ -245,11 +256,11 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a request and pass on its text as it arrives; a model that cannot stream is asked plainly.
+    """Make a streamed request and pass on its text as it arrives. A model that cannot stream gets a plain request.
 
-    A stream that ends without a finish reason was cut off: a proxy gave up, or a server was restarted. The caller tries
-    again as after any lost connection. That attempt asks plainly, because a whole body cannot end early unnoticed, and
-    because some local servers never send a finish reason: their models are asked plainly from then on.
+    A stream that ends without a finish reason was cut off, for example because a proxy gave up or a server restarted.
+    The caller retries, as after any lost connection. The retry is a plain request, because a truncated body is always
+    detected. Some local servers never send a finish reason: their models get plain requests from then on.
 
     Raises
     ------
@@ -273,7 +284,7 @@ async def stream_response(
                 text, part = pieces.of(event)
                 if text:
                     write(text, part)
-        except BaseException:  # also where it takes too long
+        except BaseException:  # includes cancellation by a time limit
             note_reply(stream.get())
             raise
         response = stream.get()
@@ -291,7 +302,7 @@ async def _opened(
     settings: ModelSettings | None,
     parameters: ModelRequestParameters,
 ) -> StreamedResponse | None:
-    """Return the open stream, which `stack` closes; None where there is none to be had."""
+    """Return the open stream, which `stack` closes; None if the model cannot stream."""
     if not _may_stream(model):
         return None
     try:
@@ -305,7 +316,7 @@ async def _opened(
 
 
 def _may_stream(model: Model) -> bool:
-    """Return False for functions that only answer as a whole: to ask one for a stream is a failed assertion."""
+    """Return False for function models without a stream function: streaming them fails an assertion."""
     if isinstance(model, WrapperModel):
         return _may_stream(model.wrapped)
     if isinstance(model, FallbackModel):
@@ -314,14 +325,17 @@ def _may_stream(model: Model) -> bool:
 
 
 class _Pieces:
-    """Reads the pieces of an answer off the events of its stream."""
+    """Parser that extracts the new text from the events of a stream."""
 
     def __init__(self) -> None:
         self._calls: dict[int, str] = {}
-        """Names of the parts that hold arguments, by the number that the stream has for them."""
+        """Names of the parts that hold tool arguments, by the index of the part in the stream."""
 
     def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
-        """Return what an event adds, and to which part; an empty text for what nobody watches."""
+        """Return the text that an event adds and the name of its part.
+
+        The text is empty for events that are not shown.
+        """
         match event:
             case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                 return text, TEXT

@@ -1,7 +1,7 @@
-"""Responses of models that are used again, in any run, by agents with a `Cache`.
+"""Response cache of agents with a `Cache`, shared by all runs, and the ``recorded:RUN`` source of responses.
 
-A cache is no truth: what is taken from it is recorded whole in the run, and a replay never asks it. Whatever cannot be
-read is as if it were not there.
+The cache is not a source of truth. A response taken from it is recorded completely in the run, and a replay does not
+read the cache. An entry that cannot be read is treated as missing.
 """
 
 from __future__ import annotations
@@ -33,16 +33,22 @@ if TYPE_CHECKING:
 
 ENDING = ".response"
 MOST_BYTES = 256 * 1024 * 1024
-"""Of all responses in one folder; the oldest are deleted first."""
+"""Maximum size of all responses in one folder. The oldest are deleted first."""
 PRUNED_EVERY = 64
-"""Responses that are written between two looks at the whole folder, which takes longer the more it holds."""
+"""Number of written responses between two scans of the whole folder. A scan takes longer the more the folder holds."""
 WHOLE = ("stop", "tool_call")
-"""How a response ends that is complete."""
+"""Finish reasons of complete responses."""
 _log = logger(__name__)
 
 
 def lasting(written: str | float) -> float:
-    """Return the seconds for which responses are used again; raises SetupError."""
+    """Parse a cache duration; return seconds.
+
+    Raises
+    ------
+    SetupError
+        The text is not a duration, or the duration is not positive.
+    """
     try:
         seconds = parse_duration(written)
     except (ValueError, OverflowError) as error:
@@ -58,9 +64,9 @@ class ResponseCache:
     Parameters
     ----------
     folder
-        Where they are kept, readable for its owner only; None for this process alone.
+        Folder of the files, readable by its owner only. None keeps responses in memory of this process.
     sealing
-        How the store beside it seals what it writes.
+        Encryption that the store next to it uses.
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
@@ -69,7 +75,7 @@ class ResponseCache:
         self._written = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return a response that is no older than so many seconds."""
+        """Return a response that is at most this many seconds old; None if there is none."""
         try:
             written = self._read(digest)
             if written is None:
@@ -81,7 +87,7 @@ class ResponseCache:
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
-        """Take a response, which `prune` deletes after so many seconds."""
+        """Store a response. `prune` deletes it after this many seconds."""
         at = self._clock()
         written = self._sealing.seal_packed(json.dumps({"at": at, "response": response}).encode())
         if self.folder is None:
@@ -104,9 +110,9 @@ class ResponseCache:
 
     @staticmethod
     def _write(folder: Path, digest: str, written: bytes, until: float) -> None:
-        """Write a file whole or not at all; its time says until when it is of use."""
+        """Write a file atomically. Its modification time is the time at which it expires."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder)  # for its owner only
+        handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(written)
@@ -118,7 +124,7 @@ class ResponseCache:
             raise
 
     def prune(self) -> int:
-        """Delete what is of no use any more, and the oldest if all together are too large; return how many."""
+        """Delete expired responses, then the oldest ones while the total is too large; return how many were deleted."""
         now, total, deleted = self._clock(), 0, 0
         for until, size, path in sorted(self._files(), reverse=True):
             total += size
@@ -138,46 +144,47 @@ class ResponseCache:
 
 
 def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> ResponseCache:
-    """Return the cache that belongs to a store: a folder beside its file, or this process alone where it has none."""
+    """Return the cache of a store: a folder next to its file, or memory of this process if the store has no file."""
     path = getattr(store, "path", None)
     folder = path.with_name(f"{path.name}.cache") if isinstance(path, Path) else None
     return ResponseCache(folder, store.sealing, clock)
 
 
 class Cached:
-    """What one agent takes from a cache: responses that are no older than it allows; files are read in a thread."""
+    """View of the cache for one agent with its maximum age. Files are read and written in a thread."""
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache, self._seconds = cache, seconds
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the response to a request, if it is there."""
+        """Return the cached response to a request; None if there is none."""
         return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Take a response, unless it was cut off or refused."""
+        """Store a response unless it was cut off or refused."""
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
 
-# A run that is played again: its models answer as they did, and everything else is done anew (``recorded:RUN``).
+# --- recorded runs -------------------------------------------------------------------------------------------------
+# With the model ``recorded:RUN``, models answer as they did in that run. All other calls are made again.
 
 
 MOST_SHOWN = 300
-"""Characters of a message that an error shows."""
+"""Maximum number of characters of a message in an error."""
 
 
 class Cassette:
-    """The requests that a run made where a turn stands now.
+    """Recorded responses of a run, for the place of the current turn.
 
     Parameters
     ----------
     model
         ``recorded:RUN``.
     agent
-        Whose turn it is.
+        Agent of the turn.
     requests
-        Those of the run at the same place.
+        Requests that the run made at the same place.
     """
 
     def __init__(self, model: str, agent: str, requests: Sequence[RequestView]) -> None:
@@ -185,12 +192,12 @@ class Cassette:
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any]:
-        """Return what the run was answered.
+        """Return the response that the run recorded for the same request.
 
         Raises
         ------
         StepError
-            It asked something else there, or nothing.
+            The run made another request at this place, or none.
         """
         known = [request for request in self._requests if request.n == sent.number]
         for request in known:
@@ -210,16 +217,16 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Do nothing: every answer comes from the run."""
+        """Do nothing: all responses come from the run."""
 
 
 def _asked(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the messages that a model got; its own answers between them come from the run itself."""
+    """Return the request messages. The model's own responses between them come from the run itself."""
     return [message for message in messages if message["kind"] == "request"]
 
 
 def _first_difference(was: Sequence[Any], now: Sequence[Any]) -> tuple[str, str]:
-    """Return the first message in which two requests differ, of each, as people read it."""
+    """Return the first differing message of two requests, old and new, as text for people."""
     unlike = (place for place, (one, other) in enumerate(zip(was, now, strict=False)) if one != other)
     place = next(unlike, min(len(was), len(now)))
     return _told(was, place), _told(now, place)

@@ -1,9 +1,12 @@
-"""A turn that goes on with an agent that is not what it was when the turn began: a person says what is to become of it.
+"""Resuming a turn whose agent has changed since the turn began.
 
-What a request is made with is kept beside it in the log and not compared: a fix of a model's name or of a setting lets
-a turn go on. Other instructions, tools or outputs make an agent another one: the model has answered what it was told
-then. So a person is told what has changed, and says whether the turn is finished with what it began with, which the
-log has, or begun anew, at places of its own (`tests/agents/test_changed.py`).
+The setting of a request (model, instructions, tools, output) is recorded next to it and not compared on replay. A fixed
+model name or another model setting therefore does not affect a resumed turn. Other instructions, tools or outputs make
+it a different agent: the model's recorded answers refer to the old ones. A person then sees the changes and chooses
+between two options (`tests/agents/test_changed.py`):
+
+- finish the turn with its original setting, which the log has;
+- start the turn again, under new operation keys.
 """
 
 from __future__ import annotations
@@ -32,29 +35,29 @@ _TOOL = TypeAdapter(ToolDefinition)
 
 @dataclass
 class TurnCompatibility:
-    """Whether a turn that goes on is made with what it began with; its first request shows it.
+    """Comparison of a resumed turn with the setting that it began with, made at its first request.
 
     Parameters
     ----------
     stands_in
-        Whether tools that are gone, or take other arguments, can be replaced, so that calls in the log still fit.
+        True if missing tools, or tools with other arguments, can be replaced, so that recorded calls remain valid.
     """
 
     context: TurnContext
     agent: str
     stands_in: bool
     before: Mapping[str, Any] = field(default_factory=dict)
-    """What it was made with when it began, once that is known to be something else."""
+    """Original setting of the turn, if it differs from the current one."""
     changes: Sequence[str] = ()
     can_finish: bool = True
 
     async def check(self, told: Described) -> None:
-        """Break the loop off if the log has the first request, and it was made with something else.
+        """Stop the loop if the first request is recorded with another setting.
 
         Raises
         ------
         AgentError
-            It was. A hook of the agent may take this for a failure of its model: `changes` say it as well.
+            The setting differs. A hook of the agent may treat this as a failure of its model, so `changes` has it too.
         """
         if (
             told.number > 1
@@ -73,11 +76,11 @@ class TurnCompatibility:
 
 
 Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Runs the loop at a place: with a check of what it is made with, or with what it is to be made with."""
+"""Runs the loop at a place, either with a comparison of settings or with a setting to restore."""
 
 
 async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_in: bool) -> dict[str, Any]:
-    """Return what a turn comes to; where its agent has changed, as a person says."""
+    """Return the result of a turn. If its agent has changed, ask a person how to continue."""
     place, number = context, 1
     while True:
         key = f"changed-{number}"
@@ -95,11 +98,11 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
         if (answered.response or {}).get("choice") == FINISH:
             return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
         place, number = context.below(f"anew-{number}"), number + 1
-        place.recall = context.recall  # it is the same agent that asks
+        place.recall = context.recall  # the new place belongs to the same agent
 
 
 async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked: Question | None) -> Question:
-    """Ask what is to become of the turn; a question that was asked stands as it is, whatever has changed since."""
+    """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
     if asked is not None:
         return await place.question(AGENT_CHANGED, asked.question, key=key, data=asked.data)
     what, choices = "; ".join(agreement.changes), [FINISH, ANEW] if agreement.can_finish else [ANEW]
@@ -113,7 +116,7 @@ async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return what differs, for people."""
+    """Return the differences as text for people."""
     old, new = _tools(before), _tools(now)
     return [
         *(f"{name} differ" for name in (INSTRUCTIONS,) if before.get(name) != now.get(name)),
@@ -129,17 +132,17 @@ def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the arguments of each tool are."""
+    """Return the argument schema of each tool."""
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
 class OriginalTurn(AbstractCapability[Any]):
-    """Has the model told what it was told when the turn began.
+    """Capability that restores the instructions and tools with which the turn began.
 
     Parameters
     ----------
     setting
-        What the first request was made with.
+        Setting of the first request.
     """
 
     def __init__(self, setting: Mapping[str, Any]) -> None:
@@ -149,7 +152,7 @@ class OriginalTurn(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put the instructions and tools of then in place of those of now."""
+        """Replace the current instructions and tools with the original ones."""
         del ctx
         told = [] if self._instructions is None else [InstructionPart(content=self._instructions)]
         given = replace(request_context.model_request_parameters, function_tools=self._tools, instruction_parts=told)
@@ -157,9 +160,9 @@ class OriginalTurn(AbstractCapability[Any]):
 
 
 def in_old_form(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
-    """Return a tool that takes calls in the form in which a turn began.
+    """Return a tool that accepts calls in the form that was valid when the turn began.
 
-    Calls that the log has are not held against what it takes now; one that is yet to be made must fit that.
+    Recorded calls are not validated against the current form. New calls must be valid in it.
     """
     before = _schemas(setting).get(tool.name)
     if before in (None, tool.tool_def.parameters_json_schema):
@@ -178,7 +181,7 @@ def in_old_form(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
 
 
 def stand_ins(setting: Mapping[str, Any], known: Mapping[str, Any]) -> list[Tool[Any]]:
-    """Return tools in place of those that are gone: what they returned is in the log, and no more calls are made."""
+    """Return placeholders for tools that no longer exist. Recorded results remain usable; new calls fail."""
     gone = (tool for name, tool in _tools(setting).items() if name not in known)
     return [
         Tool.from_schema(_gone(tool["name"]), tool["name"], tool.get("description"), tool["parameters_json_schema"])

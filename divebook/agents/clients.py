@@ -1,7 +1,8 @@
-"""Clients of model providers: one per provider and process, shared by all agents and closed with the last environment.
+"""Shared clients of model providers, and adaptive limits of concurrent requests.
 
-Making a client loads a provider's library and certificates (20 ms and more), and each one keeps connections of its own,
-so that a client per request is slow and uses up file descriptors (``tests/agents/test_clients.py``).
+There is one client per provider and process, shared by all agents and closed with the last environment. Creating a
+client loads the provider's library and certificates (20 ms and more), and each client has its own connections. A client
+per request would be slow and use up file descriptors (``tests/agents/test_clients.py``).
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
 
 _Key: TypeAlias = tuple[int, int, str, str | None]
-"""Process, hash of the environ, name of the model or provider, and the key that an agent names itself."""
+"""Process id, hash of the environ, name of the model or provider, and the key that the agent refers to."""
 
 
 class ModelClients:
-    """Models by name, each over the one client of its provider; lives on one event loop.
+    """Models by name, each using the shared client of its provider. Bound to one event loop.
 
-    A client is made with the keys and addresses that the process's environ has at that time. When the environ changes,
-    as when somebody sets a key that was missing, the next request gets a new client.
+    A client is created with the keys and addresses in the process's environ at that time. After a change of the
+    environ, for example when a missing key is set, the next request gets a new client.
     """
 
     def __init__(self) -> None:
@@ -50,14 +51,14 @@ class ModelClients:
         self._users: WeakSet[object] = WeakSet()
         self._making = anyio.Lock()
         self._environ: tuple[Mapping[Any, Any], int] = ({}, 0)
-        """The environ as it was last seen, and its hash."""
+        """Last seen environ and its hash."""
 
     def join(self, user: object) -> None:
-        """Count a user, such as an environment; clients stay open as long as there is one."""
+        """Register a user, such as an environment. Clients stay open while there is one."""
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
-        """Count a user no more, and close the clients if it was the last; call it on the loop that made them."""
+        """Unregister a user, and close the clients after the last one. Call this on the loop that created them."""
         self._users.discard(user)
         if not self._users:
             await self.close()
@@ -68,15 +69,16 @@ class ModelClients:
         Parameters
         ----------
         api_key
-            Names the key, ``env://NAME`` or ``file://PATH``; by default it is where its provider's library looks.
+            Reference to the key, ``env://NAME`` or ``file://PATH``. By default the provider's library finds the key.
         policy
-            Which files and environment variables may be read; by default what the variable ``DIVEBOOK_ALLOW`` says, and
-            all environment variables.
+            Policy for readable files and environment variables. The default is the variable ``DIVEBOOK_ALLOW`` and all
+            environment
+            variables.
 
         Raises
         ------
         SetupError
-            Its provider is not known, its library is not installed, or it has no key.
+            The provider is unknown, its library is not installed, or it has no key.
         """
         secret = None if api_key is None else resolved(api_key, policy or Policy.given().of_code())
         key = (os.getpid(), self._environ_hash(), name, secret)
@@ -85,7 +87,7 @@ class ModelClients:
         return self._models[key]
 
     def _environ_hash(self) -> int:
-        # `_data` holds it encoded: decoding all of it for each request would take longer than looking up what it is for
+        # `_data` holds the encoded environ. Decoding all of it would take longer than the rest of the look-up.
         environ = getattr(os.environ, "_data", os.environ)
         if environ != self._environ[0]:
             self._environ = (dict(environ), hash(frozenset(environ.items())))
@@ -94,7 +96,7 @@ class ModelClients:
     async def _add(self, key: _Key) -> None:
         async with self._making:
             if key not in self._models:
-                # loading a provider's library takes up to a second: in a thread, so that other paths go on meanwhile
+                # Loading a provider's library takes up to a second. A thread keeps the event loop free for other paths.
                 self._models[key] = await anyio.to_thread.run_sync(self._make, key)
                 await self._enter_new()
 
@@ -121,21 +123,21 @@ class ModelClients:
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
-        """Take over the closing of clients that pydantic-ai would otherwise leave open."""
+        """Register new providers for closing. pydantic-ai would leave them open."""
         for provider in self._providers.values():
             if id(provider) not in self._entered:
                 self._entered.add(id(provider))
                 await self._open.enter_async_context(provider)
 
     async def close(self) -> None:
-        """Close every client; the next request makes new ones."""
+        """Close all clients. The next request creates new ones."""
         opened, self._open = self._open, AsyncExitStack()
         self._models, self._providers, self._entered = {}, {}, set()
         await opened.aclose()
 
 
 def _known_to_redactor(provider: Provider[Any]) -> Provider[Any]:
-    """Hide its key from now on, wherever a provider's error may repeat it."""
+    """Register the provider's key with the redactor, because the provider's errors may repeat it."""
     key = getattr(provider.client, "api_key", None)
     if isinstance(key, str):
         redactor().know(key)
@@ -150,15 +152,15 @@ def _with_key(provider: Callable[..., Provider[Any]], secret: str) -> Provider[A
 
 
 CLIENTS = ModelClients()
-"""Those of this process, on the engine's loop."""
+"""Clients of this process, on the engine's loop."""
 
 
-# How many requests to a model may be under way at once: one adaptive limit per model and key, for all of a process.
-#
-# A provider says 429 to whoever asks too much of it, whichever execution that was. So all requests of one model under
-# one key pass the same turnstile: it begins with `FIRST` at once, lets through half of them after a 429, and one more
-# after each round without any. While a provider wants nobody to ask (Retry-After), it lets none through. A request that
-# waits has not begun: the log has nothing of it, and its time limit does not run.
+# --- concurrency limits ---------------------------------------------------------------------------------------------
+# There is one adaptive limit per model and key, for the whole process. A provider answers 429 to any execution once all
+# of them together send too much, so all requests of one model and key share a limiter. It starts with `FIRST`
+# concurrent requests, halves the limit after a 429, and raises it by one after each round without a 429. During a pause
+# that the provider asks for (Retry-After) it admits none. A waiting request has not started: it is not in the log, and
+# its time limit does not run.
 
 
 FIRST, LEAST, MOST = 20, 1, 200
@@ -166,15 +168,15 @@ TOO_MANY = 429
 
 
 class LimitState(NamedTuple):
-    """How a turnstile stands, to be shown."""
+    """State of a limiter, for display."""
 
     model: str
     under_way: int
     limit: int
     waiting: int
-    """Requests that wait to be let through."""
+    """Number of requests that wait for admission."""
     pause: float
-    """Seconds for which none is let through; 0 for no pause."""
+    """Remaining seconds of a pause in which no request is admitted; 0 for no pause."""
 
     def __str__(self) -> str:
         paused = f", waits {math.ceil(self.pause)} s as its provider asks" if self.pause else ""
@@ -183,34 +185,40 @@ class LimitState(NamedTuple):
 
 
 class RequestLimiter:
-    """Lets through as many requests as a provider takes; lives on one event loop.
+    """Adaptive limit of concurrent requests to one model. Bound to one event loop.
 
     Parameters
     ----------
     model
-        What it is called when it is shown.
+        Displayed name.
     clock
-        Seconds that pass, from any start.
+        Monotonic clock in seconds.
     """
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.model, self._clock = model, clock
         self.limit, self.under_way, self.round = FIRST, 0, 0
         self._clean = 0
-        """Requests that ended well since the limit was last changed."""
+        """Successful requests since the last change of the limit."""
         self._is_used = False
-        """Whether so many were under way since then that another one would have waited."""
+        """True if the limit was reached since its last change."""
         self._opens_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
 
     def slot(self, *, tells: bool = True) -> Permit:
-        """Return the right to one request, which tells how it ended unless its parts do."""
+        """Return a permit for one request.
+
+        It reports the outcome of the request, unless the request's parts do (`tells`).
+        """
         return Permit(self, tells=tells)
 
     @contextmanager
     def heard(self, *, is_counted: bool) -> Iterator[None]:
-        """Hear how a part of a request ends, which holds a place here already if it `is_counted`."""
+        """Context manager that observes the outcome of a part of a request.
+
+        `is_counted`: the part already holds a slot here.
+        """
         began = self.round
         if not is_counted:
             self._count()
@@ -227,12 +235,12 @@ class RequestLimiter:
 
     @property
     def standing(self) -> LimitState:
-        """How it stands now; any thread."""
+        """Current state. Safe from any thread."""
         pause = max(0.0, self._opens_at - self._clock())
         return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
 
     async def enter(self) -> int:
-        """Return the number of the round in which a request begins, once it may."""
+        """Wait for admission; return the number of the current round."""
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
@@ -247,7 +255,7 @@ class RequestLimiter:
         return self.round
 
     def leave(self, began: int | None, error: BaseException | None) -> None:
-        """Count a request that has ended; `began` is the round in which it was let through, None if its parts told."""
+        """End a request. `began` is the round in which it was admitted; None if its parts have reported the outcome."""
         self.under_way -= 1
         if began is None:
             pass
@@ -258,13 +266,13 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Let through those who wait, as far as there is room; set an alarm where time alone makes it."""
+        """Admit waiting requests while there is room. Set a timer if a pause has to end first."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
         while self._waiting and self._has_room():
             waiter = self._waiting.popleft()
-            if not waiter.done():  # else it was given up, and does not know it yet
+            if not waiter.done():  # a cancelled waiter that has not run yet is skipped
                 self._count()
                 waiter.set_result(None)
         pause = self._opens_at - self._clock()
@@ -279,7 +287,7 @@ class RequestLimiter:
         self._is_used |= self.under_way >= self.limit
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Forget a request that was given up, which may have been let through at the same moment."""
+        """Remove a cancelled request, which may have been admitted at the same moment."""
         if not waiter.cancelled():
             self.under_way -= 1
         elif waiter in self._waiting:
@@ -296,7 +304,7 @@ class RequestLimiter:
         asked = [after for link in chain if isinstance(after := getattr(link, "retry_after", None), int | float)]
         self._opens_at = max(self._opens_at, self._clock() + max(asked, default=0))
         if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
-            self.round += 1  # those that began before are told the same, and change nothing more
+            self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
             self._change(max(LEAST, self.limit // 2))
 
     def _change(self, limit: int) -> None:
@@ -304,7 +312,10 @@ class RequestLimiter:
 
 
 class Permit:
-    """The slot of one request: held from before it is recorded until it has ended, which its turnstile learns."""
+    """Slot of one request, held from before it is recorded until it has ended.
+
+    It reports the outcome to its limiter.
+    """
 
     def __init__(self, turnstile: RequestLimiter, *, tells: bool = True) -> None:
         self._turnstile, self._tells = turnstile, tells
@@ -319,7 +330,7 @@ class Permit:
         self._leave(error if isinstance(error, BaseException) else None)
 
     def release(self) -> None:
-        """Let the next request begin; once is the same as twice."""
+        """Release the slot, so that the next request can start. Idempotent."""
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:
@@ -329,24 +340,24 @@ class Permit:
 
 
 class Turnstiles:
-    """Those of this process, by provider, address, key and model."""
+    """Limiters of this process, by provider, address, key and model."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return what a request to a model must hold; None for one that no provider serves, such as a script.
+        """Return the permit that a request needs; None for a model without a provider, such as a script.
 
-        One that has others behind it is limited as the first of them, which each request asks first; each of them tells
-        how it fared (`divebook.agents.batches`).
+        A fallback model is limited by its first model, which every request asks first. Each of its models reports its
+        own outcomes (`divebook.agents.batches`).
         """
-        from pydantic_ai.models.fallback import FallbackModel  # loaded by now, as it is not where a log is only read
+        from pydantic_ai.models.fallback import FallbackModel  # lazy: not needed to read a log
 
         found = self._of(model)
         return None if found is None else found.slot(tells=not isinstance(model, FallbackModel))
 
     def heard(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
-        """Hear how a part of a request ends; see `RequestLimiter.heard`."""
+        """Observe the outcome of a part of a request; see `RequestLimiter.heard`."""
         found = self._of(model)
         return nullcontext() if found is None else found.heard(is_counted=is_counted)
 
@@ -366,7 +377,7 @@ class Turnstiles:
         return found or self._known.setdefault(place, RequestLimiter(model.model_id))
 
     def standings(self) -> list[LimitState]:
-        """Return how those stand that are in use, or shut for a while; any thread."""
+        """Return the states of limiters that are in use or paused. Safe from any thread."""
         told = [turnstile.standing for turnstile in list(self._known.values())]
         return [each for each in told if each.under_way or each.waiting or each.pause]
 

@@ -1,8 +1,8 @@
-"""pydantic-ai's interface for engines: each request of an agent and each call of its tools is an operation of the log.
+"""pydantic-ai durability backend: each model request and each tool call of an agent becomes an operation of the log.
 
-`DivebookDurability` is a capability of an agent, given to it when it is made or for one run. Outside a turn of a
-workflow it does nothing. The names that are recorded are ours (`tests/agents/test_pinned.py`): those of pydantic-ai
-hold toolsets' ids and models' names, which people change.
+`DivebookDurability` is a capability of an agent, added when the agent is built or for one run. Outside a turn of a
+workflow it has no effect. divebook chooses the recorded names (`tests/agents/test_pinned.py`): the names of pydantic-ai
+contain toolset ids and model names, which people change.
 """
 
 from __future__ import annotations
@@ -97,26 +97,27 @@ from divebook.text.redaction import logger, shared
 from divebook.workflow.servers import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
 
-# What pydantic-ai asks of an engine, as operations of a turn: requests to models, calls of tools, and the rest.
+# --- operations -----------------------------------------------------------------------------------------------------
+# The kinds of pydantic-ai's durable operations: model requests, tool calls, and all others.
 
 
 USUAL = {"kind": "tool_return"}
-"""What pydantic-ai says of nearly every result of a call, and the log leaves out."""
+"""Field that nearly every result of a call has. The log leaves it out."""
 
 
 class _Bound(BoundDurableOperation[Any, Any, Any]):
-    """Carries out operations of a kind, each once for its place in the turn."""
+    """Base class of bound operations: runs operations of one kind, each once for its place in the turn."""
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
         self._operation = operation
 
     @property
     def operation(self) -> DurableOperation[Any, Any, Any]:
-        """What it carries out."""
+        """The operation of pydantic-ai that is run."""
         return self._operation
 
     async def _made(self, params: Any, name: str) -> Any:
-        """Carry it out; an agent that runs inside is part of it, and can ask nobody."""
+        """Run the operation. An agent that runs inside is part of it, and cannot ask a person."""
         tokens = TURN.set(None), INSIDE.set(name)
         try:
             with durable_unit_scope():
@@ -127,7 +128,7 @@ class _Bound(BoundDurableOperation[Any, Any, Any]):
 
 
 class BoundRequest(_Bound):
-    """A request to a model."""
+    """A model request."""
 
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response, or make the request."""
@@ -163,7 +164,7 @@ class BoundRequest(_Bound):
         return _answered(turn, told, payload)
 
     async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
-        """Return the response of a model, which gets tools under names that its provider takes."""
+        """Make the request with tool names that the provider accepts, and translate them back in the response."""
         names = ToolNames.of(params)
         if names is None:
             return cast("ModelResponse", await self._made(params, name))
@@ -176,11 +177,11 @@ class BoundRequest(_Bound):
 
 
 _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
-"""Makes a request, and returns the response in the form of the log."""
+"""Makes a request and returns the response in its recorded form."""
 
 
 async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, call: _Call) -> dict[str, Any]:
-    """Return what a model answers, or has answered, which counts in the budget of the turn."""
+    """Run a request as an operation and count it in the budget of the turn."""
 
     async def streamed(write: Write) -> dict[str, Any]:
         token = WRITE.set(write)
@@ -213,10 +214,11 @@ async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, c
 
 
 async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call: _Call) -> dict[str, Any] | None:
-    """Return a response that no model is asked for, and that has no cost; None where one is to be asked.
+    """Return a response from another source than the model, at no cost; None if the model must be asked.
 
-    What the log has is looked for nowhere else. A response that was taken from a cache in another process, which ended
-    before it had recorded that, may be gone: then the model is asked, and its answer stands in the same place.
+    The log is always consulted first. A response taken from a cache in another process may be gone, if that process
+    ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
+    place.
     """
     recall, known = turn.context.recall, turn.context.recorded_type(told.key)
     found = await recall.find(sent) if recall is not None and known is None else None
@@ -247,17 +249,17 @@ async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call:
 
 def _answered(turn: AgentTurn, told: Described, payload: Mapping[str, Any]) -> ModelResponse:
     response = response_of(payload)
-    response.timestamp = turn.context.began_at(told.key)  # the same whenever the turn runs again
+    response.timestamp = turn.context.began_at(told.key)  # the same on every run of the turn
     turn.record.answered(told.number, response)
     turn.asked = Counter(call.tool_name for call in response.tool_calls)
     return response
 
 
 class BoundCall(_Bound):
-    """A call of a tool."""
+    """A tool call."""
 
     async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
-        """Return the recorded result, in pydantic-ai's form, or make the call."""
+        """Return the recorded result in pydantic-ai's form, or make the call."""
         place = CALL.get()
         assert place is not None  # noqa: S101 - the guard around all tools has set it
         executed = False
@@ -270,7 +272,7 @@ class BoundCall(_Bound):
 
         try:
             payload = await _recorded(place, params, call, config)
-        except UnstorableValueError as error:  # of arguments, which a model may write otherwise, or of what a tool says
+        except UnstorableValueError as error:  # of the arguments, which the model can correct, or of the result
             made = isinstance(error, OperationError)
             what = f"{params.name} was called, and says what" if made else f"{params.name} was not called with what"
             raise ToolFailed(f"{what} the log cannot hold: {error}") from error
@@ -281,7 +283,7 @@ class BoundCall(_Bound):
     async def _carried_out(self, turn: AgentTurn, params: ToolsetCallToolParams) -> Any:
         try:
             returned = await self._made(_with_readable_result(params), f"tool {params.name}")
-            if hasattr(returned, "result"):  # else it says something to the model
+            if hasattr(returned, "result"):  # without a result it is a message to the model
                 returned.result = plain_result(returned.result)
             made, own = self._operation.result_codec.dump(returned), {}
         except InputRequired as asked_back:
@@ -291,11 +293,11 @@ class BoundCall(_Bound):
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Return the call of a function with a result at which pydantic-ai can look without an error of the result's class.
+    """Wrap a function tool so that pydantic-ai can inspect its result without an error of the result's class.
 
-    The function has been called by then, so that such an error would make the call fail that took effect.
+    The function has already been called then. Such an error would fail a call that took effect.
     """
-    tool = getattr(params, "tool", None)  # a toolset that is made on the way finds its tool when it is called
+    tool = getattr(params, "tool", None)  # a dynamic toolset looks its tool up at the call
     if not isinstance(tool, FunctionToolsetTool):
         return params
     function = tool.call_func
@@ -310,7 +312,7 @@ def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParam
 async def _recorded(
     place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
 ) -> Any:
-    """Return the recorded result of a call; of one that its server asks back about, that of the last round."""
+    """Return the recorded result of a call. If its server asks questions, this is the result of the last round."""
     turn, setting = place.turn, place.setting
     own = turn.tools.get(params.name)
     tool = params.name if own is None else own.own_name
@@ -318,7 +320,7 @@ async def _recorded(
     if turn.is_as_begun and turn.context.recorded_type(place.key) is not None:
         asked["arguments"] = (await turn.context.recorded_start(place.key))[0][
             "arguments"
-        ]  # as its tool took them then
+        ]  # in the form that the tool accepted then
     if own is None:
         repeatable = bool(isinstance(config, Mapping) and config.get("idempotent"))
         made = turn.context.operation(
@@ -339,9 +341,9 @@ async def _recorded(
 
 @contextmanager
 def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
-    """Let the model hear that a call took too long, if that is all that has happened.
+    """Context manager that turns a timeout of a tool into a message to the model, if nothing else has happened.
 
-    One that may have taken effect is asked about before it comes here.
+    A call that may have taken effect is resolved with a person before its error gets here.
     """
     try:
         yield
@@ -352,15 +354,15 @@ def _late_calls_told(tool: ToolFunction) -> Iterator[None]:
 
 
 def returned(value: Any) -> dict[str, Any]:
-    """Return a value that a person gave for a call in the form of what calls return."""
+    """Return a result supplied by a person in the form of a call's result."""
     return {"result": value}
 
 
 class BoundStep(_Bound):
-    """Anything else: what a server of tools offers, what a capability does."""
+    """All other operations: discovery of a tool server, work of a capability."""
 
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:
-        """Return the recorded result, or carry it out."""
+        """Return the recorded result, or run the operation."""
         del config
         turn = _required()
         kind, name, asked = self._described(params)
@@ -374,7 +376,7 @@ class BoundStep(_Bound):
         return self._operation.result_codec.load(opened(recorded))
 
     def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return the type, the name and the parameters of the operation; pydantic-ai may add kinds of its own."""
+        """Return type, name and parameters of the operation. New kinds of pydantic-ai fall into the last case."""
         match self._operation.operation_id:
             case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as found:
                 what = "tools" if isinstance(found, ToolsetGetToolsId) else "instructions"
@@ -383,7 +385,7 @@ class BoundStep(_Bound):
                 asked = {"tool": params.name, "arguments": plainly(params.tool_args)}
                 return AGENT_STEP, f"check-{params.ctx.tool_call_id}", asked
             case CapabilityOperationId(capability_id=capability, operation=operation):
-                call = getattr(params, "call", None)  # one of a workspace: its method, and what that takes
+                call = getattr(params, "call", None)  # a workspace call: method and arguments
                 given = getattr(params, "arguments", None) if call is None else _without_content(call)
                 asked = {"arguments": plainly(given)}
                 return AGENT_STEP, f"{capability}.{operation}", {"operation": f"{capability}.{operation}", **asked}
@@ -394,13 +396,13 @@ class BoundStep(_Bound):
 
 
 def _without_content(call: Any) -> dict[str, Any]:
-    """Return what a call of a workspace takes; of the content of a file, its digest."""
+    """Return the arguments of a workspace call, with the digest of a file in place of its content."""
     told = {name: value for name, value in vars(call).items() if value}
     return told | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
 
 class StreamedModel(WrapperModel):
-    """Hands on the text of a response while it is written."""
+    """Model wrapper that passes on the text of a response while it arrives."""
 
     async def request(
         self,
@@ -408,14 +410,14 @@ class StreamedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make the request, streamed to whoever listens."""
+        """Make a streamed request that writes to the current listener."""
         write = WRITE.get()
         assert write is not None  # noqa: S101 - else it is not put around the model
         return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
 
 
 def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a request with the values that its settings name."""
+    """Return a request with the references in its settings resolved."""
     return ModelRequestParams(
         params.model_id,
         messages=params.messages,
@@ -431,22 +433,23 @@ def _required() -> AgentTurn:
     return turn
 
 
-# What stands around all tools of an agent: each call is a strand, is approved, and what the model gets is limited.
+# --- guard around tools ---------------------------------------------------------------------------------------------
+# Each call is counted as running and approved before it is made. Its result is shortened for the model.
 
 
 TOLD = ApprovalRequired, CallDeferred, ModelRetry, ToolFailed, ValidationError
-"""What a tool raises to say something to the model: it ends no other call."""
+"""Errors with which a tool sends a message to the model. They do not end concurrent calls."""
 _ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[Any]]
 
 
 @dataclass
 class GuardedToolset(WrapperToolset[Any]):
-    """Sees every call of a tool before it is recorded, and its result before the model does."""
+    """Toolset wrapper that handles every tool call before it is recorded, and its result before the model gets it."""
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Make a call that counts as a strand of the step from before it can have to wait until it is over."""
+        """Make a call that is counted as running from before it can wait until it has ended."""
         turn = present()
         if turn is None:
             return await super().call_tool(name, tool_args, ctx, tool)
@@ -454,7 +457,7 @@ class GuardedToolset(WrapperToolset[Any]):
         token = CALL.set(place)
         try:
             with turn.context.calling():
-                await asyncio.sleep(0)  # those of one response are all counted before one of them can have to wait
+                await asyncio.sleep(0)  # lets all calls of one response be counted before one of them can wait
                 return await self._made(turn, place, (name, tool_args, ctx, tool))
         finally:
             CALL.reset(token)
@@ -475,7 +478,7 @@ class GuardedToolset(WrapperToolset[Any]):
         except Exception as error:
             if isinstance(error, OperationError) and error.operation_type == TOOL_CALL:
                 turn.failed.append((name, error))
-            # it ends the turn, which cancels the calls beside it: those that are under way come to their end first
+            # The error ends the turn, which cancels concurrent calls: wait until the running ones have ended.
             await turn.context.alone()
             raise
         return shortened(result, MOST if own is None else own.most)
@@ -484,11 +487,17 @@ class GuardedToolset(WrapperToolset[Any]):
 async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, given: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
-    """Return the arguments with which a call may be made; `ToolFailed` tells the model why it may not."""
+    """Return the approved arguments of a call.
+
+    Raises
+    ------
+    ToolFailed
+        The call was denied, or the approved arguments are invalid. The model gets the message.
+    """
     told: Mapping[str, Any] = plainly(given)
     asked = turn.context.asked(f"approve-{place.name}") if turn.is_as_begun else None
     if asked is not None:
-        told = given = dict((asked.data or {})["parameters"])  # what its tool took then, and a person saw
+        told = given = dict((asked.data or {})["parameters"])  # the arguments that the person saw
     own = turn.tools.get(name)
     call = ToolCall(name, told, agent=turn.record.agent, mode=IF_DESTRUCTIVE)
     if own is not None:
@@ -515,10 +524,10 @@ async def _approved(
 
 
 def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the schema of a function whose one parameter is a model, if the tool is one.
+    """Return the schema of a function whose only parameter is a pydantic model; None for other tools.
 
-    The library shows a model the fields of that parameter as the arguments of the tool, and calls the function with the
-    parameter by its name, as a person sees it (test_arguments_that_are_shown_can_be_given_back).
+    pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
+    parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
     """
     while hasattr(tool, "source_tool"):
         tool = tool.source_tool
@@ -527,16 +536,17 @@ def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
 
 
 def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object that holds what fits a schema under one name."""
+    """Return the schema of an object with one property that has the given schema."""
     properties = {name: embedded(schema, f"#/properties/{name}")}
     return {"type": "object", "properties": properties, "required": [name], "additionalProperties": False}
 
 
-# Calls that an agent of pydantic-ai puts off until a person has approved them, or has said what they come to.
+# --- deferred calls -------------------------------------------------------------------------------------------------
+# pydantic-ai defers these calls until a person has approved them or has supplied their result.
 
 
 async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
-    """Return what becomes of them."""
+    """Ask people about all deferred calls concurrently; return approvals and results."""
     asked: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
     asked += [_question(turn, call) for call in requests.calls]
     found = await side_by_side(turn.context, asked)
@@ -551,7 +561,7 @@ async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredT
 async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
     given, place = part.args_as_dict(), turn.call(part.tool_call_id)
     if place.put_off is not None and turn.context.asked(f"approve-{place.put_off}") is not None:
-        return ToolApproved()  # by a person, before the tool was called and wanted it
+        return ToolApproved()  # approved by a person before the tool itself required it
     call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)
     found = await turn.context.approve(call, {}, place=place.name, description="")
     if isinstance(found, Denied):
@@ -571,14 +581,14 @@ async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
 _log = logger(__name__)
 
 ENGINE = "divebook"
-"""Name of the engine, and the key of its metadata of tools."""
+"""Name of the engine, and key of its tool metadata."""
 
 
 class Backend(DurableOperationBackend[Mapping[str, Any]]):
-    """Binds operations, which get typed parameters and not what a hash is made of."""
+    """Backend that binds operations. They get typed parameters, not the input of a hash."""
 
     def bind(self, operation: DurableOperation[Any, Any, Any]) -> BoundDurableOperation[Any, Any, Any]:
-        """Return what carries out operations of a kind."""
+        """Return the bound operation for a kind."""
         match operation.operation_id:
             case ModelRequestId():
                 return BoundRequest(operation)
@@ -589,7 +599,10 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     def config_for_tool(
         self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
     ) -> Mapping[str, Any] | Literal[False]:
-        """Return what is known of a tool; False for one that is no operation itself, only what it does inside."""
+        """Return the configuration of a tool.
+
+        False: the tool is not an operation itself, only the work inside it is.
+        """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
         own = metadata.get(ENGINE)
@@ -598,63 +611,63 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
         return own if isinstance(own, Mapping) else {}
 
     def registrations(self) -> Sequence[Callable[..., object]]:
-        """Return nothing: no worker has to know its operations beforehand."""
+        """Return nothing: operations need no registration with a worker."""
         return ()
 
 
 class DivebookDurability(BaseDurabilityCapability[Any]):
-    """Records what an agent does while a step of a workflow runs it."""
+    """Capability that records the operations of an agent while a workflow step runs it."""
 
     engine_spec = DurabilityEngineSpec(
         engine_name=ENGINE,
         durable_unit_noun="operation",
         durable_container_noun="workflow",
         codec=JSON_CODEC,
-        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),  # else they would run unrecorded
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),  # they would run unrecorded
         toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
         tool_config_key=ENGINE,
     )
 
     @property
     def in_durable_context(self) -> bool:
-        """Whether a turn is under way here."""
+        """True if a turn is running here."""
         return present() is not None
 
     def get_durable_operation_backend(self) -> Backend:
-        """Return what binds operations."""
+        """Return the backend."""
         return Backend()
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Stream a request if somebody listens; its operation and the result are the same either way."""
+        """Return a streaming wrapper if there is a listener. Operation and result are the same either way."""
         return None if WRITE.get() is None else StreamedModel(model)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Put a guard around all tools."""
+        """Wrap all tools in `GuardedToolset`."""
         return GuardedToolset(super().get_wrapper_toolset(toolset) or toolset)
 
     def _wrap_leaf_toolset(self, ts: AbstractToolset[Any]) -> WrapperToolset[Any] | None:
-        """Refuse a toolset of which pydantic-ai makes no operations: its calls would be made again on replay."""
+        """Refuse a toolset that pydantic-ai does not turn into operations: a replay would repeat its calls."""
         wrapped = super()._wrap_leaf_toolset(ts)
-        if wrapped is None and not isinstance(ts, ExternalToolset):  # what that offers is done by people, who are asked
+        if wrapped is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
             raise UserError(
                 f"the calls of toolset {ts.id!r} would not be recorded, since {type(ts).__name__} is of no kind that "
                 "pydantic-ai knows; offer its tools by a FunctionToolset with an id"
             )
         return wrapped
 
-    # --- what would be another on replay ---------------------------------------------------------------------------
+    # --- values that must not differ on replay ---------------------------------------------------------------------
 
     def get_default_run_id(self) -> str | None:
-        """Return an id that is the same whenever the turn runs again."""
+        """Return an id that is the same on every run of the turn."""
         turn = present()
         return None if turn is None else turn.key(turn.context.run_id)
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return an id made of that of the run."""
+        """Return an id derived from the run id."""
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return when the execution began, which the log has anyway."""
+        """Return the start time of the execution, which is already in the log."""
         del run_id
         turn = present()
         return None if turn is None else turn.context.started_at
@@ -662,7 +675,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     # --- the run ---------------------------------------------------------------------------------------------------
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Give a run its places, and keep what is only replayed out of telemetry."""
+        """Run the agent with its own operation keys, and keep replayed work out of telemetry."""
         turn = present()
         if turn is None:
             self._warn_of_part()
@@ -675,7 +688,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             TURN.reset(token)
 
     def _own(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
-        """Return the turn whose run this is; that of an agent that a tool runs lies below the call of the tool."""
+        """Return the turn of this run. An agent that a tool runs gets a turn below the tool call."""
         if not turn.has_begun:
             turn.has_begun = True
             return turn
@@ -701,17 +714,18 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Have people approve and answer what tools have put off, all asked before one of them is waited for."""
+        """Ask people about deferred calls. All questions are asked before the first answer is awaited."""
         del ctx
         turn = present()
         return None if turn is None else await deferred(turn, requests)
 
 
-# Agents of pydantic-ai, taken as they are: what is refused is said before anything is recorded.
+# --- checks of agents that users supply ------------------------------------------------------------------------------
+# They run before anything is recorded.
 
 
 def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` if what an agent does cannot all be recorded."""
+    """Raise `SetupError` if some work of an agent cannot be recorded."""
     if DivebookDurability.from_agent(agent) is not None:
         raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
     try:
@@ -721,10 +735,11 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
 
 
 def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` while a person holds an agent open: what is open answers on the loop of that person only.
+    """Raise `SetupError` while the user holds an agent open with `async with`.
 
-    A call from the loop of all executions would wait for ever. Nothing public tells that it is open; a run does not
-    count as holding it (`tests/agents/test_own_loops.py`).
+    Its connections are then bound to the user's event loop, and a call from the engine's loop would block for ever.
+    pydantic-ai has no public API for this state. Runs do not count as holding it open
+    (`tests/agents/test_own_loops.py`).
     """
     if agent._entered_count:  # noqa: SLF001 - see above
         raise SetupError(

@@ -1,4 +1,4 @@
-"""Reads a file of whatever wrote it: an export of divebook or the old system, a history of messages, or a trace."""
+"""Import of runs from files: divebook and legacy exports, pydantic-ai message histories, OpenTelemetry traces."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.store import transfer
 from divebook.store.embedded import LogFile
 
-# Traces of OpenTelemetry with the GenAI conventions, read as turns of agents.
-#
-# Spans come as OTLP's JSON (``resourceSpans``), or as the Python SDK writes them one by one. Their attributes are those
-# of the conventions: ``gen_ai.operation.name`` (chat, invoke_agent, execute_tool), ``gen_ai.input.messages`` and
-# ``gen_ai.output.messages``, ``gen_ai.usage.*``, ``gen_ai.tool.call.*``. Where a tracer was told to leave the contents
-# out, the turns have no texts, but times, models, tokens and tools.
+# --- OpenTelemetry traces -----------------------------------------------------------------------------------------
+# Spans with the GenAI conventions become turns of agents. They come as OTLP JSON (``resourceSpans``) or in the form of
+# the Python SDK. The attributes are ``gen_ai.operation.name`` (chat, invoke_agent, execute_tool),
+# ``gen_ai.input.messages``, ``gen_ai.output.messages``, ``gen_ai.usage.*`` and ``gen_ai.tool.call.*``. If the tracer
+# omitted contents, the turns have no texts, but times, models, tokens and tools.
 # (https://opentelemetry.io/docs/specs/semconv/gen-ai/)
 
 
@@ -49,7 +48,7 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty",
 
 @dataclass(slots=True)
 class _Span:
-    """One span: times are microseconds since 1970."""
+    """One span. Times are microseconds since 1970."""
 
     id: str
     parent: str
@@ -57,7 +56,7 @@ class _Span:
     began: int
     ended: int
     said: Mapping[str, Any]
-    """Its attributes."""
+    """Attributes."""
     error: str | None
     inner: list[_Span] = field(default_factory=list)
 
@@ -67,7 +66,7 @@ class _Span:
 
 
 def is_trace(data: Any) -> bool:
-    """Return whether data read from JSON are spans."""
+    """Return True if parsed JSON data are spans."""
     if isinstance(data, Mapping):
         return "resourceSpans" in data or _is_span(data)
     return isinstance(data, list) and bool(data) and all(isinstance(one, Mapping) and is_trace(one) for one in data)
@@ -78,17 +77,17 @@ def _is_span(data: Mapping[str, Any]) -> bool:
 
 
 def turns_of(data: Any, name: str) -> list[SaidTurn]:
-    """Return the turns of agents in a trace; requests outside of any agent are a turn each.
+    """Return the agent turns of a trace. A model request outside of an agent is a turn of its own.
 
     Parameters
     ----------
     name
-        Of the file, for errors.
+        Name of the file, for errors.
 
     Raises
     ------
     InvalidEventError
-        There is no span that asked a model.
+        No span is a model request.
     """
     spans = {span.id: span for span in _spans(data)}
     roots: list[_Span] = []
@@ -115,7 +114,7 @@ def _turns(spans: Sequence[_Span]) -> Iterator[SaidTurn]:
 
 
 def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
-    """Yield spans and those inside them, but not what other agents do there."""
+    """Yield spans and their descendants, without the descendants of other agents."""
     for span in spans:
         yield span
         if span.does not in _AGENTS:
@@ -166,9 +165,9 @@ def _request(span: _Span) -> SaidRequest:
 
 
 def _calls(response: Mapping[str, Any] | None, tools: list[_Span], until: int | None) -> list[SaidCall]:
-    """Return the calls that a response asked for, each with the span of its tool, which is taken out of `tools`.
+    """Return the calls of a response, each with its tool span, which is removed from `tools`.
 
-    Where the contents were left out, the tools that ran before the next request are what it asked for.
+    If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
     """
     if response is None:
         return []
@@ -228,7 +227,7 @@ def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
             found.append({"parts": parts, "kind": kind or ("response" if role == "assistant" else "request")})
     said = [part for message in found for part in message["parts"] if "tool_call_id" in part]
     tools = {part["tool_call_id"]: part["tool_name"] for part in said if part["part_kind"] == "tool-call"}
-    for part in said:  # the conventions name the tool only where it is called
+    for part in said:  # results of the conventions do not name their tool
         part["tool_name"] = part["tool_name"] or tools.get(part["tool_call_id"], "")
     return found
 
@@ -277,7 +276,7 @@ def _tools(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _data(value: Any) -> Any:
-    """Return what an attribute holds, which tracers write as data or as a text of JSON."""
+    """Return the value of an attribute. Tracers write data either directly or as JSON text."""
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -349,7 +348,7 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    """Return what an attribute of OTLP holds."""
+    """Return the value of an OTLP attribute."""
     match value:
         case {"arrayValue": held}:
             return [_value(one) for one in _items(held, "values")]
@@ -363,20 +362,20 @@ def _value(value: Any) -> Any:
 
 
 MOST = 512 * 2**20
-"""Bytes of a file that is looked at whole; an export, which is read line by line, may be longer."""
+"""Maximum size in bytes of a file that is parsed as a whole. An export is read line by line and may be longer."""
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
     """Return the execution in a file.
 
-    Exports of divebook and of the old system are read by `divebook.store.transfer.read`. A history of pydantic-ai
-    (``result.all_messages_json()``), or spans of OpenTelemetry with the GenAI conventions (OTLP's JSON, the Python
-    SDK's, one or many, as an array or one a line), become an execution whose steps are the turns of agents.
+    `divebook.store.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
+    (``result.all_messages_json()``), or OpenTelemetry spans with the GenAI conventions (OTLP JSON or the Python SDK's
+    form, one or many, as an array or one per line), become an execution whose steps are the turns of agents.
 
     Raises
     ------
     InvalidEventError, NewerStoreError, StoreError
-        Names the file, the place, and what is wrong there.
+        The file is invalid. The error names file, place and problem.
     """
     if not isinstance(file, str | Path):
         return transfer.read(file)
@@ -394,7 +393,7 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def _may_be_foreign(path: Path) -> bool:
-    """Return whether a file does not begin as an export does, as far as its first bytes say."""
+    """Return True if the first bytes of a file do not look like an export."""
     try:
         with path.open("rb") as stream:
             begin = stream.read(4096)
@@ -404,7 +403,7 @@ def _may_be_foreign(path: Path) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Return the data of JSON: one value, or values one after the other."""
+    """Parse one JSON value or several consecutive ones; return None for invalid JSON."""
     decoder, found, place = json.JSONDecoder(), [], 0
     while (place := _next(text, place)) < len(text):
         try:

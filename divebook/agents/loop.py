@@ -1,4 +1,4 @@
-"""Runs pydantic-ai's loop for one turn of an agent: requests and calls in turn, until there is an answer."""
+"""Agent loop: runs pydantic-ai's loop of model requests and tool calls for one turn, until there is an answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 
-# The last round of a turn: an agent that has called its tools often enough is told to answer with what it knows.
+# --- last round ---------------------------------------------------------------------------------------------------
+# An agent that has reached its limit of tool rounds is instructed to answer with the information it has.
 
 
 ANSWER_NOW = (
@@ -50,14 +51,14 @@ ANSWER_NOW = (
 
 
 class LastRound(AbstractCapability[Any]):
-    """Takes the tools out of a model's hands after so many rounds of calls; one request more is all that it gets.
+    """Capability that removes the tools after a number of rounds. The model then gets one more request.
 
     Parameters
     ----------
     agent
-        Its name.
+        Name of the agent.
     limit
-        Requests after which tools may be called.
+        Number of requests in which tools may be called.
     """
 
     def __init__(self, agent: str, limit: int) -> None:
@@ -66,7 +67,7 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Have the last request say that it is the last."""
+        """Add the instruction to answer now to the last request, and forbid tool calls in it."""
         if ctx.run_step <= self._limit:
             return request_context
         given = request_context.model_request_parameters
@@ -80,7 +81,7 @@ class LastRound(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Refuse calls that a model makes all the same: none of them is carried out."""
+        """Raise `AgentError` if the model calls tools in the last request anyway. None of these calls is made."""
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
         called = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
         if ctx.run_step > self._limit and called:
@@ -95,14 +96,14 @@ class LastRound(AbstractCapability[Any]):
 
 @contextmanager
 def answering(turn: AgentTurn) -> Iterator[None]:
-    """Say of a turn that ends without an answer whose it was, and how far it came.
+    """Add the agent's name and the number of requests to the error of a turn that ends without an answer.
 
     Raises
     ------
     AgentError
-        The model did not give what was asked of it, or not in the rounds that it had.
+        The model did not produce a valid answer, or not within its limits.
     ToolError
-        A tool raised, and no hook of the agent has made something else of that.
+        A tool raised an error, and no hook of the agent handled it.
     """
     record = turn.record
     try:
@@ -110,7 +111,7 @@ def answering(turn: AgentTurn) -> Iterator[None]:
     except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
         raise AgentError(record.agent, record.requests, _reason(turn, error)) from error
     except OperationError as error:
-        if isinstance(error, ToolError):  # of an agent that was given work
+        if isinstance(error, ToolError):  # raised by a subordinate agent
             raise ToolError(error.agent, error.tool, error.cause, names_of(error)) from error
         tool = next((tool for tool, raised in turn.failed if raised is error), None)
         if tool is None:
@@ -119,7 +120,7 @@ def answering(turn: AgentTurn) -> Iterator[None]:
 
 
 def _reason(turn: AgentTurn, error: Exception) -> str:
-    """Return why there is no answer, with the key that allows more where a limit of ours was reached."""
+    """Return why there is no answer. If one of divebook's limits was reached, name the key that raises it."""
     if turn.unknown and isinstance(error.__cause__, ModelRetry):
         return (
             f'its model called unknown tool "{turn.unknown[0]}", was told so, and called it again; give the agent that '
@@ -129,7 +130,7 @@ def _reason(turn: AgentTurn, error: Exception) -> str:
     if limit is None:
         return str(error)
     subject = f"its call of tool {limit['tool']}" if limit["tool"] else "its answer"
-    # An agent of pydantic-ai brings a limit of its own for each tool, which is the one that the message names.
+    # An agent of pydantic-ai has its own limit for each tool. The message names that limit.
     count = int(limit["tool_limit"] or limit["output_limit"])
     key = "`retries` of its pydantic_ai.Agent" if turn.corrections is None else "its Corrections"
     return (
@@ -149,7 +150,7 @@ _CORRECTIONS_USED = re.compile(
 
 
 def _fault(error: Exception) -> str:
-    """Return what was wrong with the last call or answer: one line, without the value that a model wrote."""
+    """Return the validation problem of the last call or answer as one line, without the value that the model wrote."""
     cause = error.__cause__
     if isinstance(cause, ValidationError):
         first = cause.errors(include_url=False, include_input=False)[0]
@@ -161,7 +162,7 @@ def _fault(error: Exception) -> str:
 
 _log = logger(__name__)
 OUTPUT, TEXT, REQUESTS, FINISH_REASON, MESSAGES = "output", "text", "requests", "finish_reason", "messages"
-"""What the result of a turn says."""
+"""Keys of the result of a turn."""
 
 
 class LoopRun:
@@ -170,16 +171,19 @@ class LoopRun:
     Parameters
     ----------
     output
-        What it answers with: None for text, a type, or a JSON schema.
+        Type of the answer: None for text, a type, or a JSON schema.
     asked
-        Says which conversation it goes on with, if one.
+        The task, with the conversation that it continues, if there is one.
     """
 
     def __init__(self, agent: Agent, message: Request, output: Any, asked: AgentTask) -> None:
         self._agent, self._message, self._output, self._asked = agent, message, output, asked
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
-        """Return what a turn comes to; where its agent is not what it was when it began, as a person says."""
+        """Return the result of the turn.
+
+        If the agent has changed since the turn began, a person chooses how to continue.
+        """
 
         async def begin(
             place: TurnContext, agreement: TurnCompatibility | None, begun_with: Mapping[str, Any]
@@ -233,7 +237,7 @@ class LoopRun:
         return {OUTPUT: result.output, **said, **told, **({} if spent is None else {SPENT: spent})}
 
     def _budget(self) -> TurnBudget | None:
-        """Return what the turn may spend, where it or the turn that it works for is bounded."""
+        """Return the budget of the turn; None if neither the agent nor the delegating turn is bounded."""
         bounds, above = self._agent.definition.bounds, TURN.get()
         given = None if above is None else above.budget
         if not bounds and given is None:
@@ -242,7 +246,7 @@ class LoopRun:
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), given, share)
 
     async def _made(self, tools: Sequence[ToolFunction], begun_with: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an agent that is made of ours, and what is given to its run."""
+        """Return a pydantic-ai agent built from the definition, and the options of its run."""
         agent, made = self._agent, [in_old_form(_library_tool(tool), begun_with) for tool in tools]
         made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
@@ -263,18 +267,21 @@ class LoopRun:
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
     async def _taken(self, begun_with: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an agent that was taken as it is, and what is given to its run; it may have another model here."""
+        """Return the pydantic-ai agent that the user supplied, and the options of its run.
+
+        The model may be overridden.
+        """
         agent, model = self._agent, await resolved(self._agent)
         assert agent.library is not None  # noqa: S101 - that is what makes it one that was taken
         require_closed(agent.library, agent.name)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})
         capabilities = [*_as_begun(begun_with), durability]
-        once = ModelSettings(max_retries=0)  # a request is tried again by us, so that the log has each attempt
+        once = ModelSettings(max_retries=0)  # divebook retries, so that the log has each attempt
         return {"library": agent.library, "model": model, "capabilities": capabilities, "model_settings": once}
 
 
 def _warn_of_none(agent: str, wanted: Any) -> None:
-    """Say that an agent gets no dependencies, unless it wants none, or may have none."""
+    """Log a warning if an agent expects dependencies but gets None."""
     if isinstance(wanted, type) and wanted not in (object, type(None)):
         _log.warning(
             "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
@@ -286,7 +293,7 @@ def _warn_of_none(agent: str, wanted: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the models that may stand in for that of an agent, by name: those that were made already."""
+    """Return the fallback models that are already instantiated, by name."""
     found = [model for given in capabilities if isinstance(given, ModelFallback) for model in given.models]
     return {model.model_id: model for model in found if isinstance(model, Model)}
 
@@ -303,14 +310,14 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
-    """Call one of our functions, inside its operation."""
+    """Call a divebook function inside its operation."""
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
     return await call.turn.context.invoke(tool, arguments, key=call.key)
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
-    """Return what stands in front of a prompt, and the prompt with its content."""
+    """Return the messages that precede a prompt, and the prompt with its content."""
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - that is what `Request` makes

@@ -1,4 +1,4 @@
-"""The name that pydantic-ai has for the model that a definition names; default models of providers."""
+"""Model names, default models of providers, secrets of providers, prices, and checks of a model's requirements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 _PROVIDERS = {"openai-completions": "openai-chat"}
-"""Seed names that differ from pydantic-ai's."""
+"""Provider names of legacy definitions that differ from pydantic-ai's."""
 
 DEFAULT_MODELS = {
     "anthropic": "claude-sonnet-5-5",
@@ -43,27 +43,27 @@ DEFAULT_MODELS = {
     "openai-responses": "gpt-6-luna",
     "xai": "grok-4-1-fast-non-reasoning",
 }
-"""The model of a provider that is named without one."""
+"""Model that is used if only the provider is named."""
 MOST_LISTED = 8
 RECORDED = "recorded:"
-"""Begins the name of a model that is a run: ``recorded:RUN`` answers as the models of that run did."""
+"""Prefix of a model name that refers to a run: ``recorded:RUN`` answers as the models of that run did."""
 
 
 def is_known_provider(name: str) -> bool:
-    """Return whether pydantic-ai has a provider of that name."""
-    from pydantic_ai.providers import infer_provider_class  # takes half a second; asked only where a provider is named
+    """Return True if pydantic-ai has a provider of that name."""
+    from pydantic_ai.providers import infer_provider_class  # takes half a second: only if a provider is named
 
     try:
         infer_provider_class(_PROVIDERS.get(name, name))
     except ValueError:
         return False
-    except ImportError:  # known, but its own library is not installed: the model says so when it is used
+    except ImportError:  # known, but its library is not installed: the model raises when it is used
         return True
     return True
 
 
 def model_name(provider: str | None, model: str | None, default_provider: str = "", default_model: str = "") -> str:
-    """Return ``provider:model``, or ``scripted`` where nothing is configured.
+    """Return ``provider:model``, or ``scripted`` if nothing is configured.
 
     Raises
     ------
@@ -100,23 +100,24 @@ def _default_model(provider: str) -> str:
 
 
 def known_models(provider: str) -> list[str]:
-    """Return the models of a provider that pydantic-ai knows by name, sorted; others may work as well."""
+    """Return the model names of a provider that pydantic-ai lists, sorted. Other names may work too."""
     from pydantic_ai.models import KnownModelName
 
     names = get_args(KnownModelName.__value__)
     return sorted(name.partition(":")[2] for name in names if name.partition(":")[0] == provider)
 
 
-# Secrets of an agent's provider: named where they are used, and sent to no other provider.
+# --- secrets ------------------------------------------------------------------------------------------------------
+# Definitions refer to a key by name. A key is sent to its own provider only.
 
 
 def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
-    """Raise SetupError unless an agent's key is only named.
+    """Raise `SetupError` unless the agent's key is a reference.
 
     Parameters
     ----------
     is_named
-        Whether its model is, and not made already, with a key of its own.
+        True if the model is given by name. False for a model object, which has its own key.
     """
     if definition.api_key is None:
         return
@@ -131,7 +132,7 @@ def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
 
 
 def without_secrets(definition: AgentDefinition) -> AgentDefinition:
-    """Return an agent for another provider, which is not to get the key and the headers that name one."""
+    """Return the definition without key and without headers that refer to secrets, for use with another provider."""
     settings = definition.model_settings
     if settings is not None:
         headers = {
@@ -141,17 +142,18 @@ def without_secrets(definition: AgentDefinition) -> AgentDefinition:
     return replace(definition, api_key=None, model_settings=settings)
 
 
-# Prices of model calls, and the most that a call may cost: the one door to genai-prices.
+# --- prices and estimates -----------------------------------------------------------------------------------------
+# The maximum consumption of a request, and the cost of a response. This is the only use of genai-prices.
 
 
 CHARACTERS_PER_TOKEN = 2
-"""Texts have more characters to a token than this, in every language that models were trained on."""
+"""Lower bound: texts have more characters per token in every language that models were trained on."""
 TOKENS_PER_MESSAGE = 16
-"""What each message adds to its texts."""
+"""Tokens that each message adds to its text."""
 TOKENS_PER_FILE = 4000
-"""What an image or document is taken for, whatever its size."""
+"""Assumed tokens of an image or document of any size."""
 MOST_OUTPUT = 4096
-"""Tokens an answer is taken to have at most, where the agent sets no MaxTokens."""
+"""Assumed maximum of output tokens if the agent sets no MaxTokens."""
 
 
 def estimate(
@@ -159,9 +161,9 @@ def estimate(
     written: int,
     settings: ModelSettings | None,
 ) -> Reserved:
-    """Return what a request may consume at most; `written` is what its messages and definitions count as, in tokens.
+    """Return the maximum consumption of a request. `written` is the token estimate of its messages and definitions.
 
-    A model that knows what its next answer consumes, as a script does, says so itself.
+    A model that knows the consumption of its next answer, such as a script, supplies it itself.
     """
     claimed = getattr(model, "reserved", None)
     if isinstance(claimed, Reserved):
@@ -172,7 +174,7 @@ def estimate(
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return what the definitions of tools and of the answer count as; it takes as long as to record a call."""
+    """Return the token estimate of tool and output definitions. It takes about as long as recording a call."""
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
     if parameters.output_object is not None:
@@ -185,7 +187,7 @@ def _length_of(schema: dict[str, Any]) -> int:
 
 
 def tokens_of(message: ModelMessage) -> int:
-    """Return what a message counts as."""
+    """Return the token estimate of a message."""
     total = TOKENS_PER_MESSAGE + len(getattr(message, "instructions", None) or "") // CHARACTERS_PER_TOKEN
     for part in message.parts:
         content = getattr(part, "content", None) or getattr(part, "args", None) or ""
@@ -194,16 +196,16 @@ def tokens_of(message: ModelMessage) -> int:
 
 
 def _tokens_of_piece(piece: Any) -> int:
-    if isinstance(piece, dict | list | tuple | int | float):  # data, such as a tool takes and returns
+    if isinstance(piece, dict | list | tuple | int | float):  # data, such as arguments and results of tools
         piece = json.dumps(piece, default=str, skipkeys=True)
     return len(piece) // CHARACTERS_PER_TOKEN + 1 if isinstance(piece, str) else TOKENS_PER_FILE
 
 
 def cost_of(response: ModelResponse, asked: Model | None = None) -> int | None:
-    """Return what a response cost in nanodollars; None where no price is known.
+    """Return the cost of a response in nanodollars; None if no price is known.
 
-    `asked` is the model that was asked: its price counts where a provider names a model that nobody knows, such as a
-    deployment of its own, so that a bounded cost holds there as well.
+    `asked` is the requested model. Its price is used if the provider reports an unknown model name, such as a custom
+    deployment. A cost limit then holds there too.
     """
     cost = _cost_of(response)
     if cost is not None or asked is None:
@@ -226,22 +228,22 @@ def _cost_of(response: ModelResponse) -> int | None:
 
 
 def _batch_price(response: ModelResponse) -> int | None:
-    """Return what a response of a batch cost, which has prices of its own."""
+    """Return the cost of a batch response, which has its own prices."""
     try:
         return int(response.cost().total_price * NANODOLLARS)
-    except (AssertionError, LookupError, ValueError):  # no model, none that is known, or no usage
+    except (AssertionError, LookupError, ValueError):  # no model, an unknown model, or no usage
         return None
 
 
 def is_priced(model: str, provider: str) -> bool:
-    """Return whether a price is known, so that `max_cost` can be kept."""
+    """Return True if a price is known, so that `max_cost` can be enforced."""
     return _price(model, provider.partition("-")[0], 1, 1) is not None
 
 
 def _price(
     model: str, provider: str | None, written: int, answered: int, *, cache_read: int = 0, cache_write: int = 0
 ) -> int | None:
-    """Return the price in nanodollars; None where none is known."""
+    """Return the price in nanodollars; None if none is known."""
     found = _found(model, provider)
     if found is None:
         return None
@@ -253,19 +255,19 @@ def _price(
 
 
 class _Priced(NamedTuple):
-    """A model and who sells it."""
+    """A model and its seller."""
 
     seller: Provider
     model: ModelInfo
     rates: tuple[Decimal, Decimal, Decimal, Decimal] | None
-    """Nanodollars of a token that is read anew, answered, read from a cache, written to one.
+    """Nanodollars per token of new input, output, cache read and cache write.
 
-    None where the price depends on the time or the length, or a request has one of its own: genai-prices is asked each
-    time then, which takes longer than all else here (test_rates_give_the_prices_that_genai_prices_gives).
+    None if the price depends on the time or the length, or if each request has a fixed price. genai-prices is then
+    called each time, which takes longer than everything else here (test_rates_give_the_prices_that_genai_prices_gives).
     """
 
     def price(self, written: int, answered: int, cache_read: int, cache_write: int) -> Decimal:
-        """Return what genai-prices says of a request now, in nanodollars."""
+        """Return the current price of a request from genai-prices, in nanodollars."""
         from genai_prices import Usage
 
         usage = Usage(
@@ -275,13 +277,13 @@ class _Priced(NamedTuple):
         return priced.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
-        """Return it with its rates, if it has any."""
+        """Return a copy with its rates, if it has fixed rates."""
         from genai_prices.types import ModelPrice
 
         fixed = isinstance(self.model.prices, ModelPrice)
         if not fixed or not all(isinstance(price, Decimal) for price in vars(self.model.prices).values()):
             return self
-        if self.price(0, 0, 0, 0):  # a request costs something by itself
+        if self.price(0, 0, 0, 0):  # there is a fixed price per request
             return self
         many = 10**6
         parts = ((many, 0, 0, 0), (0, many, 0, 0), (many, 0, many, 0), (many, 0, 0, many))
@@ -291,7 +293,10 @@ class _Priced(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _found(model: str, provider: str | None) -> _Priced | None:
-    """Return a model; to search for it takes longer than all else of a request."""
+    """Return a model with its prices.
+
+    Cached, because the search takes longer than the rest of a request's bookkeeping.
+    """
     from genai_prices.data_snapshot import get_snapshot
 
     try:
@@ -301,32 +306,33 @@ def _found(model: str, provider: str | None) -> _Priced | None:
     return _Priced(seller, priced, None).rated()
 
 
-# What a model needs before it can be asked: its library, a key and a price.
+# --- requirements -------------------------------------------------------------------------------------------------
+# A model needs its library, a key and a price before a request.
 
 
 KEY_ENDINGS = ("API_KEY", "TOKEN")
 MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
-"""How pydantic-ai names, in its errors, the variables that it would read."""
+"""Pattern of the environment variables that pydantic-ai names in its errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What a model still needs; texts for people, empty where nothing is missing."""
+    """Missing requirements of a model, as text for people. A text is empty if nothing is missing."""
 
     model: str
     library: str
-    """How to install its library."""
+    """Command that installs its library."""
     key: str
-    """Which variable is missing; never what one holds."""
+    """Name of the missing variable; never its value."""
     found_key: str
-    """The variable that holds its key, where one can be named."""
+    """Name of the variable that holds its key, if one can be determined."""
     has_price: bool
     hint: str = ""
-    """What may be meant by a name that is not known."""
+    """Suggestion for an unknown name."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request can be made."""
+        """True if a request can be made."""
         return not self.library and not self.key
 
 
@@ -357,7 +363,7 @@ def examine(model: str) -> Examined:
 
 @functools.cache
 def usable_models() -> tuple[str, ...]:
-    """Return the models that are known by name of the providers whose libraries are installed."""
+    """Return the listed models of all providers whose libraries are installed."""
     found: dict[str, None] = {}
     for provider, default in DEFAULT_MODELS.items():
         if not _missing_library(provider):
@@ -389,18 +395,18 @@ def _missing_key(provider: str) -> str:
 
 
 def _found_key(provider: str) -> str:
-    """Return the name of a variable that looks like the provider's key."""
+    """Return the name of an environment variable that looks like the provider's key; empty if there is none."""
     begins = provider.partition("-")[0].upper()
     return next((name for name in sorted(os.environ) if name.startswith(begins) and name.endswith(KEY_ENDINGS)), "")
 
 
 async def ping(model: str) -> str:
-    """Make one small request; return the answer's beginning.
+    """Make one small request; return the beginning of the answer.
 
     Raises
     ------
     Exception
-        Whatever the provider's client raises.
+        Any error of the provider's client.
     """
     from pydantic_ai.direct import model_request
     from pydantic_ai.messages import ModelRequest

@@ -1,11 +1,13 @@
-"""What the log keeps of the requests of a turn: each only what is new since the one before it.
+"""Recorded form of a turn's model requests: each request stores only the difference to the previous one.
 
-`RequestRecord` is given what pydantic-ai is about to send, and gives what is written; how it is read is said in
-`divebook.projections.requests`, which puts it together again (`test_rebuilt_equals_sent`).
+`RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
+`divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
+request 2 sends the messages of request 1, its response, and the results of its tool calls. Its record contains only the
+request number, because this is the usual case.
 
-pydantic-ai hands the same message objects on from request to request, so that what was written of each is kept, with a
-copy of what it held. A message that is another object, or holds something else by now, is dumped again: a copy costs
-time, and an edit in place is not missed (`test_an_edit_in_place_is_not_missed`).
+pydantic-ai passes the same message objects from request to request. The recorded form of each is therefore cached, with
+a copy of the object's content. A new or changed object is dumped again. The copy costs time, but detects an edit in
+place (`test_an_edit_in_place_is_not_missed`).
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
-# Settings, responses, usage and content in pydantic-ai's form, for agents of one request and for whole turns.
+# --- conversions to and from pydantic-ai ----------------------------------------------------------------------------
+# Settings, responses, usage and content, for single requests and for whole turns.
 
 
 T = TypeVar("T")
@@ -64,12 +67,15 @@ _RESPONSE, _ANY = TypeAdapter(ModelResponse), TypeAdapter[Any](Any)
 
 
 def plainly(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
-    """Return any value as plain data; of what pydantic does not know, what the fallback makes of it."""
+    """Return a value as plain JSON data. `fallback` converts values that pydantic does not know."""
     return _ANY.dump_python(value, mode="json", fallback=fallback)
 
 
 async def in_time(request: Awaitable[T], seconds: float) -> T:
-    """Return the response, or raise TimeoutError; a provider's own timeout holds for each piece by itself."""
+    """Await a response; raise `TimeoutError` after `seconds`.
+
+    A provider's own timeout applies to each received piece only, not to the whole response.
+    """
     with anyio.move_on_after(seconds):
         return await request
     raise TimeoutError(f"the response was not complete after {seconds:g} seconds; to allow more, raise ResponseTimeout")
@@ -81,16 +87,16 @@ def response_of(recorded: Mapping[str, Any]) -> ModelResponse:
 
 
 _ASSUMED = ("stop", "tool_call")
-"""Finish reasons that adapters fill in where a provider sent none."""
+"""Finish reasons that adapters fill in if the provider sent none."""
 _STATES_REASON_ALONE = "xai"
-"""The one provider whose adapter has the finish reason but not the provider's own word for it."""
+"""Provider whose adapter has the finish reason but not the provider's original value."""
 
 
 def states_its_end(response: ModelResponse) -> bool:
-    """Return whether the provider itself said why the response ended.
+    """Return True if the provider itself stated why the response ended.
 
-    Adapters for chat completions put "stop" where a provider sent no reason; what the provider sent is in
-    `provider_details`. A model that is a function or a test has no address, and always answers completely.
+    Adapters for chat completions fill in "stop" if the provider sent no reason. The original value is in
+    `provider_details`. Function and test models have no address, and always answer completely.
     """
     if response.provider_url is None or (response.provider_details or {}).get("finish_reason"):
         return True
@@ -100,10 +106,10 @@ def states_its_end(response: ModelResponse) -> bool:
 
 
 def require_whole(response: ModelResponse, agent: str) -> None:
-    """Refuse a response that was cut off on its way, and warn of one that its limit of tokens has cut.
+    """Raise for a truncated response, and log a warning if the token limit cut it.
 
-    Adapters that read every response as a stream leave the finish reason out where the stream ended early. Where a
-    whole body came without one, they fill one in.
+    Adapters that read every response as a stream leave the finish reason out if the stream ended early. If a complete
+    body had none, they fill one in.
 
     Raises
     ------
@@ -117,11 +123,10 @@ def require_whole(response: ModelResponse, agent: str) -> None:
 
 
 def plain_response(response: ModelResponse, asked: Model | None = None) -> dict[str, Any]:
-    """Return a response as plain data, without empty fields and without what no log may hold.
+    """Return a response as plain data, without empty fields and named secrets.
 
-    `asked` is the model that was asked: its price counts where that of the model which the response names is unknown.
-
-    Its finish reason is the one that the provider sent, or none.
+    `asked` is the requested model. Its price is used if the price of the model named in the response is unknown. The
+    finish reason is the one that the provider sent, or None.
     """
     if not states_its_end(response):
         response = replace(response, finish_reason=None)
@@ -132,24 +137,27 @@ def plain_response(response: ModelResponse, asked: Model | None = None) -> dict[
     data[COST] = cost_of(response, asked) if cost is None else cost
     try:
         storable(data, "response")
-    except UnstorableValueError:  # text that is no Unicode
+    except UnstorableValueError:  # text that is not valid Unicode
         return dict(plain_data(data))
     return data
 
 
 def with_said(recorded: Mapping[str, Any], kept: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a response with what log and tools get of its words and calls; what only its provider reads stays."""
+    """Return a response whose text and arguments are filtered by `kept`.
+
+    Data that only the provider reads stays unchanged.
+    """
     return {**recorded, "parts": [_with_said(part, kept) for part in recorded["parts"]]}
 
 
 def _with_said(part: Mapping[str, Any], kept: Callable[[Any], Any]) -> Mapping[str, Any]:
-    if part.get("signature"):  # its provider takes a signed thought back only as it was
+    if part.get("signature"):  # the provider rejects a signed thought that was changed
         return part
     return {**part, **{name: kept(part[name]) for name in ("content", "args") if name in part}}
 
 
 def _told_apart(response: ModelResponse) -> ModelResponse:
-    """Return a response in which no two calls have one id, as a model may give them: each needs a place of its own."""
+    """Return a response in which all tool-call ids are unique, because each call needs its own operation key."""
     ids = [call.tool_call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids):
         return response
@@ -170,13 +178,13 @@ def _with_own_id(part: ModelResponsePart, taken: set[str]) -> ModelResponsePart:
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a response as a turn records it: without what goes without saying, and its time, which the event has."""
+    """Return a response as a turn records it: without default values, and without its time, which the event has."""
     silent = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {name: value for name, value in recorded.items() if name not in silent or silent[name] != value}
 
 
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a recorded response says was consumed, as the log counts it."""
+    """Return the consumption of a recorded response in the units of the log."""
     used = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
     cost = {"cost": recorded[COST]} if recorded.get(COST) else {}
@@ -184,7 +192,7 @@ def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
-    """Return pydantic-ai's settings for an agent."""
+    """Return pydantic-ai's model settings for an agent."""
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     own = definition.model_settings
     if own is None:
@@ -205,7 +213,7 @@ def _with_special_settings(settings: ModelSettings, own: SettingsDefinition) -> 
 
 
 def with_values(settings: ModelSettings | None, policy: Policy) -> ModelSettings | None:
-    """Return settings with the values that they name (``env://KEY``): for the request itself, and for no log."""
+    """Resolve references (``env://KEY``) in settings. The result is for the request only and must not be recorded."""
     if settings is None or not settings.get("extra_headers"):
         return settings
     return {**settings, "extra_headers": resolved(settings["extra_headers"], policy)}
@@ -236,7 +244,7 @@ UNSTABLE = frozenset(
         "failed_attempts",
     }
 )
-"""Fields of messages, parts and tools that no model sees, most of which differ from run to run."""
+"""Fields of messages, parts and tools that models do not see. Most of them differ between runs."""
 _TAGS = frozenset({"kind", "part_kind"})
 _SETS = ("revealed_tool_names", "introduced_tool_names", "deferred_capability_ids")
 _UNSEEN: Mapping[str, Any] = {
@@ -247,21 +255,21 @@ _UNSEEN: Mapping[str, Any] = {
 _PARAMETERS = TypeAdapter(ModelRequestParameters)
 _ATOMS = frozenset({str, int, float, bool, bytes, type(None), datetime})
 _UNTOUCHED = _ATOMS | {RequestUsage}
-"""Types of parts of a message that need not be looked into: they cannot change, or no model sees them."""
+"""Types that the change detection skips: they are immutable, or models do not see them."""
 _FREE = frozenset({"model", "settings"})
-"""Parts of the setting that may change while a turn waits: a fix of them makes no other agent."""
+"""Parts of a setting that may change while a turn waits. Changing them does not make it a different agent."""
 
 
 class Described(NamedTuple):
-    """One request, as it is written down."""
+    """Recorded form of one request."""
 
     number: int
     parameters: Mapping[str, Any]
-    """Compared on replay."""
+    """Parameters that are compared on replay."""
     setting: Setting | None
-    """Kept and not compared; None where it is that of the request before."""
+    """Setting that is recorded and not compared; None if it equals that of the previous request."""
     tokens: int
-    """What its messages count as at most."""
+    """Upper estimate of the tokens of its messages."""
 
     @property
     def key(self) -> str:
@@ -270,41 +278,41 @@ class Described(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What is written of a message, and what it held then."""
+    """Recorded form of a message, with a copy of the message's content at that time."""
 
     message: ModelMessage
-    """Kept, so that no other object gets its id."""
+    """The message. The reference keeps its `id` from being reused."""
     mark: Mapping[str, Any]
     held: _Held
     tokens: int
 
 
 class RequestRecord:
-    """The requests of one turn.
+    """Recorded requests of one turn.
 
     Parameters
     ----------
     agent
         Name of the agent.
     history
-        Messages of earlier turns of its thread, as `whole` gave them, which stand in front of the first request.
+        Messages of earlier turns of the conversation, in the form of `whole`. They precede the first request.
     """
 
     def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
         self.agent, self.requests = agent, 0
         self._marks: list[Mapping[str, Any]] = list(history)
-        """What was written of each message of the latest request."""
+        """Recorded form of each message of the latest request."""
         self._told: list[_Told] = []
-        """The same with the messages; nothing of what stands in front in a thread."""
+        """The same with the message objects, without the earlier turns of the conversation."""
         self._held = _Held.of_all(())
-        """What all these messages held then."""
+        """Copy of the content of all these messages."""
         self._sent: list[ModelMessage] = []
         self._tokens = 0
-        """What they count as at most."""
+        """Upper estimate of their tokens."""
         self._answers: dict[int, Any] = {}
-        """By number of the request: what its response held when it came."""
+        """Content of each response when it arrived, by request number."""
         self._results: dict[str, tuple[str, Any] | None] = {}
-        """By tool-call id: the tool and what it returned; None where the model gave one id to several calls."""
+        """Tool and result by tool-call id; None if the model used one id for several calls."""
         self._settings = _Settings()
 
     def describe(
@@ -314,7 +322,11 @@ class RequestRecord:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Described:
-        """Return what is written of the next request."""
+        """Return the recorded form of the next request.
+
+        If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
+        compared with the previous request, and the first difference determines how many are kept.
+        """
         self.requests += 1
         before = self._marks
         if self._told and self._goes_on(messages):
@@ -339,33 +351,33 @@ class RequestRecord:
         return Described(self.requests, said, setting, self._tokens)
 
     def _usual(self, added: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return what nearly every request adds, which need not be said: an answer, and what its calls returned."""
+        """Return the usual addition, which is not recorded: the previous response and the results of its calls."""
         calls = [call for answer in added[:1] if isinstance(answer, ModelResponse) for call in answer.tool_calls]
         returned = [{"tool": call.tool_call_id} for call in calls]
         return [{"response": self.requests - 1}, {"parts": returned, "kind": "request"}]
 
     def answered(self, number: int, response: ModelResponse) -> None:
-        """Take the response to a request, made of what the log has of it: later requests only name it."""
+        """Store the response to a request, built from its recorded form. Later requests refer to it by number."""
         self._answers[number] = _picture(response)
 
     def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
-        """Take the recorded result of a tool call: later requests only name it."""
+        """Store the recorded result of a tool call. Later requests refer to it by id."""
         returned = (tool, result.get("result")) if "kind" not in result else None
         self._results[tool_call_id] = None if tool_call_id in self._results else returned
 
     def _goes_on(self, messages: Sequence[ModelMessage]) -> bool:
-        """Tell whether the messages of the request before stand in front, as they were: so it is nearly always."""
+        """Return True in the usual case: the messages begin with the unchanged messages of the previous request."""
         is_longer = len(messages) >= len(self._sent)
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._held.is_unchanged()
 
     def _told_of(self, message: ModelMessage, known: _Told | None = None) -> _Told:
-        """Return what is written of a message, which is the same as before where it is as it was."""
+        """Return the recorded form of a message, reusing the cached one if the message is unchanged."""
         if known is not None and known.held.is_unchanged():
             return known
         return _Told(message, self._mark(message), _Held(message), tokens_of(message))
 
     def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
-        """Return what is written of a message; of a response that is as it came only the number of its request."""
+        """Return the recorded form of a message. An unchanged response is represented by its request number."""
         if isinstance(message, ModelResponse):
             picture = _picture(message)
             same = (number for number, held in reversed(self._answers.items()) if held == picture)
@@ -375,7 +387,7 @@ class RequestRecord:
         return {**told, "parts": [self._part(part) for part in told["parts"]]}
 
     def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a part of a message; of what a call returned only the id of the call."""
+        """Return the recorded form of a part. A known tool result is represented by its call id."""
         if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
             return part
         known = self._results.get(part["tool_call_id"])
@@ -384,11 +396,11 @@ class RequestRecord:
 
 
 _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_digests"}
-"""All that is said of what a tool returned where nothing is special about it."""
+"""Fields of an ordinary tool result."""
 
 
 class _Settings:
-    """What requests are made with, said where it changes."""
+    """Settings of requests, recorded when they change."""
 
     def __init__(self) -> None:
         self._given: Any = None
@@ -403,7 +415,10 @@ class _Settings:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Setting | None:
-        """Return what has changed since the request before, and the hash of the whole; None if nothing has."""
+        """Return the changes since the previous request and the hash of the whole setting.
+
+        None if nothing has changed.
+        """
         instructions = _instructions(messages, parameters)
         given = model, instructions, settings, parameters
         if given == self._given and self._held.is_unchanged():
@@ -420,14 +435,14 @@ class _Settings:
 def made_with(
     messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters, model: str
 ) -> dict[str, Any]:
-    """Return all that a request is made with, besides its messages."""
+    """Return the complete setting of a request: everything besides its messages."""
     return _setting(settings, parameters, _instructions(messages, parameters), model)
 
 
 def _setting(
     settings: ModelSettings | None, parameters: ModelRequestParameters, instructions: str, model: str
 ) -> dict[str, Any]:
-    """Return all that a request is made with, besides its messages; what is long is kept once, under its hash."""
+    """Return the complete setting of a request. Long values are stored once, under their hash."""
     dumped = _shortened(parameters, _PARAMETERS.dump_python(parameters, mode="json", exclude=_UNSEEN))
     tools = [
         _shortened(tool, said)
@@ -445,14 +460,14 @@ def _setting(
 
 
 def _said_settings(settings: ModelSettings | None) -> dict[str, Any]:
-    """Return the settings as plain data; values of headers may be keys, and are never said."""
+    """Return model settings as plain data. Values of headers may be keys, so they are always redacted."""
     said: dict[str, Any] = plainly(dict(settings or {}))
     headers = said.get("extra_headers")
     return {**said, "extra_headers": dict.fromkeys(headers, "[redacted]")} if isinstance(headers, dict) else said
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:
-    """Return what the model is told before all messages, as pydantic-ai finds it."""
+    """Return the instructions of a request, by the same rule as pydantic-ai."""
     if parameters.instruction_parts is not None:
         return "\n\n".join(part.content for part in parameters.instruction_parts if part.content)
     found = (message.instructions for message in reversed(messages) if not isinstance(message, ModelResponse))
@@ -460,7 +475,7 @@ def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestPara
 
 
 def whole(message: ModelMessage) -> dict[str, Any]:
-    """Return a message as the log has it where it says all of it: without what is unstable or says nothing."""
+    """Return the complete recorded form of a message, without unstable fields and default values."""
     (dumped,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     told = _shortened(message, dumped)
     told.pop("instructions", None)
@@ -469,12 +484,12 @@ def whole(message: ModelMessage) -> dict[str, Any]:
 
 
 def messages_of(told: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-    """Return the messages of which `whole` made these."""
+    """Return the messages from the form of `whole`."""
     return ModelMessagesTypeAdapter.validate_json(encode(list(told)))
 
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was dumped of an object, without what is unstable or as it is by default."""
+    """Remove unstable fields and default values from a dumped object."""
     silent = _defaults(cast("Any", type(value)))
     return {
         name: item
@@ -485,7 +500,7 @@ def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _defaults(cls: Any) -> Mapping[str, Any]:
-    """Return the fields of a class that need not be said, by their default: a later version may have more of them."""
+    """Return the default values of a class's fields. Later versions of pydantic-ai may have more fields."""
     empty: dict[str, Any] = {
         entry.name: [] for entry in fields(cls) if get_origin(entry.default_factory) in (list, set)
     }
@@ -494,7 +509,7 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 
 
 class _Held:
-    """What a value held when it was looked at: all its dicts and lists, with a copy of each."""
+    """Change detector: all dicts and lists inside a value, with a copy of each."""
 
     __slots__ = ("now", "then")
 
@@ -505,13 +520,13 @@ class _Held:
 
     @classmethod
     def of_all(cls, parts: Iterable[_Held]) -> Self:
-        """Return what several values held."""
+        """Return the combined detector of several values."""
         made = cls(None)
         made.add(parts)
         return made
 
     def add(self, parts: Iterable[_Held]) -> None:
-        """Add what further values held."""
+        """Add further detectors."""
         for part in parts:
             self.now += part.now
             self.then += part.then
@@ -528,12 +543,12 @@ class _Held:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Tell whether all of it is as it was, at the cost of one comparison."""
+        """Return True if nothing has changed since the copy. This costs one comparison."""
         return self.now == self.then
 
 
 def _picture(value: Any) -> Any:
-    """Return all that a message holds but what is unstable, in a form that no later change of it reaches."""
+    """Return an immutable-by-convention copy of a message, without unstable fields."""
     held = _held(value)
     if held is None:
         return tuple(map(_picture, value)) if type(value) is tuple else value
@@ -545,7 +560,7 @@ def _picture(value: Any) -> Any:
 
 
 def _held(value: Any) -> Any:
-    """Return the dict or list that holds what a value has; None where it cannot change, or is no data."""
+    """Return the dict or list that holds a value's content; None for immutable values."""
     kind = type(value)
     if kind is dict or kind is list:
         return value
@@ -553,18 +568,17 @@ def _held(value: Any) -> Any:
 
 
 def _same(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> int:
-    """Return how many in front are the same."""
+    """Return the length of the common prefix."""
     for number, (old, new) in enumerate(zip(before, now, strict=False)):
         if old is not new and old != new:
             return number
     return min(len(before), len(now))
 
 
-# What a request to a model fails with: an error of one class with the same fields, live and from the log.
-#
-# Fallbacks, hooks and policies look at the class of an error, at its status, and at how long the provider asks to wait.
-# The log has the names of classes and what lay in the fields (`divebook.runtime.errors`). From that, the same error is
-# made both times (`tests/agents/test_errors_alike.py`).
+# --- errors of model requests ---------------------------------------------------------------------------------------
+# A failed request raises the same class with the same fields, live and from the log. Fallbacks, hooks and policies
+# inspect class, status and retry delay. The log has class names and field values (`divebook.runtime.errors`), and both
+# cases rebuild the error from them (`tests/agents/test_errors_alike.py`).
 
 
 CATEGORIES = (
@@ -578,14 +592,17 @@ CATEGORIES = (
     exceptions.ModelNotFoundError,
     exceptions.ModelRequestRejectedError,
 )
-"""What a status may mean; those that say more come before those that they derive from."""
+"""Error categories of HTTP statuses, subclasses before their base classes."""
 MOST_BODY = 8_000
-"""Characters of a provider's answer that are kept."""
+"""Maximum number of recorded characters of a provider's error body."""
 
 
 @contextmanager
 def keepable_errors() -> Iterator[None]:
-    """Leave in an error of a model what the log can keep: no headers, which name accounts, and plain data."""
+    """Context manager that reduces an error of a model to data that may be recorded.
+
+    Headers are removed, because they identify accounts.
+    """
     try:
         yield
     except ModelAPIError as error:
@@ -594,10 +611,10 @@ def keepable_errors() -> Iterator[None]:
 
 
 def make_keepable(error: ModelAPIError) -> None:
-    """Leave in an error of a model what the log can keep, see `keepable_errors`."""
+    """Reduce an error to data that may be recorded; see `keepable_errors`."""
     fields = vars(error)
     for name in [name for name in fields if name.startswith("_")]:
-        del fields[name]  # what pydantic-ai has attached on the way is for the process alone
+        del fields[name]  # attached by pydantic-ai, valid in this process only
     if "headers" in fields:
         fields["headers"] = None
     body = shared().value(plainly(error.body, str))
@@ -607,14 +624,14 @@ def make_keepable(error: ModelAPIError) -> None:
 
 
 _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
-"""Errors that the adapters of providers raise by accident when a reply lacks a part that they expect."""
+"""Errors that adapters of providers raise by accident if a reply lacks an expected part."""
 
 
 @contextmanager
 def readable_replies(model: str) -> Iterator[None]:
-    """Raise a clear error where the adapter of a provider stumbles over a reply.
+    """Context manager that raises a clear error if a provider's adapter fails on a malformed reply.
 
-    An error out of a person's own model is left as it is: there its traceback says more.
+    Errors from a user's own model are not converted, because their traceback is more useful.
 
     Raises
     ------
@@ -642,21 +659,21 @@ def _is_from_adapter(error: BaseException) -> bool:
 
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
-    """Raise what the log has of a failed request as pydantic-ai's code expects it."""
+    """Context manager that converts the recorded error of a request to the class that pydantic-ai's code expects."""
     try:
         yield
     except OperationError as error:
         raised = _as_raised(error)
-        if raised is error:  # which must not become its own cause
+        if raised is error:  # an error must not become its own cause
             raise
         raise raised from error
 
 
 def _as_raised(error: OperationError) -> Exception:
-    """Return a recorded error; one with a status is an error of HTTP.
+    """Return a recorded error; with a status, as an HTTP error of pydantic-ai.
 
-    The log cannot say it by the class alone: pydantic-ai makes the classes of errors with a status and a category
-    inside itself, and gives them the name of the category.
+    The class name alone is not enough: pydantic-ai creates the classes of errors with status and category dynamically,
+    under the name of the category.
     """
     told: Mapping[str, Any] = vars(error)
     if not isinstance(error, ModelAPIError) or not isinstance(told.get("status_code"), int):
@@ -669,25 +686,27 @@ def _as_raised(error: OperationError) -> Exception:
     return made
 
 
-# Answers that a turn takes from elsewhere, and asks no model for: from a cache, or from a run that is played again.
+# --- other sources of responses -------------------------------------------------------------------------------------
+# A turn can take responses from a cache, or from a recorded run, without asking a model.
 
 
 class RequestToSend:
-    """A request as it would be sent: the one of a number in its turn, to a model of some name."""
+    """Request number `number` of a turn, to a model of the given name, before it is sent."""
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
         self.number, self._model, self._params = number, model, params
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Its messages in the form of the log, without what differs on every run."""
+        """Its messages in recorded form, without fields that differ between runs."""
         return [whole(message) for message in self._params.messages]
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same model, settings, instructions, tools, output and messages, whichever agent sends it.
+        """Hash of model, settings, instructions, tools, output and messages. It does not depend on the agent.
 
-        The model is one at an address, and headers count as they are written: a gateway may answer by them.
+        The model is identified with its address, and headers by their literal text: a gateway may answer depending on
+        them.
         """
         params = self._params
         address = getattr(params.run_context.model, "base_url", None)
@@ -697,10 +716,10 @@ class RequestToSend:
 
 
 class ResponseSource(Protocol):
-    """Where answers come from."""
+    """Source of model responses."""
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the response to a request in the form of the log; None to have the model asked."""
+        """Return the recorded form of the response to a request; None to ask the model."""
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Take a response that a model has just given."""
+        """Store a response that a model has just given."""

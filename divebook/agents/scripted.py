@@ -1,4 +1,4 @@
-"""A model that answers from a script: offline, free, the same every time."""
+"""Scripted model: answers from a script, offline, free and deterministic."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 from divebook.errors import SetupError, did_you_mean
 
-# The written form of what a scripted model answers: texts, thoughts, tool calls, data and errors, request by request.
+# --- written form of replies --------------------------------------------------------------------------------------
+# Each model request takes one reply of the script. A reply is one of:
 #
-# A reply is one of
+# - a text
+# - ``{call: {tool: {argument: value}}}``: calls one or several tools, also as ``[{call: ...}, {call: ...}]``
+# - ``{output: {...}}``: the structured answer
+# - ``{error: "overloaded", status: 503, retry_after: 2}``: the request fails
+# - in Python, a function of the prompt, or of the prompt and the messages so far, that returns one of these
 #
-# - a text, - ``{call: {tool: {argument: value}}}``: calls a tool, or several at once; ``[{call: ...}, {call: ...}]``
-# does as well, - ``{output: {...}}``: the structured answer, - ``{error: "overloaded", status: 503, retry_after: 2}``:
-# the request fails, - in Python a function of the prompt, or of the prompt and the messages so far, which returns one
-# of these,
-#
-# and any but an error may have ``say`` and ``think``: text and thoughts that come before.
+# All but an error may also have ``say`` and ``think``: text and thoughts that precede it.
 
 
 FixedReply: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A reply as a person writes it."""
+"""A reply in written form."""
 ReplyFunction: TypeAlias = Callable[..., "FixedReply | Awaitable[FixedReply]"]
 """Returns a reply to a prompt (str), or to a prompt and the messages so far (pydantic-ai's ``list[ModelMessage]``)."""
 WrittenReply: TypeAlias = FixedReply | ReplyFunction
@@ -38,39 +38,39 @@ FORMS = (
 
 
 class ScriptedCall(NamedTuple):
-    """A call of a tool."""
+    """A tool call."""
 
     tool: str
     arguments: Any
-    """By name; a text is sent as it is, also where it is no JSON."""
+    """Arguments by name. A text is sent unchanged, even if it is not valid JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What a scripted model answers to one request."""
+    """A reply of a scripted model to one request."""
 
     say: str = ""
     think: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     output: tuple[Any, ...] = ()
-    """The structured answer alone, or nothing."""
+    """The structured answer as the only item, or empty."""
     error: str | None = None
-    """Why the request fails, if it does."""
+    """Error text, if the request fails."""
     status: int | None = None
-    """Of HTTP, where it fails as a provider's request does."""
+    """HTTP status of a failure that imitates a provider's error."""
     retry_after: float | None = None
-    """Seconds after which the provider wants to be asked again."""
+    """Delay in seconds that the provider asks for."""
     function: ReplyFunction | None = None
-    """Makes the reply when the request comes."""
+    """Creates the reply when the request is made."""
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
-        """Return a reply that a person wrote.
+        """Parse a written reply.
 
         Raises
         ------
         SetupError
-            It has none of the forms that this module's text lists.
+            It has none of the forms listed in this module.
 
         Examples
         --------
@@ -102,12 +102,12 @@ class ScriptedReply:
 
 
 async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
-    """Return a reply, made by its function if it has one.
+    """Return a reply, created by its function if it has one.
 
     Parameters
     ----------
     prompt
-        The latest prompt of the request.
+        Latest prompt of the request.
     messages
         All messages of the request, in pydantic-ai's form.
 
@@ -127,7 +127,7 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
 
 
 def _takes_messages(function: ReplyFunction) -> bool:
-    """Return whether a function takes the messages besides the prompt."""
+    """Return True if a function takes the messages besides the prompt."""
     parameters = inspect.signature(function).parameters.values()
     by_position = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     required = [each for each in by_position if each.default is each.empty]
@@ -135,15 +135,15 @@ def _takes_messages(function: ReplyFunction) -> bool:
 
 
 class Round(NamedTuple):
-    """What a script has for one request: failures, each of which comes once, and the reply that comes after them."""
+    """Part of a script for one request: failures, each of which occurs once, and the reply after them."""
 
     failures: tuple[ScriptedReply, ...]
     reply: ScriptedReply | None
-    """None at the end of a script that ends with a failure, which then comes again and again."""
+    """None at the end of a script that ends with a failure. That failure repeats."""
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Return the replies of a script by request; those without an answer belong to the request that is made again."""
+    """Group the replies of a script by request. Failures belong to the request that is retried."""
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
     for reply in map(ScriptedReply.read, written):
@@ -156,7 +156,7 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Return one reply that says and calls what several do."""
+    """Combine several replies into one."""
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
     calls = tuple(call for reply in replies for call in reply.calls)
@@ -191,9 +191,9 @@ def _text(written: Mapping[str, Any], key: str) -> str:
 
 
 SCRIPTED = "scripted"
-"""The model name that stands for it in definitions."""
+"""Model name of the scripted model in definitions."""
 WRITTEN = ("error", "price", "replies", "turns", "usage")
-"""What a written script may say."""
+"""Keys of a written script."""
 
 
 @dataclass
@@ -228,17 +228,17 @@ class ScriptedModel:
 
     replies: Sequence[WrittenReply] | ReplyFunction = ()
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Tokens each reply claims to have consumed: ``input_tokens``, ``output_tokens``."""
+    """Claimed tokens per reply: ``input_tokens``, ``output_tokens``."""
     price: float = 0.0
-    """US dollars each reply claims to have cost."""
+    """Claimed cost per reply in US dollars."""
     error: str | None = None
     """If set, every request fails with this text."""
     pace: Callable[[], Awaitable[object]] | None = None
-    """Awaited between the words of a reply that somebody watches being written: ``lambda: asyncio.sleep(0.05)``."""
+    """Awaited between the words of a streamed reply, for example ``lambda: asyncio.sleep(0.05)``."""
     calls: int = 0
     """Requests answered so far."""
     turns: Sequence[Sequence[WrittenReply]] = ()
-    """In place of replies: those of the first turn, of the second, and so on; the last one repeats."""
+    """Replies of the first turn, of the second, and so on, in place of `replies`. The last turn repeats."""
 
     def __post_init__(self) -> None:
         for name in ("replies", "turns"):
@@ -253,7 +253,7 @@ class ScriptedModel:
 
     @classmethod
     def read(cls, written: Any) -> ScriptedModel:
-        """Return the model whose script a person wrote: a list of replies, or a mapping of what `ScriptedModel` takes.
+        """Parse a written script: a list of replies, or a mapping of the parameters of `ScriptedModel`.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class ScriptedModel:
         Raises
         ------
         RuntimeError
-            The script says that the request fails.
+            The script has an `error`.
         """
         self.calls += 1
         if self.error is not None:
@@ -291,7 +291,7 @@ class ScriptedModel:
 
     @cached_property
     def is_texts(self) -> bool:
-        """Whether its replies are texts and nothing else."""
+        """True if all replies are texts."""
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
@@ -300,23 +300,23 @@ class ScriptedModel:
         Parameters
         ----------
         run_id
-            What its messages are marked with.
+            Run id in its messages.
         number
-            What it was in the process in which the turn began.
+            Number of the turn in the process in which it began.
         """
         if run_id not in self._numbers:
             self._numbers[run_id] = len(self._numbers) if number is None else number
         return self._numbers[run_id]
 
     def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the reply to a request, of a script that says more than texts.
+        """Return the reply to a request, for a script that has more than texts.
 
         Parameters
         ----------
         run_id
-            What the messages of a turn are marked with; None for a request that belongs to none.
+            Run id in the messages of a turn; None for a request outside of turns.
         answered
-            How many requests the turn has had answers to.
+            Number of answered requests of the turn.
         """
         if self.error is not None:
             self.calls += 1
@@ -338,12 +338,12 @@ class ScriptedModel:
         return found.failures[min(failed, len(found.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return what comes one after the other where every request is a turn of its own."""
+        """Return the sequence of replies if every request is a turn of its own."""
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text, each with the white space after it; together they are the text."""
+    """Split a text into words with their trailing white space. Joined, they are the text."""
     return re.findall(r"\s*\S+\s*|\s+", text)
 
 

@@ -1,4 +1,4 @@
-"""A scripted model in pydantic-ai's form: what the library's loop and the one request of a plain agent both ask."""
+"""pydantic-ai model of a script, forced tool choice, and structured output types."""
 
 from __future__ import annotations
 
@@ -35,17 +35,21 @@ from divebook.projections.spans import COST
 from divebook.workflow.json_schemas import complaint, require_schema
 from divebook.workflow.resources import AgentDefinition
 
-# Which tool a model must call: the key ``ToolChoice`` of an agent's ``ModelSettings``.
+# --- tool choice --------------------------------------------------------------------------------------------------
+# The key ``ToolChoice`` of an agent's ``ModelSettings`` forces a tool call.
 
 
 def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return what makes the model of an agent call the tool that its definition chooses, if it chooses one."""
+    """Return the capability for the definition's tool choice; an empty list if it has none."""
     settings = definition.model_settings
     return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
 
 
 class ChosenTool(AbstractCapability[Any]):
-    """Sends the choice with requests: one of a tool, or of any, with the first of a turn only, or no turn would end."""
+    """Capability that adds the tool choice to requests. A forced call applies to a turn's first request only.
+
+    With a forced call in every request, no turn would end.
+    """
 
     def __init__(self, choice: Mapping[str, Any]) -> None:
         chosen: dict[str, ToolChoice] = {"any": "required", "tool": [str(choice.get("name"))]}
@@ -64,24 +68,23 @@ class ChosenTool(AbstractCapability[Any]):
         return replace(request_context, model_settings=settings)
 
 
-# What an agent answers with, where that is more than text: data of a type, or that fit a JSON schema.
-#
-# The library makes the model give such data, checks them, and asks again where they do not fit.
+# --- structured output --------------------------------------------------------------------------------------------
+# The answer is data of a type, or data that match a JSON schema. pydantic-ai makes the model produce and correct it.
 
 
 ITEM = "response"
-"""Under which a model gives what is no JSON object, since a provider wants one."""
+"""Key that wraps an answer that is not a JSON object, because providers require an object."""
 
 
 def output_type(declared: Any) -> Any:
-    """Return what pydantic-ai calls an output type: a class as it is, a JSON schema as a class whose values fit it.
+    """Return pydantic-ai's output type: a class unchanged, a JSON schema as a class that validates it.
 
     Raises
     ------
     SetupError
         The schema refers to itself.
     DefinitionError
-        It is a JSON schema that cannot be used; no model is asked then.
+        It is not a usable JSON schema. No request is made.
     """
     if not isinstance(declared, Mapping):
         return str if declared is None else declared
@@ -119,7 +122,7 @@ def _checked_by(fitting: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
 
 
 def text_of_output(value: Any) -> str:
-    """Return an answer as the text of its step: texts as they are, data as compact JSON."""
+    """Return an answer as the text of its step: strings unchanged, data as compact JSON."""
     return value if isinstance(value, str) else TypeAdapter(Any).dump_json(value, fallback=str).decode()
 
 
@@ -140,11 +143,11 @@ _CATEGORIES: Mapping[int, type[_Category]] = {
     503: exceptions.ModelUnavailableError,
     529: exceptions.ModelOverloadedError,
 }
-"""What an HTTP status of a provider means, as the models of pydantic-ai say it."""
+"""pydantic-ai's error categories by HTTP status."""
 
 
 class ScriptedFunction(FunctionModel):
-    """A scripted model; it claims the tokens its script says and no estimate."""
+    """Scripted model in pydantic-ai's form. It reserves the usage of its script instead of an estimate."""
 
     def __init__(self, script: ScriptedModel) -> None:
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -188,13 +191,13 @@ class ScriptedFunction(FunctionModel):
 
     @property
     def reserved(self) -> Reserved:
-        """What its next answer consumes."""
+        """Consumption of its next answer."""
         tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
         return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
 
 
 def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
-    """Return the words of a response, each with the part it belongs to."""
+    """Yield the words of a response, each with the name of its part."""
     for part in response.parts:
         match part:
             case TextPart(content=text):
@@ -207,12 +210,12 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
 
 
 def written_arguments(call: ToolCallPart) -> str:
-    """Return the arguments of a call as its model wrote them."""
+    """Return the arguments of a call as the model wrote them."""
     return call.args if isinstance(call.args, str) else call.args_as_json_str() if call.args else ""
 
 
 def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
-    """Return the turn that a request belongs to, and how many answers that has had."""
+    """Return the run id of a request, and the number of responses that its turn has had."""
     run_id = messages[-1].run_id
     return run_id, 0 if run_id is None else sum(message.run_id == run_id for message in _responses(messages))
 
@@ -227,7 +230,7 @@ def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResp
     Parameters
     ----------
     number
-        Of the response among all that the messages have; makes the ids of its calls.
+        Number of the response among all messages. It determines the ids of the calls.
     """
     parts: list[ModelResponsePart] = [ThinkingPart(reply.think)] if reply.think else []
     parts += [TextPart(reply.say)] if reply.say else []
@@ -241,11 +244,11 @@ def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResp
 
 
 def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePart:
-    """Return the structured answer as the agent asks for it: a call of its output tool, or text.
+    """Return the structured answer in the form that the agent requests: a call of its output tool, or text.
 
-    Providers take only objects as arguments. Where the answer is something else, its tool has one argument that holds
-    it. A script gives the answer itself, so it is put under that name; a script that gives the arguments is accepted
-    where only they fit. An answer that fits no tool is given as it is: a script may show how a model errs.
+    Providers accept only objects as arguments. Another answer is wrapped in the single argument of its output tool. A
+    script contains the answer itself, which is wrapped here. A script that contains the arguments is accepted if only
+    they match. An answer that matches no tool is passed on unchanged: a script may imitate a wrong answer of a model.
     """
     if not info.output_tools or (isinstance(output, str) and info.allow_text_output):
         return TextPart(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False))
@@ -262,9 +265,9 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
-    """Return the name of the argument that holds an answer which is not an object; None for other tools.
+    """Return the argument that wraps an answer that is not an object; None for other tools.
 
-    pydantic-ai wraps other types than objects so, and `divebook.agents.scripted_model` other JSON schemas than objects.
+    pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """
     schema = tool.parameters_json_schema
     is_ours = list(schema.get("properties", {})) == [ITEM] and schema.get("additionalProperties") is False
@@ -272,7 +275,7 @@ def _wrapper(tool: ToolDefinition) -> str | None:
 
 
 def _failure(reply: ScriptedReply) -> Exception:
-    """Return the error that a request fails with: a provider's, where the script says its status."""
+    """Return the error of a failed request. With a status it is a provider's error."""
     if reply.status is None:
         return RuntimeError(reply.error)
     category = _CATEGORIES.get(reply.status, exceptions.ModelServerError if reply.status >= 500 else None)

@@ -1,4 +1,4 @@
-"""What a model sees of a function: its arguments as the signature and the docstring say them, in pydantic-ai's form."""
+"""Conversion of functions, their results and their names to the form that models and providers accept."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
 
 def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
-    """Return a tool in pydantic-ai's form, of which each call is handed on with its arguments by name.
+    """Return a tool in pydantic-ai's form. It passes the arguments of each call, by name, to `call`.
 
-    What comes with a call (``idempotency_key``) is nothing a model gives.
+    Parameters that the engine supplies (``idempotency_key``) are hidden from the model.
 
     Raises
     ------
     DefinitionError
-        A parameter has a type of which no schema can be made.
+        A parameter has a type that has no JSON schema.
     """
 
     async def called(**arguments: Any) -> Any:
@@ -66,18 +66,20 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
         hint = "annotate its parameters with types that JSON can hold, defined where the function is"
         raise DefinitionError([Problem(message, hint=hint)]) from error
     if schema is None and code is not None and shape is not None:
-        _SCHEMAS[code] = shape, replace(made.function_schema, function=_shape)  # not the tool's, which would stay alive
+        _SCHEMAS[code] = shape, replace(made.function_schema, function=_shape)  # the tool's function would stay alive
     return made
 
 
 _SCHEMAS: WeakKeyDictionary[CodeType, tuple[Hashable, Any]] = WeakKeyDictionary()
-"""What pydantic-ai makes of a function, with all that it is made of: to make it takes longer than a request's record.
+"""Cache of pydantic-ai's function schemas with their inputs. Creating one takes longer than recording a request.
 
-By the function's code, which those that are made anew for each turn have in common, and kept no longer than that."""
+The key is the function's code object, which is shared by functions that are created anew for each turn. An entry lives
+as long as the code object.
+"""
 
 
 def _filling(schema: Mapping[str, Any]) -> Any:
-    """Return what puts the defaults of a schema where a model leaves an argument out."""
+    """Return a validator that fills in the schema's defaults for missing arguments."""
     known = schema.get("properties", {}).items()
     defaults = {name: said["default"] for name, said in known if "default" in said}
     filled = AfterValidator(lambda given: {**defaults, **given})
@@ -85,9 +87,10 @@ def _filling(schema: Mapping[str, Any]) -> Any:
 
 
 def _shape(called: Any) -> Hashable:
-    """Return all that the schema of a function is made of; None if that cannot be told.
+    """Return a hashable value of everything that determines a function's schema; None if there is none.
 
-    An annotation that is a text may mean another class the next time a notebook's cell has run: what it means counts.
+    A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
+    it.
     """
     signature: inspect.Signature = called.__signature__
     kinds = tuple(type(each.default) for each in signature.parameters.values())
@@ -95,25 +98,26 @@ def _shape(called: Any) -> Hashable:
         hints = tuple(typing.get_type_hints(called, include_extras=True).items())
         shape = (called.__qualname__, called.__doc__, signature, kinds, hints)
         hash(shape)
-    except (TypeError, NameError):  # a default that is a list, or a class that is not there
+    except (TypeError, NameError):  # an unhashable default, or an unresolvable annotation
         return None
     return shape
 
 
 def _said(tool: ToolFunction) -> str | None:
-    """Return the description that was given for a tool; None leaves it to the docstring."""
+    """Return the tool's explicit description; None to use the docstring."""
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
 
 def _take_on(called: Any, function: Callable[..., Any]) -> None:
-    """Let a stand-in look like a function without what comes with a call, for those who read signatures."""
+    """Give a wrapper the signature and metadata of a function, without parameters that the engine supplies."""
     signature = signature_of(function)
     own = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
     called.__signature__ = signature.replace(parameters=own)
     functools.update_wrapper(called, inspect.unwrap(function))
 
 
-# What a tool has returned, as data that a log can hold and a model can read, whatever it was.
+# --- results as data ------------------------------------------------------------------------------------------------
+# Any result becomes data that the log can hold and a model can read.
 
 
 _ANY = TypeAdapter[Any](Any, config={"ser_json_inf_nan": "constants"})
@@ -121,12 +125,12 @@ _DEEPEST = 50
 
 
 def plain_result(result: Any) -> Any:
-    r"""Return a result as plain data; files for the model, and what comes with a result, stay what they are.
+    r"""Return a result as plain data. Files and `ToolReturn` objects stay what they are.
 
-    Values that JSON lacks are converted by the rule of `divebook.events.codec.json_form`: NaN, NaT and infinities
-    become null, dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if
-    they are UTF-8, else base64. A call whose result has no such form has been made all the same, and must not be made
-    again for that: each part that cannot be converted becomes a string that begins with its type.
+    Values that JSON lacks are converted by `divebook.events.codec.json_form`: NaN, NaT and infinities become null,
+    dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if they are UTF-8,
+    else base64. An inconvertible part becomes a string that begins with its type: the call has been made, and must not
+    be repeated because of its result.
 
     Examples
     --------
@@ -141,7 +145,7 @@ def plain_result(result: Any) -> Any:
 
 
 def is_readable(result: Any) -> bool:
-    """Return whether a result can be asked for its class; a dead `weakref.proxy` raises, and a class may as well."""
+    """Return False if inspecting a result's class raises, as for a dead `weakref.proxy`."""
     try:
         isinstance(result, dict)
     except BaseException:  # noqa: BLE001 - see above
@@ -150,7 +154,7 @@ def is_readable(result: Any) -> bool:
 
 
 def _is_content(result: Any) -> bool:
-    """Return whether pydantic-ai knows what to do with a result: files, alone or among texts."""
+    """Return True if pydantic-ai handles a result itself: files, alone or mixed with text."""
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
@@ -159,11 +163,11 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Return a value as plain data, or as many of its parts as can be."""
+    """Return a value as plain data. If the whole cannot be converted, convert its parts."""
     try:
         made = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(made, allow_nan=False)  # raises for a number that is not finite
-        storable([{"parts": [{"content": made}]}], "result")  # so deep it lies in the messages of a thread
+        storable([{"parts": [{"content": made}]}], "result")  # nested as deep as in the messages of a conversation
     except BaseException:  # noqa: BLE001 - a person's class raises what it likes while it is written down
         return _in_parts(value, above)
     return made
@@ -192,7 +196,7 @@ def _each_part(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    """Return a value that is not plain in its form in JSON; described where it has none."""
+    """Return the JSON form of a value; its description if it has none."""
     try:
         made = json_form(value)
         storable(made, "result")
@@ -215,16 +219,17 @@ def _described(value: object) -> str:
         return f"{kind}, whose text cannot be had: {type(error).__name__}"
 
 
-# What a model gets of the result of a tool: of a long one its head and its tail. The log has the whole.
+# --- shortened results ----------------------------------------------------------------------------------------------
+# The model gets the head and tail of a long result. The log has the whole.
 
 
 MOST_BYTES = 1_000_000
-"""Of an image or another file that a model is given."""
+"""Maximum size of an image or file for a model."""
 _ANY_VALUE = TypeAdapter[Any](Any)
 
 
 def shortened(result: Any, most: int) -> Any:
-    r"""Return a result as the model gets it, which is the same wherever `most` characters are enough.
+    r"""Return a result as the model gets it: unchanged up to `most` characters.
 
     Examples
     --------
@@ -247,14 +252,12 @@ def _written(value: Any) -> str:
     return _ANY_VALUE.dump_json(value, fallback=str).decode() if isinstance(value, dict | list | tuple) else ""
 
 
-# Names of tools as providers take them: letters, digits, ``_`` and ``-``, at most 64, not beginning with a digit.
-#
-# An MCP server may call a tool ``files.read``, ``2fa_code`` or anything else. Such a name is replaced on the way to the
-# model, and put back into what the model answers. Everything else, the log, rules, cards and frames, has the real name.
-#
-# A name that providers take stays as it is. Any other one has each sign that they refuse replaced by ``_``; where that
-# is the name of another tool as well, a digest of the real name stands at its end. So the same tools always have the
-# same names, whatever order they come in, and no two of a request have the same one.
+# --- tool names -----------------------------------------------------------------------------------------------------
+# Providers accept letters, digits, ``_`` and ``-``, at most 64 characters, and no leading digit. An MCP server may name
+# a tool ``files.read`` or ``2fa_code``. Such a name is replaced on the way to the model and restored in its answer. The
+# log, rules, cards and frames have the real name. Each refused character becomes ``_``. If the result collides with
+# another name, a digest of the real name is appended. The mapping is therefore deterministic, independent of order, and
+# unique within a request.
 
 
 M = TypeVar("M", bound=ModelMessage)
@@ -262,12 +265,12 @@ LONGEST = 64
 _SAFE = re.compile(rf"[A-Za-z_][A-Za-z0-9_-]{{0,{LONGEST - 1}}}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST = 8
-"""Characters of a digest, unless that is not enough."""
+"""Minimum number of digest characters."""
 _ARGUMENTS = arguments_part("", "").partition(":")[0]
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return names that providers take for those that they refuse, by the real names.
+    """Return the replacements of names that providers refuse, by real name.
 
     Examples
     --------
@@ -296,11 +299,11 @@ def _with_digest(name: str, cleaned: str, taken: set[str]) -> str:
         made = f"{cleaned[: LONGEST - 1 - length]}_{digest[:length]}"
         if made not in taken:
             return made
-    raise AssertionError(name)  # all 55 beginnings of its digest would have to be names of tools
+    raise AssertionError(name)  # only if all 55 digest prefixes are names of tools
 
 
 class ToolNames:
-    """The names of the tools of one request, for the model and back."""
+    """Tool names of one request, translated to the model and back."""
 
     def __init__(self, safe: Mapping[str, str]) -> None:
         self._safe = safe
@@ -308,7 +311,7 @@ class ToolNames:
 
     @classmethod
     def of(cls, params: ModelRequestParams) -> ToolNames | None:
-        """Return the names of a request, with those of calls in its messages; None where none is to be replaced."""
+        """Return the translation for a request, including calls in its messages; None if no name needs one."""
         parameters = params.model_request_parameters
         names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
@@ -316,7 +319,7 @@ class ToolNames:
         return cls(safe) if safe else None
 
     def sent(self, params: ModelRequestParams) -> ModelRequestParams:
-        """Return a request with the names that its provider takes."""
+        """Return a request with names that its provider accepts."""
         return ModelRequestParams(
             params.model_id,
             messages=[_renamed(message, self._safe) for message in params.messages],
@@ -349,7 +352,7 @@ class ToolNames:
         return _renamed(response, self._real)
 
     def written(self, write: Write) -> Write:
-        """Return what takes the pieces of a response, and hands them on under the real names."""
+        """Return a writer of streamed text that restores the real names."""
 
         def renamed(text: str, part: str) -> None:
             kind, _, rest = part.partition(":")
@@ -360,13 +363,13 @@ class ToolNames:
 
 
 def _tool_of(part: Any) -> str | None:
-    """Return the tool that a part of a message names, if it names one."""
+    """Return the tool that a message part names; None if it names none."""
     name = getattr(part, "tool_name", None)
     return name if isinstance(name, str) else None
 
 
 def _renamed(message: M, names: Mapping[str, str]) -> M:
-    """Return a message whose calls and results name their tools anew."""
+    """Return a message with renamed tools in calls and results."""
     parts: list[Any] = [*message.parts]
     for number, part in enumerate(parts):
         if (name := names.get(_tool_of(part) or "")) is not None:

@@ -1,7 +1,7 @@
-"""Tools of MCP servers in a turn: the list of each server is recorded, and its calls take the road of all tools.
+"""State of a running turn, tools of MCP servers, sampling and elicitation, and detection of changed dependencies.
 
-A replay makes the tools of the recorded list again, so that it starts no server but for a call that the log lacks
-(``tests/tools/test_mcp_turns.py``).
+The tool list of each server is recorded, and its calls are operations like those of all tools. A replay rebuilds the
+tools from the recorded list. It starts a server only for a call that the log lacks (``tests/tools/test_mcp_turns.py``).
 """
 
 from __future__ import annotations
@@ -54,39 +54,42 @@ if TYPE_CHECKING:
     from divebook.workflow.step import Retry
 
 
-# The turn that runs: which one it is, where its operations belong, and which call of it is under way.
+# --- the running turn ---------------------------------------------------------------------------------------------
+# Its operations, their keys, and the current tool call.
 
 
 _log = logger(__name__)
 SECOND = "#2"
-"""Stands after the name of a call that is made for the second time, since its tool wanted it approved first."""
+"""Suffix of the name of a call that is made a second time because its tool required approval first."""
 
 
 @dataclass(slots=True)
 class CallPlace:
-    """A call of a tool: where it belongs in the log."""
+    """A tool call and its place in the log."""
 
     turn: AgentTurn
     name: str
-    """``<n>-<id>``: the number of the request that asked for it, and the model's name for it; of a call that its tool
-    has put off until a person approves it, ``<n>-<id>#2``."""
+    """``<n>-<id>``: the number of the request that asked for the call, and the id that the model gave it.
+
+    A call that its tool deferred until a person approves it is named ``<n>-<id>#2``.
+    """
     rule: str = ""
-    """What allowed it, where that is not the mode that its tool has anyway."""
+    """Rule that allowed the call; empty if the mode of its tool allowed it."""
 
     @property
     def key(self) -> str:
-        """Name of its operation."""
+        """Key of its operation."""
         return f"tool-{self.name}"
 
     @property
     def put_off(self) -> str | None:
-        """Name of the call that its tool has put off, where this one is what came of it."""
+        """Name of the deferred call that this one repeats; None if it repeats none."""
         name, again, _ = self.name.partition(SECOND)
         return name if again else None
 
     @property
     def setting(self) -> Setting | None:
-        """What the log keeps beside the call: what decided that it may be made."""
+        """Information recorded with the call: the rule that allowed it."""
         return Setting({"rule": self.rule}) if self.rule else None
 
 
@@ -97,58 +100,64 @@ class AgentTurn:
     context: TurnContext
     record: RequestRecord
     model: str
-    """The model of its agent."""
+    """Name of the agent's model."""
     retry: Retry
-    """How a request to its model is tried again."""
+    """Retry policy of model requests."""
     seconds: float
-    """How long a request may take."""
+    """Time limit of a request, in seconds."""
     tools: Mapping[str, ToolFunction] = field(default_factory=dict)
-    """Those that are functions of ours, by name."""
+    """Tools that are divebook functions, by name."""
     budget: TurnBudget | None = None
-    """What it may spend, where that is bounded."""
+    """Budget of the turn; None if it is not bounded."""
     agreement: TurnCompatibility | None = None
-    """Whether it is made with what it began with; None once a person has said with what."""
+    """Comparison with the definition that the turn began with. None once a person has chosen how to continue."""
     policy: Policy = field(default_factory=Policy.given)
-    """Which files its requests may name, and whether credentials may be in what it reads and writes."""
+    """Policy for files that requests may name, and for credentials in data that the agent reads and writes."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     has_begun: bool = False
-    """Whether the run whose turn it is has its places: another that begins is one of a tool's."""
+    """True once the run of this turn has started. A run that starts later belongs to a tool."""
     asked: Counter[str] = field(default_factory=Counter)
-    """How many calls of each tool the latest response asks for."""
+    """Number of calls per tool in the latest response."""
     sent_with: ModelRequestParameters | None = None
-    """What the latest request is made with: the tools that its model may call."""
+    """Parameters of the latest request, with the tools that the model may call."""
     failed: list[tuple[str, OperationError]] = field(default_factory=list)
-    """Tools that failed, and what they raised: the first of it ends the turn."""
+    """Failed tools and their errors. The first of them ends the turn."""
     changing: set[str] = field(default_factory=set)
-    """Tools that have changed what no log has, which has been said."""
+    """Tools that changed unrecorded dependencies and were already reported."""
     cleaned: set[str] = field(default_factory=set)
-    """What had a credential in it, which has been said."""
+    """Sources of redacted credentials that were already reported."""
     corrections: int | None = None
     """Limit of corrections of a call or an answer; None for an agent of pydantic-ai, which has its own limit."""
     definitions: int = 0
-    """What those that its requests are sent with count as, in tokens."""
+    """Token estimate of the tool definitions that requests are sent with."""
     _shares: dict[tuple[int, bool], Mapping[str, Any]] = field(default_factory=dict)
     is_as_begun: bool = False
-    """Whether a person has had it go on with what it began with, though its agent has changed."""
+    """True if a person chose to finish the turn with its original definition after the agent had changed."""
     put_off: set[str] = field(default_factory=set)
-    """Calls that their own tool has put off until a person approves them."""
+    """Calls that their tool has deferred until a person approves them."""
     _counts: Counter[str] = field(default_factory=Counter)
     _calls: Counter[str] = field(default_factory=Counter)
 
     @property
     def unknown(self) -> list[str]:
-        """Tools that the latest response asks for, and its model does not have."""
+        """Tools that the latest response calls but its model was not offered."""
         with_it = self.sent_with
         offered = {tool.name for tool in (*with_it.function_tools, *with_it.output_tools)} if with_it else set()
         return [name for name in self.asked if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return where a call of that id belongs; no two of one response have one (`divebook.agents.requests`)."""
+        """Return the place of a call. Ids are unique within one response (`divebook.agents.requests`)."""
         name = f"{self.record.requests}-{call_name(tool_call_id)}"
         return CallPlace(self, f"{name}{SECOND}" if name in self.put_off else name)
 
     def count(self, tool: str, most: int | None) -> None:
-        """Count a call of a tool; `ToolFailed` tells the model that it has been called as often as it may be."""
+        """Count a call of a tool.
+
+        Raises
+        ------
+        ToolFailed
+            The tool has reached its limit of calls. The model gets the message.
+        """
         from pydantic_ai.exceptions import ToolFailed  # loaded by now, as it is not where a log is only read
 
         self._calls[tool] += 1
@@ -156,9 +165,9 @@ class AgentTurn:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
     def kept(self, value: Any, what: str) -> Any:
-        """Return plain data as log and model get it: without credentials, unless the policy lets agents have them.
+        """Return plain data without credentials, for the log and the model. The policy can allow credentials.
 
-        The log says so once a turn of each thing that had one, as a tool may need what is gone.
+        A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
         if CREDENTIALS in self.policy.allowed:
             return shared().without_named(value)
@@ -174,10 +183,11 @@ class AgentTurn:
         return certain
 
     def share(self, tool: str, known: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
-        """Return what one of several calls that hand work on at once may spend of what is left; None for one alone.
+        """Return the bounds of one of several delegated calls in a response; None for a single call.
 
-        `known` is what the log has of this call: those beside it get no other. Work that has failed and is done again
-        has its part of what is left now: its agent's bounds may have been raised for that.
+        The rest of the budget is divided among the calls of the response. `known` is the recorded share of this call,
+        and the calls beside it get the same. A task that failed and is run again gets a share of the current rest,
+        because the bounds of its agent may have been raised for it.
         """
         place, count = (self.record.requests, is_again), self.asked[tool]
         if known is not None and not is_again:
@@ -191,7 +201,10 @@ class AgentTurn:
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Surround a request: it is under way once its agent may spend so much, or if the log has it already."""
+        """Context manager around a request.
+
+        It waits until the budget admits the request, unless the log has it already.
+        """
         with self.context.calling():
             if self.budget is None:
                 yield
@@ -205,24 +218,27 @@ class AgentTurn:
                     self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
-        """Return the name of an operation, which is numbered where it is met more than once."""
+        """Return the name of an operation. The second and later uses of a name get a number."""
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
 
 
 TURN: ContextVar[AgentTurn | None] = ContextVar("divebook_turn", default=None)
-"""The turn that the present code belongs to; None inside a recorded call, which is one thing whatever it does."""
+"""The current turn. None inside a recorded call, which is a single operation whatever it does."""
 CALL: ContextVar[CallPlace | None] = ContextVar("divebook_tool_call", default=None)
-"""The tool call that the present code belongs to."""
+"""The current tool call."""
 INSIDE: ContextVar[str | None] = ContextVar("divebook_inside_call", default=None)
-"""What the recorded call that the present code belongs to is called."""
+"""Name of the current recorded call."""
 WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
-"""Takes the text of the request that is under way, if somebody listens."""
+"""Function that receives streamed text of the current request; None if no view listens."""
 
 
 def present() -> AgentTurn | None:
-    """Return the turn whose loop is the one that runs: a thread of a tool has its context, and another loop."""
+    """Return the current turn if its event loop is running in this thread.
+
+    A thread started by a tool inherits the context variable, but has another loop or none.
+    """
     turn = TURN.get()
     if turn is None:
         return None
@@ -233,7 +249,7 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return what a recorded response has consumed, as a budget counts it."""
+    """Return the consumption of a recorded response in the units of a budget."""
     from divebook.agents.requests import usage_of  # loaded by now, as it is not where a log is only read
 
     used = usage_of(response)
@@ -242,24 +258,28 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
 
 
 def count_spent(spent: Mapping[str, int]) -> None:
-    """Count what work has spent that was handed on in the turn that runs, and ended before this process took it up."""
+    """Add the consumption of a delegated task to the budget of the current turn.
+
+    The task had ended before this process resumed the turn.
+    """
     turn = present()
     if turn is not None and turn.budget is not None:
         turn.budget.count(spent)
 
 
-# What an MCP server asks of a model where its definition names an agent for that: a request recorded in the turn.
-#
-# It is counted, bounded and tried again as the turn's own requests are. Its key says what was asked, so that a call
-# which is made again after a kill finds its answers whatever order it asks in (``tests/tools/test_mcp_sampling.py``).
+# --- MCP sampling -------------------------------------------------------------------------------------------------
+# A server may request a model response, if its definition names an agent for that. The request is recorded in the turn.
+# It is counted, bounded and retried like the turn's own requests. Its key contains a hash of its content, so that a
+# call which is repeated after a kill finds its responses in whatever order it asks
+# (``tests/tools/test_mcp_sampling.py``).
 
 
 MESSAGES = "messages"
-"""What a request has that is for a model, and one for a person has not."""
+"""Key that marks a request for a model. Requests for a person do not have it."""
 
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
-    """Raise unless an agent may answer what a server asks: what a server writes is to call no tools."""
+    """Raise `SetupError` unless an agent may answer sampling requests: text from a server must not call tools."""
     if context.sampler(name).has_hands:
         raise SetupError(
             f"agent {name} answers what MCP server {server} asks of a model, but has tools, servers, an output, bounds "
@@ -268,12 +288,12 @@ def require_sampler(context: TurnContext, name: str, server: str) -> None:
 
 
 async def sampled(turn: AgentTurn, call: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the agent that a request names answers, or why it does not.
+    """Return the answer of the agent that a sampling request names, or the error.
 
     Parameters
     ----------
     call
-        The call's part of keys: ``<n>-<id>``.
+        Part of the key that identifies the tool call: ``<n>-<id>``.
     """
     context = turn.context
     agent = context.sampler(asked["agent"]).with_settings(
@@ -292,7 +312,7 @@ async def sampled(turn: AgentTurn, call: str, asked: Mapping[str, Any]) -> dict[
 
 
 def _recorded(turn: AgentTurn, agent: Sampler, key: str) -> Any:
-    """Return how a request is made: once, under a key, within the bounds of the turn."""
+    """Return the function that makes a request once under a key, within the bounds of the turn."""
 
     async def operation(
         kind: str, parameters: Mapping[str, Any], call: Callable[[], Awaitable[Any]], **options: Any
@@ -307,19 +327,19 @@ def _recorded(turn: AgentTurn, agent: Sampler, key: str) -> Any:
 
 
 INPUT_REQUIRED = "input_required"
-"""The kind of a recorded call that has to be made again, with answers."""
+"""Kind of a recorded call that must be repeated with answers."""
 ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
 DEFAULT: Any = DECLINE
-"""Answer to a question of a call that nobody has answered in time."""
+"""Answer to a question of a call that was not answered in time."""
 MOST_ASKED = 50
-"""How much a server may ask people and models in one call: one that always asks would never end."""
+"""Maximum number of questions of a server in one call. Without it, a server that always asks would never end."""
 _TOO_MUCH = "more than {} things in one call"
 Again = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""Makes a call again, under a key and with what the log says of it besides."""
+"""Repeats a call under a key, with additional recorded parameters."""
 
 
 class InputRequired(Exception):  # noqa: N818 - no error: the call is to be made again with answers
-    """A server has to know something first."""
+    """Control-flow exception: a server needs answers before it can complete a call."""
 
     def __init__(self, outcome: CallOutcome) -> None:
         self.payload = {"kind": INPUT_REQUIRED, **replace(outcome, state=None).to_dict()}
@@ -333,27 +353,27 @@ class _Round(NamedTuple):
 
 
 _ROUND: ContextVar[_Round | None] = ContextVar("divebook_round", default=None)
-"""With what the call under way is made again."""
+"""Answers and state with which the current call is repeated."""
 
 
 async def served_tools(
     context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], own: Iterable[str]
 ) -> tuple[list[ToolFunction], str]:
-    """Return the tools of servers that an agent may call, and what the servers say of their use.
+    """Return the tools of servers that an agent may call, and the usage instructions of the servers.
 
     Parameters
     ----------
     own
-        Names of the tools that it has besides.
+        Names of the agent's other tools.
 
     Raises
     ------
     ServerError
-        A server cannot be asked.
+        A server cannot be reached.
     SetupError
-        An agent that may not answer a server is named for that, or the dialect does not allow two tools of one name.
+        The agent named for sampling is not allowed to answer, or the dialect forbids two tools with one name.
     NotFoundError
-        The agent names a tool that nobody has.
+        The agent names a tool that does not exist.
     """
     chosen: list[tuple[ToolServer, OfferedTool]] = []
     notes: list[str] = []
@@ -374,7 +394,7 @@ async def served_tools(
     if servers and named:
         unknown = f"agent {definition.name} names an unknown tool: {min(named)}"
         raise NotFoundError("tool", min(named), {*taken, *(tool.name for _, tool in chosen)}, unknown)
-    # A name that several tools have says nothing: each has that of its server in front then.
+    # A name shared by several tools is ambiguous: prefix each with its server.
     counts = Counter([*taken, *(tool.name for _, tool in chosen)])
     if not context.qualifies_tools:
         _require_unique(chosen, counts, definition.name)
@@ -383,7 +403,7 @@ async def served_tools(
 
 
 def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
-    """Raise unless each tool has a name of its own, as the dialect `dive` has it."""
+    """Raise `SetupError` unless all tool names are unique, as the dialect `dive` requires."""
     for server, tool in reversed(chosen):
         if counts[tool.name] > 1:
             raise SetupError(
@@ -397,7 +417,7 @@ def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> boo
 
 
 async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
-    """Return what a server offers, which is recorded also where another one fails."""
+    """Return the tools and instructions of a server. They are recorded even if another server fails."""
 
     async def call() -> Any:
         return by_hash(shared().without_certain((await server.discover()).to_dict()), server.name)
@@ -409,7 +429,7 @@ async def _discovered(context: TurnContext, server: ToolServer) -> Discovered:
 
 
 def served_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
-    """Return a tool of a server as a function that agents may call; `is_shared`: another tool has its name."""
+    """Return a server's tool as a function for agents. `is_shared`: another tool has the same name."""
     hints = ToolHints(**tool.hints)
     repeatable = bool(hints.idempotent or hints.read_only)
 
@@ -435,9 +455,9 @@ def served_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
 
 
 class _CallQuestions:
-    """Questions that a server asks during one call; an `Elicit`.
+    """Elicitation handler: questions that a server asks during one call.
 
-    The call waits for each answer and stays open meanwhile, so that its step cannot rest.
+    The call stays open while it waits for an answer, so its step cannot be parked.
     """
 
     def __init__(self, tool: ToolFunction, place: CallPlace) -> None:
@@ -446,10 +466,10 @@ class _CallQuestions:
         self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
         self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
         self._open: str | None = None
-        """Key of the question that waits for its answer."""
+        """Key of the unanswered question."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer of a person, or of the model that the definition of the server names."""
+        """Return the answer of a person, or of the model named in the server's definition."""
         self._left -= 1
         if self._left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
@@ -457,7 +477,7 @@ class _CallQuestions:
         asked = turn.kept(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in asked:
             return await sampled(turn, self._place.name, asked)
-        # What has expired since another process made this call is asked anew
+        # A question that expired after another process made this call is asked again
         # (test_a_server_that_is_called_again_the_next_day_asks_again).
         self._open = key = next(key for key in self._keys if not _has_expired(context.asked(key)))
         within = None if self._until is None else max(0.0, self._until - self._loop.time())
@@ -467,13 +487,13 @@ class _CallQuestions:
         return answer
 
     async def withdraw(self) -> None:
-        """Let the open question expire: the call has ended, and an answer would reach no one."""
+        """Expire the open question: the call has ended, so an answer would not reach the server."""
         if self._open is not None:
             await self._place.turn.context.withdraw(self._open)
 
 
 def _asker(tool: ToolFunction) -> Elicit | None:
-    """Return what asks a person during the call that is under way; None outside of a turn."""
+    """Return the elicitation handler of the current call; None outside of a turn."""
     place = CALL.get()
     return None if place is None else _CallQuestions(tool, place)
 
@@ -483,7 +503,15 @@ def _has_expired(question: Question | None) -> bool:
 
 
 def _result(outcome: CallOutcome) -> Any:
-    """Return what a model gets of an outcome; raises what pydantic-ai takes for a call that failed."""
+    """Return the result that the model gets.
+
+    Raises
+    ------
+    InputRequired
+        The server needs answers first.
+    ToolFailed
+        The call failed.
+    """
     from pydantic_ai.exceptions import ToolFailed
 
     if outcome.needs_input:
@@ -505,7 +533,10 @@ def _shown(part: Any) -> Any:
 
 
 async def answered(place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: Again) -> dict[str, Any]:
-    """Return what a call comes to once its server has its answers; each round is a call of its own."""
+    """Return the final result of a call after all questions of its server are answered.
+
+    Each round is a call of its own.
+    """
     name, number, left = place.name, 1, MOST_ASKED
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
@@ -532,12 +563,12 @@ async def answered(place: CallPlace, tool: ToolFunction, payload: dict[str, Any]
 async def elicited(
     context: TurnContext, tool: ToolFunction, asked: Mapping[str, Any], key: str, *, within: float | None = None
 ) -> dict[str, Any]:
-    """Have a person answer a server, or decline to; return the answer as `Answers` has it.
+    """Ask a person a question of a server; return the answer in the form of `Answers`.
 
     Parameters
     ----------
     within
-        The seconds of a call that waits for it: without an answer it is declined before they are over.
+        Seconds until the waiting call times out. An unanswered question is declined before that.
     """
     whole = {**asked["schema"], "type": "object"}
     wanted = embedded(whole, "#/anyOf/0") if asked["schema"].get("properties") else {"const": ACCEPT}
@@ -559,26 +590,29 @@ async def elicited(
         default=None if within is None else DEFAULT,
     )
     value = value_of(question)
-    # Nobody has agreed to anything by not answering, whatever default an earlier version recorded.
+    # A question that was not answered is never consent, whatever default an earlier version recorded.
     if _has_expired(question) or value == DECLINE:
         return {"action": DECLINE}
     return {"action": ACCEPT, "content": value} if isinstance(value, Mapping) else {"action": ACCEPT}
 
 
-# What a tool changes in ``ctx.deps``, which no log has: a run that is resumed has it as it was, so people are told.
-#
-# Seen is what they show of themselves, with collections, dataclasses and models of pydantic in it. Other objects, such
-# as clients and connections, have a state of their own that is meant to change.
+# --- changes of dependencies ----------------------------------------------------------------------------------------
+# A tool may change ``ctx.deps``. The change is not recorded, so a resumed run does not have it: people get a warning.
+# The comparison covers public attributes, collections, dataclasses and pydantic models in them. Other objects, such as
+# clients and connections, have internal state that is meant to change.
 
 
 MOST_VALUES, MOST_DEPTH = 1_000, 8
-"""What holds more, or deeper, is not looked at: to look may take long, and it may hold itself."""
+"""Limits of the comparison.
+
+Larger or deeper objects are skipped: a scan may take long, and they may contain themselves.
+"""
 _SCALARS = str, bytes, int, float, complex, type(None)
 
 
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Surround a call of a tool, and say once a turn if what its agent depends on is not what it was."""
+    """Context manager around a tool call that warns once per turn and tool if the dependencies have changed."""
     before = None if tool in turn.changing else seen_in(deps)
     yield
     after = None if before is None else seen_in(deps)
@@ -593,11 +627,11 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """There is more in it than is looked at."""
+    """The object exceeds the limits of the comparison."""
 
 
 def seen_in(deps: Any) -> Any:
-    """Return what an object shows of itself, to be compared; None if it is nothing that can change, or too much."""
+    """Return a comparable copy of an object's public state; None if it is immutable or exceeds the limits."""
     if isinstance(deps, _SCALARS):
         return None
     try:
@@ -616,7 +650,7 @@ def _seen(value: Any, left: Iterator[int], depth: int) -> Any:
 
 
 def _inside(value: Any, *, is_whole: bool) -> list[Any] | None:
-    """Return what a value consists of; None if it is not looked into."""
+    """Return the parts of a value; None for a value that is compared by identity."""
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
     if isinstance(value, dict):

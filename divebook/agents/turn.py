@@ -1,7 +1,7 @@
-"""One run of an agent inside a step: what it needs of the engine, and what it comes to.
+"""Data types and engine interface of one agent turn inside a step.
 
-`divebook.agents` sees nothing of `divebook.runtime`: an agent with tools records what it does through a
-`TurnContext`, which `divebook.steps.turns` makes of a step.
+`divebook.agents` does not import `divebook.runtime`. An agent with tools records its operations through a
+`TurnContext`. `divebook.steps.turns` implements that protocol for a step.
 """
 
 from __future__ import annotations
@@ -23,70 +23,70 @@ if TYPE_CHECKING:
 
 
 SPENT = "spent"
-"""What the result of a turn says that it has spent, where the turn that it worked for has a budget."""
+"""Key in the result of a turn for its consumption. Present if the turn worked for another turn that has a budget."""
 
 
 class Answer(NamedTuple):
-    """What an agent has answered."""
+    """The answer of an agent."""
 
     text: str
     value: Any
-    """The text again, or the recorded form of its structured output."""
+    """The same text, or the recorded form of its structured output."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """What an agent is asked."""
+    """One task for an agent: prompt, content, expected output and conversation."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]] = ()
-    """Blocks that come before the prompt."""
+    """Content blocks that precede the prompt."""
     context: Sequence[Mapping[str, Any]] = ()
-    """Blocks of the agent's own `Context`, which make an extra message in front of everything."""
+    """Content blocks of the agent's own `Context`. They form an extra message before all others."""
     output: Any = None
-    """What it is to answer with, in place of its own: a type or a JSON schema."""
+    """Type or JSON schema of the answer. Overrides that of the agent."""
     deps: Any = None
-    """In place of its own."""
+    """Dependencies for tools. Override those of the agent."""
     prefix: str = ""
-    """What stands in front of the keys of its turn, where a step has several."""
+    """Prefix of the operation keys of the turn, for a step that runs several turns."""
     thread: str | None = None
-    """The conversation that it goes on with."""
+    """Name of the conversation that the turn continues."""
     history: Sequence[Any] = ()
-    """What was said in that before, by turns: messages as the log has them."""
+    """Earlier messages of that conversation in their recorded form, grouped by turn."""
 
     share: Mapping[str, Any] | None = None
-    """The bounds that who hands it on gives it, beside its own."""
+    """Bounds that the delegating agent assigns to this task, in addition to the agent's own bounds."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the log compares, as far as it says anything."""
+        """Return the fields that are compared with the log. Empty fields except the prompt are left out."""
         said = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
         return {name: value for name, value in said.items() if value or name == "prompt"}
 
 
 class Sampler(Protocol):
-    """What answers for a model; see `divebook.agents.Agent`."""
+    """Agent that answers sampling requests in place of a model; see `divebook.agents.Agent`."""
 
     @property
     def model_name(self) -> str:
-        """The model."""
+        """Name of the model."""
 
     @property
     def has_hands(self) -> bool:
-        """Whether it may do more than answer."""
+        """True if the agent may use tools."""
 
     @property
     def retry(self) -> Retry:
-        """How a request is tried again."""
+        """Retry policy of a request."""
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
-        """Return it with other settings."""
+        """Return a copy with other settings."""
 
     async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Answer a prompt with one request, which is made by `operation`."""
+        """Answer a prompt with one model request, which `operation` runs."""
 
 
 class OperationOptions(TypedDict, total=False):
-    """What may be said of an operation besides; see `divebook.runtime.context.StepContext.operation`."""
+    """Optional arguments of an operation; see `divebook.runtime.context.StepContext.operation`."""
 
     setting: Setting | None
     usage: Callable[[Any], Mapping[str, int]]
@@ -98,36 +98,45 @@ class OperationOptions(TypedDict, total=False):
 
 
 class TurnContext(Protocol):
-    """What one turn of an agent asks of the engine.
+    """Services of the engine for one turn of an agent.
 
-    Keys are names inside the turn; what is recorded has the prefix of the turn in front of them.
+    Keys are names inside the turn. The recorded key is the prefix of the turn plus this name.
     """
 
     prefix: str
-    """What stands in front of its keys."""
+    """Prefix of the recorded keys."""
     recall: ResponseSource | None
-    """Where answers of models come from, if not from the models alone."""
+    """Source of model responses that is asked before the model; None to always ask the model."""
 
     @property
     def run_id(self) -> str:
-        """Names the turn, the same whenever it runs again; no other of the execution has it."""
+        """Id of the turn: unique in the execution and the same when the turn runs again."""
 
     @property
     def started_at(self) -> datetime | None:
-        """When the execution began, UTC: a time that replay need not ask for."""
+        """Start time of the execution (UTC). It is in the log already, so a replay needs no operation for it."""
 
     @property
     def qualifies_tools(self) -> bool:
-        """Whether tools of one name have that of their server in front; else an agent cannot have both."""
+        """True if tools with the same name are prefixed with the name of their server.
+
+        If False, an agent cannot have both.
+        """
 
     def sampler(self, name: str) -> Sampler:
-        """Return an agent of the environment, to answer what servers ask of a model; raises `NotFoundError`."""
+        """Return the agent of the environment that answers sampling requests of servers.
+
+        Raises
+        ------
+        NotFoundError
+            The environment has no agent of this name.
+        """
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation that the log has under a key, if it has one."""
+        """Return the type of the operation recorded under a key; None if there is no such operation."""
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return what the failed attempts at an operation consumed all the same."""
+        """Return the consumption of the failed attempts of an operation."""
 
     async def operation(
         self,
@@ -139,7 +148,7 @@ class TurnContext(Protocol):
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Make a call once, as often as `retry` says."""
+        """Run a call as an operation: return the recorded result, or make the call with retries."""
 
     async def call(
         self,
@@ -152,13 +161,13 @@ class TurnContext(Protocol):
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Make a call of a tool once: with its own retries, time limit and place among those that run at once.
+        """Run a tool call as an operation, with the tool's own retries, time limit and concurrency limit.
 
-        `parameters` is what the log says of it, `call` makes it, and calls `invoke` somewhere inside.
+        `parameters` are recorded in the log. `call` makes the call and must call `invoke` inside.
         """
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the function itself, unrecorded, where its executor is; its idempotency key is made of `key`."""
+        """Call the tool function in its executor, without recording it. Its idempotency key is derived from `key`."""
 
     async def question(
         self,
@@ -175,62 +184,66 @@ class TurnContext(Protocol):
         """Ask a person; return the question with its answer."""
 
     async def withdraw(self, key: str) -> None:
-        """Let a question expire that is still open, so that its default holds from now on."""
+        """Expire an open question, so that its default becomes the answer."""
 
     def asked(self, key: str) -> Question | None:
-        """Return a question that the log has, with its answer if there is one."""
+        """Return a recorded question, with its answer if it has one; None if the log has no such question."""
 
     def began_at(self, key: str) -> datetime:
-        """Return when an operation of the log began."""
+        """Return the start time of a recorded operation."""
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the digest of what an operation of the log was made with; None where it has none."""
+        """Return the digest of the setting that an operation was recorded with; None if it has none."""
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters of such an operation, and what the log keeps of what it was made with."""
+        """Return the parameters and the recorded setting of such an operation."""
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Return whether a call may be made, and with which arguments; a person may be asked.
+        """Decide whether a tool call may be made, and with which arguments. This may ask a person.
 
-        `place` is where it belongs: the question is ``approve-<place>``, the call itself ``tool-<place>``.
+        `place` identifies the call: the question has the key ``approve-<place>``, the call ``tool-<place>``.
         """
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
         """Return which arguments of a tool name files; None if none do."""
 
     def below(self, key: str) -> TurnContext:
-        """Return what an agent asks of the engine that one of the calls runs; its keys begin with that of the call."""
+        """Return the context of an agent that one of the calls runs. Its keys begin with the key of that call."""
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change that another call of the step brings; return False once no other call can bring it."""
+        """Wait for a change caused by a concurrent call of the step. Return False once no such call is left."""
 
     async def alone(self) -> None:
-        """Return when no other call of the step is under way: each has ended, or waits for something from outside."""
+        """Wait until every other call of the step has ended or waits for an external event."""
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Surround a question that is asked during a call, which stays open until the answer comes."""
+        """Context manager for a question asked during a call. The call stays open until the answer arrives."""
 
     def calling(self) -> AbstractContextManager[None]:
-        """Surround a call that is under way: a strand of the step, which rests when all of them are parked."""
+        """Context manager that counts a running call. The step pauses once all counted calls are parked."""
 
 
-# What a turn awaits side by side: strands of its step, all counted before one of them can have to wait.
+# --- concurrent calls ---------------------------------------------------------------------------------------------
+# All calls of a group are counted before the first of them can wait. Otherwise the step could pause too early.
 
 
 T = TypeVar("T")
 
 
 async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> list[T]:
-    """Return what they come to, in their order; raises what the first of them raised, once all have ended."""
+    """Run several calls concurrently and return their results in order.
+
+    Wait until all calls have ended. If calls raised, raise the error of the first of them in order.
+    """
     strands = [ExitStack() for _ in calls]
 
     async def awaited(strand: ExitStack, call: Awaitable[T]) -> T:
         with strand:
             return await call
 
-    with ExitStack() as left:  # of those that are cancelled before they begin
+    with ExitStack() as left:  # ends the count of calls that are cancelled before they start
         for strand in strands:
             strand.enter_context(context.calling())
             left.callback(strand.close)

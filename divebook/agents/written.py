@@ -1,8 +1,8 @@
-"""What agents said and did, as others have it, written as the log of an execution in which each turn is a step.
+"""Conversion of foreign agent histories to the log of an execution in which each turn is a step.
 
-The form is that of `divebook.agents.requests`, so that such a log is shown, framed, compared and forked like any other
-(`tests/test_imported_logs.py`). It says nothing of what the source does not: a call without a result stays open, and
-what has no end comes in as a picture (`divebook.store.transfer`).
+The log has the form of `divebook.agents.requests`, so it can be shown, framed, compared and forked like any other
+(`tests/test_imported_logs.py`). It contains only what the source contains: a call without a result stays open, and an
+unfinished history becomes a read-only snapshot (`divebook.store.transfer`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_t
 
 @dataclass(slots=True)
 class SaidCall:
-    """A call of a tool."""
+    """An imported tool call."""
 
     id: str
     tool: str
@@ -43,19 +43,19 @@ class SaidCall:
     result: Any = None
     error: str | None = None
     is_retry: bool = False
-    """Whether the error only told the model to call otherwise."""
+    """True if the error only asked the model to correct its call."""
     has_ended: bool = False
     began: int = 0
-    """Times are microseconds since 1970; 0 where the source does not say."""
+    """Times are microseconds since 1970; 0 if the source has none."""
     ended: int = 0
 
 
 @dataclass(slots=True)
 class SaidRequest:
-    """A request to a model; messages have pydantic-ai's JSON form."""
+    """An imported model request. Messages have pydantic-ai's JSON form."""
 
     sent: Sequence[Mapping[str, Any]]
-    """All that was sent, from the first message on."""
+    """All messages of the request, from the first one of the conversation."""
     response: Mapping[str, Any] | None
     error: str | None = None
     model: str | None = None
@@ -69,7 +69,7 @@ class SaidRequest:
 
 @dataclass(slots=True)
 class SaidTurn:
-    """An agent at work until its answer."""
+    """An imported turn: one prompt, its requests and the answer."""
 
     agent: str
     prompt: str
@@ -85,12 +85,13 @@ def log_of(name: str, turns: Sequence[SaidTurn], source: str, now: int) -> list[
     Parameters
     ----------
     name
-        Of its workflow.
+        Name of the workflow.
     source
-        What all this was read from: the ids of the execution and its events are made of it, so that the same source is
-        the same execution whenever it is read.
+        Text of the source. The ids of execution and events are derived from it, so that the same source always gives
+        the same
+        execution.
     now
-        The time of what has none, microseconds since 1970.
+        Time of undated events, in microseconds since 1970.
     """
     writer = _Writer(source, _first_moment(turns) or now)
     steps = [f"turn {number}" if len(turns) > 1 else "turn" for number in range(1, len(turns) + 1)]
@@ -125,7 +126,7 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[SaidTurn]) -> Wor
 
 
 class _Writer:
-    """Gives events their numbers, ids and times, which never go back."""
+    """Event writer that assigns numbers, ids and monotonic times."""
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
@@ -145,27 +146,28 @@ class _Writer:
         return number
 
     def used(self) -> dict[str, int]:
-        """Return what all requests have consumed together."""
+        """Return the total consumption of all requests."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _Asked:
-    """What is written of the requests of a turn, as of one that runs here: else no fork could go on inside it.
+    """Recorded form of an imported turn's requests, the same as for a live turn. A fork inside the turn needs it.
 
-    Messages that pydantic-ai cannot read are written as they are: such a turn is shown, and forked at its beginning.
+    Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
+    only.
     """
 
     def __init__(self, turn: SaidTurn) -> None:
         from pydantic import ValidationError
 
-        from divebook.agents.requests import RequestRecord, messages_of  # takes half a second; only for such a file
+        from divebook.agents.requests import RequestRecord, messages_of  # takes half a second
 
         self._agent, self._record = turn.agent, RequestRecord(turn.agent)
         self._read: dict[int, ModelMessage] = {}
         self._before: list[Mapping[str, Any]] = []
         self._answer: Mapping[str, Any] | None = None
-        """What the request before was answered with."""
+        """Response to the previous request."""
         came = [request.response for request in turn.requests if request.response is not None]
         sent = [message for request in turn.requests for message in request.sent]
         said = {id(message): message for message in (*came, *sent)}
@@ -173,11 +175,11 @@ class _Asked:
             read = dict(zip(said, messages_of(list(said.values())), strict=True))
         except ValidationError:
             return
-        answers = {_key(message): id(message) for message in reversed(came)}  # who sends one on may say less of it
+        answers = {_key(message): id(message) for message in reversed(came)}  # a resent response may have fewer fields
         self._read = {place: read[answers.get(_key(message), place)] for place, message in said.items()}
 
     def describe(self, number: int, request: SaidRequest) -> Mapping[str, Any]:
-        """Return what is written of the next request."""
+        """Return the recorded form of the next request."""
         if not self._read:
             return self._as_said(number, request)
         from pydantic_ai.models import ModelRequestParameters
@@ -201,7 +203,7 @@ class _Asked:
 
 
 class _Turn:
-    """Writes one turn as a step."""
+    """Writer of one turn as a step."""
 
     def __init__(self, writer: _Writer, step: str, turn: SaidTurn) -> None:
         self._writer, self._step, self._turn = writer, step, turn
@@ -211,7 +213,7 @@ class _Turn:
         self._is_whole = True
 
     def write(self) -> bool:
-        """Append its events; return whether what follows may begin."""
+        """Append the turn's events; return True if the next turn may follow."""
         turn, requests = self._turn, self._turn.requests
         self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
         asked = {"agent": turn.agent, "prompt": turn.prompt}
@@ -318,18 +320,18 @@ def short_text(value: Any) -> str:
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return what tells a message from others: what it says."""
+    """Return a hash of a message's content, which identifies it."""
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(before: Sequence[Any], now: Sequence[Any]) -> int:
-    """Return with how many equal messages two lists begin."""
+    """Return the length of the common prefix of two lists."""
     pairs = zip(before, now, strict=False)
     return next((place for place, (old, new) in enumerate(pairs) if old != new), min(len(before), len(now)))
 
 
 def _lasted(of: SaidRequest | SaidCall) -> int:
-    """Return how long something took, nanoseconds."""
+    """Return a duration in nanoseconds; 0 if unknown."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
@@ -340,18 +342,18 @@ def _usage(response: Mapping[str, Any]) -> dict[str, int]:
     return {"requests": 1, **known}
 
 
-# Histories of messages as pydantic-ai writes them (`result.all_messages_json()`), read as turns of an agent.
-#
-# A message with a person's prompt begins a turn. What a tool returned stands in the message after its call.
+# --- pydantic-ai histories ----------------------------------------------------------------------------------------
+# The form of `result.all_messages_json()`. A message with a user prompt starts a turn. The result of a tool call is in
+# the message after the call.
 
 
 PROMPT, RETURNED, RETRIED, CALLED = "user-prompt", "tool-return", "retry-prompt", "tool-call"
 AGENT = "agent"
-"""What an agent is called whose name nobody says."""
+"""Name of an agent without a name in the source."""
 
 
 def is_history(data: Any) -> bool:
-    """Return whether data read from JSON are such a history."""
+    """Return True if parsed JSON data are such a history."""
     return isinstance(data, list) and bool(data) and all(_kind(message) is not None for message in data)
 
 
@@ -366,12 +368,12 @@ def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGEN
     Parameters
     ----------
     name
-        Of the file, for errors.
+        Name of the file, for errors.
 
     Raises
     ------
     InvalidEventError
-        A message is not one, or a response comes before any request: names its place.
+        An item is not a message, or a response precedes all requests. The error names its place.
     """
     turns: list[SaidTurn] = []
     for place, message in enumerate(messages, 1):
@@ -410,7 +412,7 @@ def _answer(
 
 
 def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: int) -> SaidCall:
-    """Return a call of a tool from the part that asks for it, and the message with what it returned."""
+    """Return a tool call from the part that requests it and the message with its result."""
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
     call = SaidCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
     for answer in [] if returned is None else _parts(returned, RETURNED, RETRIED):
@@ -426,7 +428,7 @@ def call_of(part: Mapping[str, Any], returned: Mapping[str, Any] | None, began: 
 
 
 def arguments_of(args: Any) -> Any:
-    """Return the arguments of a call as data, where they are a text of JSON too."""
+    """Return the arguments of a call as data, parsed if they are JSON text."""
     if isinstance(args, str):
         try:
             return json.loads(args)
@@ -436,7 +438,7 @@ def arguments_of(args: Any) -> Any:
 
 
 def _end(turn: SaidTurn) -> None:
-    """Say what a turn came to: the text of the last response, or what it handed over as its output."""
+    """Set the output of a turn: the text of its last response, or the arguments of its output call."""
     last = turn.requests[-1].response if turn.requests else None
     if last is None:
         return
@@ -444,7 +446,7 @@ def _end(turn: SaidTurn) -> None:
     open_calls = [call for call in turn.requests[-1].calls if not call.has_ended]
     if texts and not turn.requests[-1].calls:
         turn.output, turn.has_ended = "\n\n".join(map(str, texts)), True
-    elif turn.requests[-1].calls and not open_calls:  # the last call is the output, or the history was cut off there
+    elif turn.requests[-1].calls and not open_calls:  # the last call is the output, or the history is truncated
         outputs = [call for call in turn.requests[-1].calls if call.tool.startswith("final_result")]
         if outputs:
             turn.output, turn.has_ended = outputs[-1].arguments, True
@@ -471,13 +473,13 @@ def _parts(message: Mapping[str, Any], *kinds: str) -> list[Mapping[str, Any]]:
 
 
 def _sent_at(sent: Iterable[Mapping[str, Any]]) -> int:
-    """Return when the last part of what was sent came to be."""
+    """Return the time of the latest part of the sent messages."""
     parts = (part for message in sent for part in message["parts"] if isinstance(part, Mapping))
     return max((moment(part.get("timestamp")) for part in parts), default=0)
 
 
 def moment(text: Any) -> int:
-    """Return a time as microseconds since 1970; 0 for what is none."""
+    """Parse an ISO time as microseconds since 1970; return 0 if it is not one."""
     if not isinstance(text, str):
         return 0
     try:

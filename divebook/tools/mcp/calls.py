@@ -1,4 +1,4 @@
-"""Calls of a server's tools: what is sent, and what its answers are as data for the log and the model."""
+"""Calls of MCP tools, discovery, resources and prompts: conversion between the protocol and plain data."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 _LONGEST = 10_000
 _REFUSED = -1
-"""Code of the error for a server that asks a model and gets no answer, as the protocol has it for a refusal."""
+"""Protocol error code for a refused sampling request."""
 _NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
-"""What the SDK says for a server that asks where its protocol has no place for that."""
+"""Error text of the SDK if a server asks in a protocol version without server requests."""
 _WRAPPED = {"result"}
-"""The only key of structured content that stands for a value which is no object."""
+"""Only key of structured content that wraps a value that is not an object."""
 _log = logger(__name__)
 NOT_ALLOWED = "the server asks for something that is not allowed here: {} (its definition allows models by Sampling)"
 
@@ -63,7 +63,7 @@ async def called(
     *,
     sampler: str | None = None,
 ) -> CallOutcome:
-    """Call a tool; an answer that breaks the server's own promises is an error for the model."""
+    """Call a tool. A result that violates the tool's declared output schema becomes an error for the model."""
     try:
         result = await client.session.call_tool(
             tool,
@@ -72,13 +72,13 @@ async def called(
             request_state=state,
             allow_input_required=True,
         )
-    except RuntimeError as error:  # does not fit the output schema that it has declared
+    except RuntimeError as error:  # violates the declared output schema
         return CallOutcome(shared().text(str(error))[:_LONGEST], is_error=True)
     return outcome_of(result, sampler)
 
 
 def advised(outcome: CallOutcome, server: str) -> CallOutcome:
-    """Return an outcome; one that failed because its server could not ask says how it can, to whoever reads the log."""
+    """Add advice to an outcome that failed because its server could not ask a question."""
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
     advice = (
@@ -90,7 +90,7 @@ def advised(outcome: CallOutcome, server: str) -> CallOutcome:
 
 
 def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
-    """Return what a server has answered; `sampler` is the agent that answers what it asks of a model."""
+    """Return a server's result as an outcome. `sampler` is the agent for sampling requests."""
     if isinstance(result, InputRequiredResult):
         return _asked(result, sampler)
     return CallOutcome(_content(result), is_error=bool(result.is_error))
@@ -109,13 +109,13 @@ def _asked(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
 
 
 def is_plain(params: CreateMessageRequestParams) -> bool:
-    """Whether a model is asked with texts only, and for a text: no pictures, and no calls of the server's own tools."""
+    """Return True if a sampling request has text only: no images, and no tools of the server."""
     texts = all(isinstance(message.content, TextContent) for message in params.messages)
     return bool(params.messages) and texts and not params.tools
 
 
 def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
-    """Return what a model is asked, and the agent that answers."""
+    """Return a sampling request as plain data, with the agent that answers it."""
     said = {
         "agent": sampler,
         "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
@@ -127,21 +127,21 @@ def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, A
 
 
 def request_of(params: Any) -> dict[str, Any]:
-    """Return what a person is asked; an address is shown as text and never opened."""
+    """Return an elicitation request as plain data. A URL is shown as text and never opened."""
     if isinstance(params, ElicitRequestFormParams):
         return {"message": params.message, "schema": dict(params.requested_schema)}
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
 def sampled_of(answer: Mapping[str, Any]) -> CreateMessageResult | ErrorData:
-    """Return what a model has answered as the protocol writes it, or as an error why it has not."""
+    """Return a model's answer in protocol form, or an error with the reason why there is none."""
     return message_of(answer) if "text" in answer else ErrorData(code=_REFUSED, message=answer["error"])
 
 
 def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
-    """Return what a model has answered as the protocol writes it in a round, which has no place for an error.
+    """Return a model's answer in the protocol form of a round, which has no place for errors.
 
-    Why there is no answer is its text.
+    A missing answer is represented by its reason as text.
     """
     text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
     content = TextContent(type="text", text=text)
@@ -149,13 +149,13 @@ def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
 
 
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:
-    """Return an answer of a person as the protocol writes it."""
+    """Return a person's answer in protocol form."""
     content = answer.get("content")
     return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
 
 
 def responses_of(answers: Answers | None) -> InputResponses | None:
-    """Return the answers of a round as the protocol writes them."""
+    """Return the answers of a round in protocol form."""
     if answers is None:
         return None
     return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
@@ -174,7 +174,7 @@ def _is_binary(part: Any) -> bool:
 
 
 def part_of(part: Any) -> Any:
-    """Return one part of an answer: text, a description, or bytes with their type."""
+    """Return one part of a result: text, a description, or bytes with their media type."""
     match part:
         case TextContent():
             return part.text
@@ -188,34 +188,41 @@ def part_of(part: Any) -> Any:
 
 
 def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
-    """Return a resource as text; binary data is described."""
+    """Return a resource as text. Binary data is described."""
     if isinstance(resource, TextResourceContents):
         return resource.text
     return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"
 
 
-# What a server offers, as data for the log: read page by page, and left out where no model could be shown it.
+# --- discovery ----------------------------------------------------------------------------------------------------
+# Lists are read page by page. Tools that no model could be shown are left out.
 
 
 MOST = 2_000
-"""Tools, resources or prompts of one server."""
+"""Maximum number of tools, resources or prompts of one server."""
 LARGEST = 100_000
-"""Characters of the description and the schemas of one tool, which every request to a model holds."""
+"""Maximum number of characters of a tool's description and schemas, which are part of every model request."""
 LONGEST = 256
-"""Characters of the name of a tool; `divebook.agents.signatures` makes of it one that providers take."""
+"""Maximum length of a tool name. `divebook.agents.signatures` converts it to a name that providers accept."""
 _PAGES = 100
 
 
 async def discovered(client: Client, definition: MCPServerDefinition) -> Discovered:
-    """Return the tools of a server that its definition allows, and that a model can be shown."""
+    """Return a server's tools that its definition allows and that a model can be shown."""
     tools = [tool async for tool in listed(client.list_tools, "tools") if definition.allows(tool.name)]
     made = (_offered(tool, definition) for tool in tools)
-    by_name = {tool.name: tool for tool in made if tool is not None}  # it may say a name twice
+    by_name = {tool.name: tool for tool in made if tool is not None}  # a server may list a name twice
     return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
 
 
 async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
-    """Yield all items of a list that comes in pages; raises `RefusedError` where it does not end."""
+    """Yield all items of a paged list.
+
+    Raises
+    ------
+    RefusedError
+        The list has too many items or pages.
+    """
     cursor, seen, cursors = None, 0, set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
@@ -227,7 +234,7 @@ async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator
         cursor = page.next_cursor
         if cursor is None:
             return
-        if cursor in cursors:  # the same pages would come again and again
+        if cursor in cursors:  # a repeated cursor would loop for ever
             _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", what)
             return
         cursors.add(cursor)
@@ -250,7 +257,7 @@ def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
 
 
 def _unfit(tool: OfferedTool) -> str:
-    """Return why a model cannot be shown a tool."""
+    """Return why a tool cannot be shown to a model; empty if it can."""
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
     try:
@@ -271,7 +278,7 @@ def _unfit(tool: OfferedTool) -> str:
 
 
 def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
-    """Return the hints that count: what would relax the rules, only of servers that are trusted."""
+    """Return the effective hints. Hints that relax the rules count for trusted servers only."""
     given = tool.annotations
     if given is None:
         return {}
@@ -292,30 +299,31 @@ def _warns(name: str, *, value: bool) -> bool:
     return (name, value) in (("destructive", True), ("read_only", False), ("idempotent", False), ("open_world", True))
 
 
-# Resources of MCP servers as documents, which nobody writes, and their prompts; all of it plain data.
+# --- resources and prompts ----------------------------------------------------------------------------------------
+# Resources are read-only documents. All results are plain data.
 
 
 @dataclass(frozen=True, slots=True)
 class ServedResource(Document):
-    """A resource of a server; its path is the resource's address."""
+    """A resource of a server. Its path is the resource's URI."""
 
     id: str = ""
-    """``mcp://server/address``: what it is asked for by."""
+    """Id with which it is requested: ``mcp://server/address``."""
     media_type: str = "text/plain"
 
     @property
     def content_type(self) -> str:
-        """Media type, as the server says."""
+        """Media type that the server declares."""
         return self.media_type
 
 
 def id_of(server: str, address: str) -> str:
-    """Return what a resource of a server is asked for by."""
+    """Return the id of a server's resource."""
     return f"{SCHEME}{server}/{address}"
 
 
 def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
-    """Return the parts of a resource as a document; binary ones are described."""
+    """Return the parts of a resource as one document. Binary parts are described."""
     first = parts[0]
     return ServedResource(
         first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
@@ -323,7 +331,13 @@ def document_of(server: str, parts: list[TextResourceContents | BlobResourceCont
 
 
 async def read(client: Client, server: str, address: str) -> ServedResource:
-    """Return a resource as a document."""
+    """Return a resource as a document.
+
+    Raises
+    ------
+    RefusedError
+        The resource is empty, or the server asks a question first.
+    """
     result = await client.session.read_resource(address, allow_input_required=True)
     if isinstance(result, InputRequiredResult):
         raise RefusedError("it asks a person something first, and nobody can be asked while a document is read")
@@ -333,7 +347,7 @@ async def read(client: Client, server: str, address: str) -> ServedResource:
 
 
 async def resources(client: Client, server: str) -> list[dict[str, Any]]:
-    """Return what a server has to read: id, name, description and media type of each."""
+    """Return id, name, description and media type of each resource."""
     return [
         {
             "id": id_of(server, found.uri),
@@ -346,7 +360,7 @@ async def resources(client: Client, server: str) -> list[dict[str, Any]]:
 
 
 async def prompts(client: Client) -> list[dict[str, Any]]:
-    """Return the prompts that a server has: name, description and arguments of each."""
+    """Return name, description and arguments of each prompt."""
     return [
         {
             "name": found.name,
@@ -358,7 +372,7 @@ async def prompts(client: Client) -> list[dict[str, Any]]:
 
 
 async def prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the messages of a prompt: role and content of each."""
+    """Return role and content of each message of a prompt."""
     result = await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
     if isinstance(result, InputRequiredResult):
         raise RefusedError("it asks a person something first; prompts are only read here")

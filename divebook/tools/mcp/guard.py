@@ -1,10 +1,11 @@
-"""A program around an MCP server on pipes: the server and all that it has started end when our end of its input does.
+"""Guard process of an MCP server on pipes: ends the server and its descendants when its input is closed.
 
-``python -I -S guard.py MOST COMMAND [ARGUMENT...]`` runs the command in a session of its own. What ends with its
-input needs no guard; this is for servers that do not, and for our own death by SIGKILL, after which nobody else could
-end them (``tests/tools/test_guard.py``). The input goes to the server directly; its output comes through here, so that
-a message of more than MOST bytes ends the server before it fills our memory. Of its errors the last words are kept, and
-are written when it ends. On Linux it also finds what has left the group. It imports little: a start takes some 20 ms.
+``python -I -S guard.py MOST COMMAND [ARGUMENT...]`` runs the command in its own session. A server that exits at the end
+of its input needs no guard. The guard handles other servers, and the death of divebook by SIGKILL, after which no other
+process could end them (``tests/tools/test_guard.py``). The server reads its input directly. Its output passes through
+the guard, which ends the server at a message of more than MOST bytes, before it fills divebook's memory. The last error
+output is kept and written at the end. On Linux the guard also finds descendants that left the process group. It has few
+imports: a start takes some 20 ms.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import time
 from collections.abc import Callable
 
 GRACE = 0.7
-"""Seconds to say its last words after the end of its input, to end before SIGTERM, and to end before SIGKILL.
+"""Seconds for each of three phases: last output after the end of input, exit before SIGTERM, exit before SIGKILL.
 
-In all it is less than the SDK waits (2 + 2) before it would end us."""
+The sum is less than the SDK waits (2 + 2) before it would end the guard.
+"""
 _KEPT = 1000
 _CHUNK = 1 << 16
 _IN, _OUT, _ERR = 0, 1, 2
@@ -29,7 +31,7 @@ _IS_LINUX = sys.platform == "linux"
 
 
 class _Server:
-    """The server, its output, and the last of its errors."""
+    """The server process, its output pipes, and its last error output."""
 
     def __init__(self, command: list[str]) -> None:
         self.out, out = os.pipe()
@@ -46,7 +48,7 @@ class _Server:
     def _become(command: list[str], out: int, err: int) -> None:
         if _IS_LINUX:
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and that would be handed on
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the server would inherit that
         os.dup2(out, _OUT)
         os.dup2(err, _ERR)
         try:
@@ -56,7 +58,7 @@ class _Server:
         os._exit(127)
 
     def all_ended(self) -> bool:
-        """Reap what has ended; return whether nothing is left, of what we can see."""
+        """Reap ended processes; return True if no visible descendant is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -68,14 +70,14 @@ class _Server:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def note(self) -> bytes:
-        """Take in what it writes to its errors."""
+        """Read error output and keep its end."""
         data = os.read(self.err, _CHUNK)
         self.last_words = _last_words(self.last_words + data)
         return data
 
 
 def _last_words(said: bytes) -> bytes:
-    """Return the end of what was said, from the beginning of a line or word on: the half of a secret would be told."""
+    """Return the end of an output, starting at a line or word: a partial secret would not be redacted."""
     kept = said[-_KEPT:]
     if len(said) <= _KEPT:
         return kept
@@ -83,9 +85,9 @@ def _last_words(said: bytes) -> bytes:
 
 
 def _watch(server: _Server, most: int, ended: int) -> str:
-    """Hand its output on until it, or our input, ends; return what was wrong with it."""
+    """Forward the server's output until it or the input ends; return the reason if the guard stopped it."""
     watched = select.poll()
-    watched.register(_IN, 0)  # only its end; what comes in is the server's
+    watched.register(_IN, 0)  # detects the end only; the data belong to the server
     for source in (server.out, server.err, ended):
         watched.register(source, select.POLLIN)
     line, until = 0, float("inf")
@@ -108,7 +110,7 @@ def _watch(server: _Server, most: int, ended: int) -> str:
                 return ""
         elif ready.get(_IN):
             watched.unregister(_IN)
-            until = time.monotonic() + GRACE  # what it says last is read as well
+            until = time.monotonic() + GRACE  # still read its last output
     return ""
 
 
@@ -118,7 +120,7 @@ def _write(data: bytes) -> None:
 
 
 def _soon(is_so: Callable[[], bool]) -> bool:
-    """Wait a moment for something to be so."""
+    """Poll a condition for up to `GRACE` seconds; return whether it became true."""
     until = time.monotonic() + GRACE
     while not is_so():
         if time.monotonic() > until:
@@ -128,13 +130,13 @@ def _soon(is_so: Callable[[], bool]) -> bool:
 
 
 def _end(server: _Server) -> None:
-    """End the server and what it has started: first by asking, then by force."""
+    """End the server and its descendants: first by waiting, then with SIGTERM, then with SIGKILL."""
     if _soon(server.all_ended):
         return
-    os.killpg(0, signal.SIGTERM)  # we ignore it
+    os.killpg(0, signal.SIGTERM)  # the guard itself ignores it
     if _soon(server.all_ended):
         return
-    while _IS_LINUX and not server.all_ended():  # orphans come to us, whatever group they are in
+    while _IS_LINUX and not server.all_ended():  # orphans of any group are re-parented to this process
         for pid in _children():
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
@@ -146,7 +148,7 @@ def _children() -> list[int]:
 
 
 def main(most: str, *command: str) -> None:
-    """Run a command until it ends, or our input does, and leave nothing of it behind."""
+    """Run a command until it or the input ends, then end all its descendants."""
     if os.getpgrp() != os.getpid():
         os.setsid()
     if _IS_LINUX:
@@ -157,11 +159,11 @@ def main(most: str, *command: str) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     server = _Server(list(command))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # in the server they are as they were
+        signal.signal(number, signal.SIG_IGN)  # set after the fork, so the server keeps the defaults
     said = ""
     try:
         said = _watch(server, int(most), ended)
-    except BrokenPipeError:  # we are being killed, or the connection was closed
+    except BrokenPipeError:  # divebook was killed, or has closed the connection
         pass
     finally:
         _end(server)
@@ -169,12 +171,12 @@ def main(most: str, *command: str) -> None:
         try:
             while server.note():
                 pass
-        except BlockingIOError:  # something that we cannot see still holds it
+        except BlockingIOError:  # an invisible process still holds the pipe
             pass
         said = said or (f"it ended with code {server.code}" if server.code else "")
         os.write(_ERR, b"; ".join(filter(None, [said.encode(), server.last_words])))
         if not _IS_LINUX:
-            os.killpg(0, signal.SIGKILL)  # what does not hear, and us
+            os.killpg(0, signal.SIGKILL)  # remaining processes of the group, including the guard
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Permission check for the variables and files that the definition of a server names; loads no library."""
+"""Permission check of server definitions, routing of server requests to open calls, and validation of tool results.
+
+The module imports no heavy library.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,10 @@ def require_variables(server: MCPServerDefinition, policy: Policy) -> None:
     require_allowed([*texts, *client], policy)
 
 
-# Calls of one server that are under way, and the requests that the server makes to its client during them.
-#
-# The protocol of 2025 does not say during which call a server asks. A request goes to the call with the fewest open
-# requests, and of those to the oldest. So two calls that ask at the same time have a question each, and none waits for
-# the answer to the other one (``test_rows_side_by_side_each_ask`` in ``tests/tools/test_mcp_questions.py``).
+# --- requests of a server during calls ------------------------------------------------------------------------------
+# In the protocol of 2025, a server's request does not name the call it belongs to. It is assigned to the call with the
+# fewest open requests, and of those to the oldest. Two concurrent calls that ask thus have a question each, and neither
+# waits for the answer to the other (``test_rows_side_by_side_each_ask`` in ``tests/tools/test_mcp_questions.py``).
 
 
 T = TypeVar("T")
@@ -42,18 +44,18 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Mapping[str, Any]]
 
     def refuse(self) -> None:
-        """Tell the server that there is no answer, unless it has one."""
+        """Answer the server with a refusal, unless it has an answer."""
         if not self.answer.done():
             self.answer.set_result({"action": "cancel", "error": "the call ended before there was an answer"})
 
 
 class _OpenCall:
-    """One call under way."""
+    """A running call."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[_Request] = asyncio.Queue()
         self.open = 0
-        """Number of its requests without an answer."""
+        """Number of its unanswered requests."""
 
     def put(self, request: _Request) -> None:
         self.open += 1
@@ -61,7 +63,7 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """The calls of one server during which it may ask."""
+    """Running calls of one server during which it may send requests."""
 
     def __init__(self) -> None:
         self._calls: list[_OpenCall] = []
@@ -70,7 +72,7 @@ class OpenCalls:
         return bool(self._calls)
 
     async def ask(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to a request of the server, which is asked in the task of one of the calls."""
+        """Return the answer to a request of the server. It is asked in the task of one of the calls."""
         request = _Request(asked, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer
@@ -82,9 +84,9 @@ class OpenCalls:
             request.refuse()
 
     async def answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
-        """Return the outcome of a call; what the server asks meanwhile is asked by `elicit`, in the task of the call.
+        """Return the result of a call. `elicit` answers the server's requests meanwhile, in the task of the call.
 
-        Requests that are left when the call ends belong to another call, if there is one; else they are refused.
+        Requests that are open when the call ends are passed to another call. Without another call they are refused.
         """
         own = _OpenCall()
         self._calls.append(own)
@@ -109,20 +111,20 @@ class OpenCalls:
 
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
-    """Ask what a server wants to know, and pass the answer on; close the question when the call ends before that."""
+    """Ask a question and pass the answer on. Withdraw the question if the call ends first."""
     asking = asyncio.ensure_future(elicit(request.asked))
     try:
         await _first_of(call, asking)
         if not asking.done():
             await elicit.withdraw()
             await asyncio.wait({asking})
-        elif not request.answer.done():  # else the connection has ended meanwhile
+        elif not request.answer.done():  # done already if the connection has ended
             request.answer.set_result(asking.result())
     finally:
         request.refuse()
         if not asking.done():
             asking.cancel()
-            with anyio.CancelScope(shield=True):  # its strand is counted before the call ends
+            with anyio.CancelScope(shield=True):  # it must be counted as ended before the call ends
                 await asyncio.wait({asking})
 
 
@@ -130,19 +132,18 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
 
-# Checks of tool results by the output schema that their server has declared, in bounded work.
-#
-# The SDK checks results with jsonschema as it is, whose patterns and nested schemas stop the whole process for as long
-# as a server likes. Its session is given another check.
+# --- validation of results ------------------------------------------------------------------------------------------
+# The SDK validates results with plain jsonschema. Patterns and nested schemas of a server could block the whole
+# process. The session gets a validation with bounded work instead.
 
 
 def check_results_of(session: ClientSession) -> None:
-    """Replace the check of a session's tool results by `require_fitting`."""
+    """Replace the validation of a session's tool results by `require_fitting`."""
     session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
 
 
 async def require_fitting(session: ClientSession, name: str, result: CallToolResult) -> None:
-    """Raise RuntimeError, as the SDK does, for a result that does not fit what its tool has declared."""
+    """Raise RuntimeError, as the SDK does, for a result that violates the tool's declared output schema."""
     schemas = session._tool_output_schemas  # noqa: SLF001 - known to nobody else, and filled by each list of tools
     if name not in schemas:
         await session.list_tools()
