@@ -51,7 +51,6 @@ def clean_failure(error: BaseException) -> str:
 #
 # The place is determined when the error is recorded: the file name of a cell means nothing to another process, and
 # files change. Frames of divebook are left out, and frames of libraries that called user code.
-# (`tests/execution/test_tracing.py`)
 
 
 ELSEWHERE = "__divebook_frames__"
