@@ -1,10 +1,15 @@
-"""Ctrl-C, and the button that interrupts a kernel: kept back where they would do harm, until they can be heeded.
+"""Deferred keyboard interrupts (Ctrl-C and the kernel's stop button).
 
-Python raises KeyboardInterrupt in the main thread between any two instructions. Raised in the code of a lock it leaves
-that taken for ever; raised in a finalizer it is swallowed; raised when a run has just begun it leaves nobody who
-knows that; and it is not raised at all while the thread waits for a lock that it came just before. So the main thread
-keeps them back while it begins something, shows it or waits for it, and says where one may come
-(`tests/notebook/test_stopping.py` sends them to a kernel at any moment).
+Python raises KeyboardInterrupt in the main thread between any two bytecode instructions. That is
+harmful at these moments:
+
+- inside a lock's own code: the lock stays acquired for ever;
+- inside a finalizer: the exception is swallowed;
+- right after a run has started: no caller holds a reference to it yet.
+
+It is also not raised at all while the thread waits for a lock, if the signal arrived just before the wait. The main
+thread therefore defers interrupts while it starts, shows or awaits something, and raises them at safe points.
+`tests/notebook/test_stopping.py` sends interrupts to a kernel at random moments.
 """
 
 from __future__ import annotations
@@ -22,26 +27,26 @@ from typing import Any, TypeAlias, TypeVar
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 GRACE = 1.0
-"""Seconds after which the next one is not kept back as well, since the first one is not heeded."""
+"""Seconds after which a second interrupt is raised at once, because the first one had no effect."""
 LOOK = 0.1
-"""Seconds between two looks whether one has come, of a thread that waits."""
+"""Seconds between two checks for a pending interrupt while a thread waits."""
 
 
 CLOCKS_DIFFER = 0.001
-"""Seconds by which a wait may seem to end early."""
+"""Tolerance in seconds by which a wait may appear to end early."""
 
 
 class KeyboardInterrupts:
-    """Those of this process. Only its main thread hears of them; to other threads this does nothing.
+    """SIGINT handling of this process. Has an effect in the main thread only.
 
-    What is not to hear of them is left as it is, and so is a handler of somebody's own: it is called somewhat later.
-    Whether they are kept back is said by the handler that is installed and by nothing else, so that nothing is left
-    behind where a block is not left the usual way.
+    A SIGINT setting that is not callable (ignored, default) stays unchanged. A handler installed by the user is kept
+    and called later. The installed signal handler is the only state that determines whether interrupts are deferred.
+    An exception that leaves a block therefore cannot leave the process in a wrong mode.
     """
 
     def __init__(self) -> None:
         self._handler: Handler = signal.default_int_handler
-        """What is to be called for one."""
+        """Previous handler, called when an interrupt is raised."""
         self._came_at = 0.0
         self._waits = self._was_heeded = False
         if hasattr(os, "register_at_fork"):
@@ -49,15 +54,15 @@ class KeyboardInterrupts:
 
     @contextmanager
     def kept_back(self) -> Iterator[bool]:
-        """Let none come in the block but where it says so, or at its end; tell whether they are kept back.
+        """Defer interrupts inside the block; yield whether they are deferred.
 
-        Once the block has heeded one, those that come until its end are the same person's second thoughts, and are
-        dropped.
+        A pending interrupt is raised by `heed` or when the block ends. If one that was raised has left the block,
+        later ones are dropped until its end: the same person pressed the key again.
         """
         handler = signal.getsignal(signal.SIGINT)
         if not _is_main_thread() or not callable(handler):
             yield False
-        elif handler == self._hear:  # in another block
+        elif handler == self._hear:  # nested block: the outer one restores the handler
             yield True
         else:
             self._handler, self._waits, self._was_heeded = handler, False, False
@@ -71,7 +76,7 @@ class KeyboardInterrupts:
                     handler(signal.SIGINT, None)
 
     def _install(self, handler: Handler, *, in_place_of: Handler) -> None:
-        """Have a handler hear of them from now on, unless somebody has installed another one meanwhile."""
+        """Install a handler, unless other code has replaced `in_place_of` meanwhile."""
         if signal.getsignal(signal.SIGINT) == in_place_of:
             signal.signal(signal.SIGINT, handler)
 
@@ -85,16 +90,16 @@ class KeyboardInterrupts:
     def _pass_on(self, frame: FrameType | None) -> None:
         self._waits, self._was_heeded = False, True
         self._handler(signal.SIGINT, frame)
-        self._was_heeded = False  # nothing was broken off for it: the next one is another one
+        self._was_heeded = False  # the handler did not raise: a later interrupt is a new one
 
     def heed(self) -> None:
-        """Let the one come that is kept back, if there is one: KeyboardInterrupt, where nothing else handles them."""
+        """Call the previous handler if an interrupt is pending. Python's default handler raises KeyboardInterrupt."""
         if self._waits and _is_main_thread():
             self._pass_on(None)
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Let them come at any moment in the block, which asks a person something."""
+        """Allow interrupts at any moment inside the block, for example while it asks a person a question."""
         if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._hear:
             yield
             return
@@ -107,7 +112,10 @@ class KeyboardInterrupts:
             self._install(self._hear, in_place_of=handler)
 
     def _let_the_child_hear(self) -> None:
-        """In a process that another thread has forked no block ends (`tests/test_keyboard.py`)."""
+        """Restore the previous handler in a forked child.
+
+        If another thread forked the process, no block ends in the child (`tests/test_keyboard.py`).
+        """
         self._install(self._handler, in_place_of=self._hear)
         self._waits = False
 
@@ -120,14 +128,14 @@ INTERRUPTS = KeyboardInterrupts()
 
 
 def interruptible_result(future: Future[T], timeout: float | None = None, *, patience: float = 0.0) -> T:
-    """Return what a future comes to, as its own ``result`` does, and heed keyboard interrupts meanwhile.
+    """Return the result of a future like its own ``result``, and raise pending keyboard interrupts meanwhile.
 
     Parameters
     ----------
     timeout
         Seconds, after which TimeoutError is raised.
     patience
-        Seconds that what takes a moment gets, before one is heeded that comes in the middle of it.
+        Seconds from the start during which interrupts stay deferred, so that a short operation can finish.
     """
     began = time.monotonic()
     with INTERRUPTS.kept_back() as is_kept_back:
@@ -140,15 +148,15 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
             try:
                 return future.result(left)
             except TimeoutError:
-                if future.done():  # with that error, or as the look ended
+                if future.done():  # its own error is TimeoutError, or it completed as the poll ended
                     return future.result(0)
-                if left < look or time.monotonic() < now + left - CLOCKS_DIFFER:  # a signal handler's
+                if left < look or time.monotonic() < now + left - CLOCKS_DIFFER:  # timeout, or a signal handler
                     raise
         return future.result(timeout)
 
 
 def interruptible_wait(event: threading.Event, timeout: float) -> bool:
-    """Wait until an event is set, or so many seconds, as its own ``wait`` does; heed keyboard interrupts meanwhile."""
+    """Wait for an event like its own ``wait`` (timeout in seconds), and raise pending interrupts meanwhile."""
     until = time.monotonic() + timeout
     with INTERRUPTS.kept_back() as is_kept_back:
         while is_kept_back and not event.is_set():
