@@ -35,7 +35,7 @@
     │   ├── StoreClosedError
     │   ├── ReadOnlyStoreError
     │   ├── CorruptStoreError
-    │   ├── SealedError            a value is encrypted, and the key is missing or another
+    │   ├── DecryptionError            a value is encrypted, and the key is missing or another
     │   ├── NewerStoreError        written by a newer divebook
     │   └── ExecutionNotFoundError
     ├── WorkspaceError             a workspace's files, commands or resources cannot be used
@@ -59,7 +59,7 @@
     │   ├── CheckpointNotFoundError    7: there is none of that name
     │   └── EnvironmentDeniedError 8: it is another's, or asks for what is forbidden
     └── ExecutionError             a run went wrong
-        ├── EditedError            functions that a cell's run has called were edited since (choices, begin)
+        ├── CodeChangedError            functions that a cell's run has called were edited since (choices, begin)
         ├── StepError              a step cannot be carried out
         │   ├── AgentError         an agent's turn ended without an answer (agent, request)
         │   ├── ToolError          a tool raised, which ended the turn of its agent (agent, tool, cause)
@@ -69,13 +69,13 @@
         │   └── UnpicklableError   a function, argument or result that cannot go from one process to another
         ├── NeedsPersonError       it was resumed automatically several times and made no progress
         ├── SourceGoneError        a what-if or trial that is to go on, and whose source was deleted
-        ├── UnfaithfulError        an execution does not come to the same again, so that no what-if can be told
+        ├── ReplayMismatchError        an execution does not come to the same again, so that no what-if can be told
         ├── ResumeError            an envelope cannot go on through its pipeline
         ├── OperationError         a recorded operation failed
         ├── ServerError            an MCP server cannot be reached, or does not keep to the protocol
         ├── OutcomeUnknownError    raise it from an action that cannot tell whether it took effect
         ├── InterruptError         an answer does not fit its question, or comes second
-        ├── KeptError              an answer is kept, and its execution cannot go on in this process
+        ├── AnswerKeptError              an answer is kept, and its execution cannot go on in this process
         ├── InterruptExpiredError  a question expired without an answer, and it has no default
         ├── ApprovalDeniedError    a person said no
         ├── BoundExceededError     a bound of the execution does not allow what was to come

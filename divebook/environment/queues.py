@@ -101,7 +101,7 @@ class Executions(ABC):
             There is no such question.
         InterruptError
             It has an answer already (the error shows it), has expired, or this answer does not fit: it stays open then.
-        KeptError
+        AnswerKeptError
             The answer is kept, and the execution cannot go on in this process.
         """
         require(interrupt_id, "the question", "its id as a string", fits=isinstance(interrupt_id, str))

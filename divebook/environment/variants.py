@@ -247,7 +247,7 @@ class WhatIfs(Executions):
 
         Raises
         ------
-        UnfaithfulError
+        ReplayMismatchError
             Even without a change it does not come to what its log says.
         SetupError
             There is nothing of what is to be changed.

@@ -225,7 +225,7 @@ class Session:
         ------
         ExecutionError
             Its last run has not ended, and the definition or the inputs have changed since.
-        EditedError
+        CodeChangedError
             Functions have changed that its last run called, and `edited` is ``ask``.
         """
         environment = self.over(store)

@@ -170,7 +170,7 @@ class EventLogs(ABC):
 
         Raises
         ------
-        SealedError
+        DecryptionError
             The log was encrypted with another key, or there is no key. Nothing was written.
         """
         if self._is_readable(execution_id):
@@ -491,7 +491,7 @@ class Checkpoints(ABC):
             The log does not reach that far.
         ExecutionNotFoundError
             There is no such log.
-        SealedError
+        DecryptionError
             The log was encrypted with another key, or there is no key.
         """
         self._check_open()

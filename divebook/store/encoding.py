@@ -725,7 +725,7 @@ class Codec(Protocol):
         """Return what is written in place of the data."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Undo `encrypt`; SealedError if the data were sealed with another key, or changed."""
+        """Undo `encrypt`; DecryptionError if the data were sealed with another key, or changed."""
 
 
 class FernetCodec:
@@ -771,7 +771,7 @@ class FernetCodec:
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the data; SealedError if none of the keys fits."""
+        """Return the data; DecryptionError if none of the keys fits."""
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -814,7 +814,7 @@ class Sealing:
 
         Raises
         ------
-        SealedError, CorruptStoreError
+        DecryptionError, CorruptStoreError
             That is not possible.
         """
         return unpack(self.open(written))
@@ -828,7 +828,7 @@ class Sealing:
 
         Raises
         ------
-        SealedError
+        DecryptionError
             There is no codec, or the key is another.
         """
         if not data.startswith(_SEALED_MARK):

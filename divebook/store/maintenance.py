@@ -433,7 +433,7 @@ def file_content(store: EventStore, digest: str) -> bytes:
     ------
     CorruptStoreError
         It is missing, or is not what its name promises.
-    SealedError
+    DecryptionError
         It is encrypted, and the key is missing or another.
     """
     name = bytes.fromhex(digest)

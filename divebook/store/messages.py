@@ -62,7 +62,7 @@ class Mailbox(ABC):
             The store has no such execution.
         UnstorableValueError
             With the path to what cannot be stored.
-        SealedError
+        DecryptionError
             The execution was encrypted with another key, or there is no key.
         """
         self._check_open()
@@ -83,7 +83,7 @@ class Mailbox(ABC):
             This store has given one of the numbers already.
         ExecutionNotFoundError
             The store has no such execution.
-        SealedError
+        DecryptionError
             One of the executions was encrypted with another key, or there is no key.
         """
         self._check_open()
