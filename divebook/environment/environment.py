@@ -57,7 +57,7 @@ from divebook.steps.handlers import built_in_handlers
 from divebook.steps.prompt import ContentBuilder
 from divebook.store import EventStore, open_store
 from divebook.store.append import Durability, durability_called
-from divebook.store.encoding import Codec
+from divebook.store.codec import Codec
 from divebook.text.arguments import has_methods, is_list_of_strings, list_of, require
 from divebook.workflow.code import code_of
 from divebook.workflow.definition import Definitions, Workflow, require_name
@@ -139,7 +139,7 @@ class Environment(Holdings, Mending, Trials, Queueing):
         Hears, step by step, what its executions do; see `divebook.Formatter`.
     codec
         Encrypts values before the store writes them, for all who use it here; by default
-        `divebook.store.encoding.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
+        `divebook.store.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
         What definitions may reach beyond their folder and the public internet; by default what the variable
         ``DIVEBOOK_ALLOW`` says. See `divebook.documents.policy`.

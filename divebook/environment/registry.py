@@ -25,7 +25,7 @@ from divebook.steps.function import require_function
 from divebook.steps.prompt import ASSIGN_WORK, asked_agents, check_agent, check_declared, check_model, require_named
 from divebook.steps.syntax import syntax_problems
 from divebook.store import EventStore
-from divebook.store.encoding import Sealing
+from divebook.store.codec import Sealing
 from divebook.text.arguments import list_of, require, same_name
 from divebook.text.redaction import logger
 from divebook.tools.builtin import ABSENT, OFFERED, declared, limited

@@ -31,7 +31,7 @@ from divebook.runtime.workspaces import TellEgress
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.append import Durability
-from divebook.store.encoding import Codec
+from divebook.store.codec import Codec
 from divebook.store.maintenance import file_content
 from divebook.text.arguments import describe, require
 from divebook.text.redaction import shared

@@ -40,12 +40,12 @@ from divebook.events.codec import SOUND, decode, encode
 from divebook.events.event import Event, Record, check_placed, place_of, successor, to_datetime
 from divebook.events.payload import quickly_made
 from divebook.events.values import ByHash, StoredFile, tag
+from divebook.store.codec import Sealing
 from divebook.store.encoding import (
     LARGE,
     NOTABLE,
     Body,
     Packed,
-    Sealing,
     by_reference,
     chain,
     encode_facts,

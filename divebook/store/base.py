@@ -43,7 +43,8 @@ from divebook.store.append import (
     prepare,
     records_of,
 )
-from divebook.store.encoding import Codec, Sealing, chain, decode_facts, head, packed_but, width_of
+from divebook.store.codec import Codec, Sealing
+from divebook.store.encoding import chain, decode_facts, head, packed_but, width_of
 from divebook.store.history import History
 from divebook.store.leases import LeaseBook, Moment, Queues
 from divebook.store.messages import Arrivals, Listener, Mailbox, News, NewsListener, Subscribers

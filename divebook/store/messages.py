@@ -18,7 +18,7 @@ from divebook.engine.inbox import ANNOTATION, ANSWER, REVOCATION, SIGNAL, Messag
 from divebook.errors import StoreClosedError, StoreError
 from divebook.events.codec import encode, storable
 from divebook.events.event import Event, Record
-from divebook.store.encoding import Sealing
+from divebook.store.codec import Sealing
 from divebook.text.redaction import logger
 
 KINDS = (ANSWER, SIGNAL, REVOCATION, ANNOTATION)

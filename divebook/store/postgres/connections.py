@@ -25,7 +25,7 @@ from divebook.errors import (
     StoreError,
 )
 from divebook.interrupts import INTERRUPTS
-from divebook.store.encoding import no_text
+from divebook.store.codec import no_text
 from divebook.store.postgres.schema import MIGRATIONS, PRESENT_FORMAT, SCHEMA, named, raised_format
 from divebook.text.passwords import cut_short, for_command, is_hidden, is_plain, without_password
 

@@ -19,7 +19,8 @@ from urllib.parse import quote
 from divebook.errors import CorruptStoreError, ExecutionNotFoundError, ReadOnlyStoreError, StoreBusyError, StoreError
 from divebook.store.append import Durability
 from divebook.store.base import StoredBlob
-from divebook.store.encoding import FILE, FOLDER, Blobs, Fetch, Packed, Sealing, no_text, pack_blob, unpack_blob
+from divebook.store.codec import Sealing, no_text
+from divebook.store.encoding import FILE, FOLDER, Blobs, Fetch, Packed, pack_blob, unpack_blob
 from divebook.store.maintenance import close_when_dropped
 
 BUSY_SECONDS = 5.0

@@ -39,7 +39,8 @@ from divebook.store.append import (
     no_place_to_fork,
     record_of,
 )
-from divebook.store.encoding import PACKED, Sealing, pack_id, split, unpack_id, width_of
+from divebook.store.codec import Sealing
+from divebook.store.encoding import PACKED, pack_id, split, unpack_id, width_of
 from divebook.store.sqlite import connections, tables
 from divebook.store.sqlite.connections import fetcher
 from divebook.store.sqlite.rows import MOST, RECORD, Log, find, load_line, load_records, start

@@ -15,7 +15,8 @@ from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import Line
 from divebook.store.base import StoredRecord
-from divebook.store.encoding import Fetch, Sealing, head, unpack_id, width_of
+from divebook.store.codec import Sealing
+from divebook.store.encoding import Fetch, head, unpack_id, width_of
 from divebook.store.sqlite.connections import Types, fetcher, typed
 from divebook.store.sqlite.schema import EventTypes, place_of
 

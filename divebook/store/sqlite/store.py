@@ -44,7 +44,8 @@ from divebook.store.base import (
     StoredSummary,
     check_reached,
 )
-from divebook.store.encoding import no_text, unpack_id
+from divebook.store.codec import no_text
+from divebook.store.encoding import unpack_id
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 from divebook.store.maintenance import close_when_dropped, weakly
 from divebook.store.sqlite import connections, tables
