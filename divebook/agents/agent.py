@@ -194,36 +194,35 @@ class Agent:
         approvals: Iterable[ApprovalRule | Mapping[str, Any]] = (),
         bounds: Bounds | Mapping[str, Any] | None = None,
     ) -> Agent:
-        """Wrap an agent of pydantic-ai with its model, instructions, tools, output and capabilities.
+        """Take an agent of pydantic-ai as it is: its model, instructions, tools, output and capabilities.
 
-        A workflow that runs it records its model requests and tool calls, and the answer at the end of its turn.
-        Nothing else is recorded. Hooks, validators, output functions and instructions run again when an unfinished turn
-        is replayed, and should be deterministic. Put other side effects, such as sending a mail, into a tool. On replay
-        a recorded call returns its result and has no side effect. Changes that a tool made to ``ctx.deps`` or to a
-        module variable are therefore lost: return everything that must last. A detected change of ``ctx.deps`` causes a
-        warning.
+        Its requests and calls are recorded while a workflow runs it, and its answer when its turn ends. All else is
+        not: its hooks, validators, output functions and instructions run again on replay of an unfinished turn, and
+        should do the same each time; what they do besides, such as sending a mail, belongs in a tool. A call that is
+        recorded gives its result on replay and does nothing again, so what a tool changes besides, in ``ctx.deps`` or a
+        variable of its module, is as it was before the call: let tools return what is to last. A change of
+        ``ctx.deps`` is warned of where it can be seen.
 
-        ``metadata={"divebook": {"idempotent": True}}`` on a tool allows a repeated call if the outcome of the first is
-        unknown. ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other agents.
-        Ordinary functions run in threads. Coroutine functions run on the engine's event loop and must not block.
-        Connections of toolsets are opened on that loop too, so a turn fails if the agent is held open elsewhere, by
-        ``async with agent:`` in a cell.
+        ``metadata={"divebook": {"idempotent": True}}`` on a tool has it called again where it is not known whether a
+        call took effect; ``metadata={"divebook": False}`` leaves a call unrecorded, for a tool that only runs other
+        agents. Ordinary functions run in threads; coroutine functions run on the loop of all executions, and may not
+        block. What its toolsets hold open is opened there too: a turn of an agent that is held open elsewhere, by
+        ``async with agent:`` in a cell, is refused.
 
         Parameters
         ----------
         name
-            Name of the agent. The default is its own.
+            By default the agent's own.
         deps
-            Value of ``ctx.deps`` for its tools and instructions, one object for all runs. A workflow can pass another
-            one for a run with
-            ``await ctx.agent("critic").run(..., deps=...)``.
+            What its tools and instructions get as ``ctx.deps``: one object for all runs. For one of its own, a
+            workflow gives ``await ctx.agent("critic").run(..., deps=...)``.
         approvals, bounds
-            Rules for its tool calls, and the budget of a turn, as for `Agent`.
+            Rules for its calls of tools, and what a turn of it may consume, as for an agent of ours.
 
         Raises
         ------
         SetupError
-            It has no name or no model, a toolset without an id, or a part that cannot be recorded.
+            It has no name or no model, a toolset without an id, or anything else that cannot be recorded.
         """
         from divebook.agents.durability import check
 
