@@ -1,6 +1,6 @@
 """Writes ``src/protocol.ts`` and ``src/shared/colours.css`` from Python: ``python widgets/generate.py``.
 
-They come from the modules in ``divebook/widgets/protocol``, which are only read, and ``divebook/text/colours.py``.
+They come from ``divebook/widgets/protocol.py``, which is only read, and ``divebook/text/colours.py``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import CLIENTS, TURNSTILES, Turnstiles
+from divebook.agents.clients import CLIENTS, REQUEST_LIMITERS, RequestLimiters
 from divebook.agents.models import RECORDED, estimate, tokens_of, tokens_of_definitions
 from divebook.agents.requests import (
     in_time,
@@ -159,12 +159,12 @@ class AnsweringModel(WrapperModel):
 # (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
 
 
-def telling(model: Model, known: Turnstiles = TURNSTILES) -> Model:
+def telling(model: Model, known: RequestLimiters = REQUEST_LIMITERS) -> Model:
     """Return a model whose parts, if it has any, report their outcomes to their limiters."""
     return _telling(model, known, is_first=True) if isinstance(model, FallbackModel) else model
 
 
-def _telling(model: Model, known: Turnstiles, *, is_first: bool) -> Model:
+def _telling(model: Model, known: RequestLimiters, *, is_first: bool) -> Model:
     if not isinstance(model, FallbackModel):
         return TellingModel(model, known, is_counted=is_first)
     other = copy.copy(model)  # the user's model stays unchanged
@@ -183,7 +183,7 @@ class TellingModel(WrapperModel):
         different orders could deadlock.
     """
 
-    def __init__(self, wrapped: Model, known: Turnstiles, *, is_counted: bool) -> None:
+    def __init__(self, wrapped: Model, known: RequestLimiters, *, is_counted: bool) -> None:
         super().__init__(wrapped)
         self._known, self._is_counted = known, is_counted
 
@@ -264,7 +264,7 @@ class RecordedModel(WrapperModel):
             repeatable=True,
             reserved=estimate(self.wrapped, written, model_settings),
             streamed=streamed,
-            slot=TURNSTILES.slot(self.wrapped),
+            slot=REQUEST_LIMITERS.slot(self.wrapped),
         )
         return response_of(recorded)
 

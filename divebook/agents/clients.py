@@ -317,12 +317,12 @@ class Permit:
     It reports the outcome to its limiter.
     """
 
-    def __init__(self, turnstile: RequestLimiter, *, tells: bool = True) -> None:
-        self._turnstile, self._tells = turnstile, tells
+    def __init__(self, limiter: RequestLimiter, *, tells: bool = True) -> None:
+        self._limiter, self._tells = limiter, tells
         self._began: int | None = None
 
     async def __aenter__(self) -> Self:
-        self._began = await self._turnstile.enter()
+        self._began = await self._limiter.enter()
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -336,10 +336,10 @@ class Permit:
     def _leave(self, error: BaseException | None) -> None:
         if self._began is not None:
             began, self._began = self._began, None
-            self._turnstile.leave(began if self._tells else None, error)
+            self._limiter.leave(began if self._tells else None, error)
 
 
-class Turnstiles:
+class RequestLimiters:
     """Limiters of this process, by provider, address, key and model."""
 
     def __init__(self) -> None:
@@ -378,8 +378,8 @@ class Turnstiles:
 
     def standings(self) -> list[LimitState]:
         """Return the states of limiters that are in use or paused. Safe from any thread."""
-        told = [turnstile.standing for turnstile in list(self._known.values())]
+        told = [limiter.standing for limiter in list(self._known.values())]
         return [each for each in told if each.under_way or each.waiting or each.pause]
 
 
-TURNSTILES = Turnstiles()
+REQUEST_LIMITERS = RequestLimiters()

@@ -53,7 +53,7 @@ from pydantic_ai.toolsets import AbstractToolset, ExternalToolset, ToolsetTool, 
 from pydantic_ai.toolsets.function import FunctionToolsetTool
 
 from divebook.agents.budget import note_reply, paid_replies, stream_response
-from divebook.agents.clients import TURNSTILES
+from divebook.agents.clients import REQUEST_LIMITERS
 from divebook.agents.models import estimate, tokens_of_definitions
 from divebook.agents.requests import (
     Described,
@@ -205,7 +205,7 @@ async def _asked(turn: AgentTurn, told: Described, params: ModelRequestParams, c
                 reserved=reserved,
                 streamed=streamed,
                 retry=turn.retry,
-                slot=TURNSTILES.slot(model),
+                slot=REQUEST_LIMITERS.slot(model),
             )
     payload: dict[str, Any] = opened(recorded)
     if turn.budget is not None:

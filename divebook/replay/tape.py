@@ -383,7 +383,7 @@ class Tape:
         return next((data for data in own if isinstance(data, catalog.StateMutated)), None)
 
     def _stands_already(self, data: Payload, path: str) -> bool:
-        """Whether code that stood still has gone on with an item, which replayed begins anew (execution/resting.py)."""
+        """Return whether parked code has continued an item that a replay starts again (`ParkedRuns`)."""
         begun = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
         if isinstance(data, catalog.IterationStarted):
             return any(is_same(event.data, data) for event, _ in begun)

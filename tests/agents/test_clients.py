@@ -9,7 +9,7 @@ import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.agent import MODEL_RETRY
-from divebook.agents.clients import CLIENTS, FIRST, TURNSTILES, RequestLimiter
+from divebook.agents.clients import CLIENTS, FIRST, REQUEST_LIMITERS, RequestLimiter
 from divebook.analysis.log import operations_frame
 from divebook.errors import SetupError
 from divebook.runtime.loop import ENGINE
@@ -101,20 +101,20 @@ def test_what_a_provider_says_to_one_execution_holds_for_all(serve):
     first, second = labelling(1, parallel=1), labelling(40, parallel=40)
     assert first.start("label").wait(PATIENCE).status == "completed"
     assert second.start("label").wait(PATIENCE).status == "completed"
-    (turnstile,) = [found for place, found in TURNSTILES._known.items() if place[2].startswith(server.url)]
-    assert server.most_open <= turnstile.limit < FIRST
-    assert str(turnstile.standing).startswith(f"openai:gpt-4o-mini: 0 of {turnstile.limit} at once")
+    (limiter,) = [found for place, found in REQUEST_LIMITERS._known.items() if place[2].startswith(server.url)]
+    assert server.most_open <= limiter.limit < FIRST
+    assert str(limiter.standing).startswith(f"openai:gpt-4o-mini: 0 of {limiter.limit} at once")
 
 
 def test_a_request_that_waits_for_a_person_keeps_no_other_one_waiting(monkeypatch):
-    turnstile = RequestLimiter("m")
-    turnstile.limit = 1
-    monkeypatch.setattr(TURNSTILES, "slot", lambda _: turnstile.slot())
+    limiter = RequestLimiter("m")
+    limiter.limit = 1
+    monkeypatch.setattr(REQUEST_LIMITERS, "slot", lambda _: limiter.slot())
     ask = Workflow("ask", [Step("ask", prompt="Go", store="r")])
     environment = Environment(store="memory:", agents=[Agent("a", model=ScriptedModel(["well"]))])
     bounded = environment.start(ask, bounds={"max_llm_calls": 0})
     (question,) = bounded.wait(PATIENCE).interrupts
-    assert turnstile.under_way == 0
+    assert limiter.under_way == 0
     assert environment.start(ask).wait(PATIENCE).variables == {"r": "well"}
     bounded.answer(question.interrupt_id, 1)
     assert bounded.wait(PATIENCE).variables == {"r": "well"}

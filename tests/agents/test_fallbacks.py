@@ -14,7 +14,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from divebook import Agent, Retry, Step, Workflow
 from divebook.agents.batches import telling
-from divebook.agents.clients import FIRST, TURNSTILES, Turnstiles
+from divebook.agents.clients import FIRST, REQUEST_LIMITERS, RequestLimiters
 from divebook.workflow.resources import AgentDefinition
 from tests.execution.test_resuming import cut
 from tests.execution.worlds import environment
@@ -72,30 +72,30 @@ def test_a_model_with_others_behind_it_waits_as_the_first_one_does(require):
 
     provider = OpenAIProvider(base_url="http://127.0.0.1:9/v1", api_key="none")
     first, second = (OpenAIChatModel(name, provider=provider) for name in ("gpt-4o", "gpt-4o-mini"))
-    known = Turnstiles()
+    known = RequestLimiters()
     slots = [known.slot(model) for model in (first, FallbackModel(first, second), second)]
-    assert slots[0]._turnstile is slots[1]._turnstile
-    assert slots[0]._turnstile is not slots[2]._turnstile
+    assert slots[0]._limiter is slots[1]._limiter
+    assert slots[0]._limiter is not slots[2]._limiter
 
 
 def test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says(require):
     """Only the first was limited, and since the other answered, its 429 was never heard of."""
     require("the library openai", importlib.util.find_spec("openai") is not None)
-    known, served, refused = Turnstiles(), provided("served"), provided("refused")
+    known, served, refused = RequestLimiters(), provided("served"), provided("refused")
     for models in ((refused, served), (refused, served), (served, refused)):
         ask(telling(FallbackModel(*models), known))
     with pytest.raises(FallbackExceptionGroup):
         ask(telling(FallbackModel(provided("refused-too"), FallbackModel(refused)), known))
-    stands = [known.slot(model)._turnstile for model in (refused, served)]
+    stands = [known.slot(model)._limiter for model in (refused, served)]
     assert [(found.limit < FIRST, found.under_way) for found in stands] == [(True, 0), (False, 0)]
 
 
-def test_a_stream_that_does_not_begin_tells_its_turnstile_as_well(require):
+def test_a_stream_that_does_not_begin_tells_its_limiter_as_well(require):
     require("the library openai", importlib.util.find_spec("openai") is not None)
-    known, models = Turnstiles(), (provided("refused"), provided("refused-too"))
+    known, models = RequestLimiters(), (provided("refused"), provided("refused-too"))
     with pytest.raises(FallbackExceptionGroup):
         ask(telling(FallbackModel(*models), known), streams=True)
-    assert [known.slot(model)._turnstile.limit for model in models] == [FIRST // 2] * 2
+    assert [known.slot(model)._limiter.limit for model in models] == [FIRST // 2] * 2
 
 
 def ask(model, *, streams=False):
@@ -114,7 +114,7 @@ def test_an_agent_whose_model_has_others_behind_it_tells_of_them(require):
     agent = Agent(AgentDefinition("a", retry=Retry(attempts=1)), model=FallbackModel(refused, served))
     execution = environment(ASK, agents=[agent]).start("w").wait(20)
     assert execution.variables == {"r": "served-for-agents"}, execution.error
-    assert [TURNSTILES.slot(model)._turnstile.limit for model in (refused, served)] == [FIRST // 2, FIRST]
+    assert [REQUEST_LIMITERS.slot(model)._limiter.limit for model in (refused, served)] == [FIRST // 2, FIRST]
 
 
 def provided(name):

@@ -33,7 +33,7 @@ def clock():
 
 
 @pytest.fixture
-def turnstile(clock):
+def limiter(clock):
     return RequestLimiter("openai:gpt-6", clock)
 
 
@@ -43,9 +43,9 @@ async def turns():
         await asyncio.sleep(0)
 
 
-async def entered(turnstile, number):
+async def entered(limiter, number):
     """Hold slots; return them."""
-    slots = [turnstile.slot() for _ in range(number)]
+    slots = [limiter.slot() for _ in range(number)]
     for slot in slots:
         await slot.__aenter__()
     return slots
@@ -56,55 +56,55 @@ async def ended(slots, error=None):
         await slot.__aexit__(type(error) if error else None, error, None)
 
 
-def test_so_many_begin_and_the_next_waits_for_one_to_end(turnstile):
+def test_so_many_begin_and_the_next_waits_for_one_to_end(limiter):
     async def play():
-        first, *rest = await entered(turnstile, FIRST)
-        next_one = asyncio.ensure_future(entered(turnstile, 1))
+        first, *rest = await entered(limiter, FIRST)
+        next_one = asyncio.ensure_future(entered(limiter, 1))
         await turns()
-        waited = turnstile.standing
+        waited = limiter.standing
         await ended([first])
         await ended([*rest, *await next_one])
         return waited
 
     assert asyncio.run(play())[1:4] == (FIRST, FIRST, 1)
-    assert turnstile.under_way == 0
+    assert limiter.under_way == 0
 
 
-def test_a_429_halves_the_limit_once_however_many_requests_hear_it(turnstile):
+def test_a_429_halves_the_limit_once_however_many_requests_hear_it(limiter):
     async def play():
-        await ended(await entered(turnstile, FIRST), TooManyError())
-        halved = turnstile.limit
-        await ended(await entered(turnstile, 1), TooManyError())
-        return halved, turnstile.limit
+        await ended(await entered(limiter, FIRST), TooManyError())
+        halved = limiter.limit
+        await ended(await entered(limiter, 1), TooManyError())
+        return halved, limiter.limit
 
     assert asyncio.run(play()) == (FIRST // 2, FIRST // 4)
 
 
-def test_it_never_shuts_for_good(turnstile):
+def test_it_never_shuts_for_good(limiter):
     async def play():
         for _ in range(9):
-            await ended(await entered(turnstile, 1), TooManyError())
-        return turnstile.limit
+            await ended(await entered(limiter, 1), TooManyError())
+        return limiter.limit
 
     assert asyncio.run(play()) == 1
 
 
-def test_nobody_asks_before_the_provider_wants_it(turnstile, clock):
+def test_nobody_asks_before_the_provider_wants_it(limiter, clock):
     async def play():
-        slots = await entered(turnstile, 2)
+        slots = await entered(limiter, 2)
         await ended(slots[:1], TooManyError(retry_after=7))
-        waiting = asyncio.ensure_future(entered(turnstile, 1))
+        waiting = asyncio.ensure_future(entered(limiter, 1))
         await ended(slots[1:])
         await turns()
-        standings = [turnstile.standing]
+        standings = [limiter.standing]
         clock.now += 6.9
-        turnstile.admit()
+        limiter.admit()
         await turns()
-        standings.append(turnstile.standing)
+        standings.append(limiter.standing)
         clock.now += 0.1
-        turnstile.admit()
+        limiter.admit()
         await ended(await waiting)
-        return [str(standing) for standing in standings], turnstile.standing.pause
+        return [str(standing) for standing in standings], limiter.standing.pause
 
     said, left = asyncio.run(play())
     assert said == [
@@ -116,54 +116,54 @@ def test_nobody_asks_before_the_provider_wants_it(turnstile, clock):
 
 def test_the_pause_ends_by_itself():
     async def play():
-        turnstile = RequestLimiter("m")
-        await ended(await entered(turnstile, 1), TooManyError(retry_after=0.001))
-        await ended(await entered(turnstile, 1))
-        return turnstile.standing
+        limiter = RequestLimiter("m")
+        await ended(await entered(limiter, 1), TooManyError(retry_after=0.001))
+        await ended(await entered(limiter, 1))
+        return limiter.standing
 
     assert asyncio.run(play()) == LimitState("m", 0, FIRST // 2, 0, 0)
 
 
-def test_it_grows_by_one_after_a_round_that_was_full_and_clean(turnstile):
+def test_it_grows_by_one_after_a_round_that_was_full_and_clean(limiter):
     async def play():
-        await ended(await entered(turnstile, FIRST))
-        grown = turnstile.limit
+        await ended(await entered(limiter, FIRST))
+        grown = limiter.limit
         for _ in range(3 * FIRST):
-            await ended(await entered(turnstile, 1))
-        return grown, turnstile.limit
+            await ended(await entered(limiter, 1))
+        return grown, limiter.limit
 
     assert asyncio.run(play()) == (FIRST + 1, FIRST + 1)
 
 
-def test_it_grows_no_further_than_is_sensible(turnstile):
+def test_it_grows_no_further_than_is_sensible(limiter):
     async def play():
         for _ in range(MOST):
-            await ended(await entered(turnstile, turnstile.limit))
-        return turnstile.limit
+            await ended(await entered(limiter, limiter.limit))
+        return limiter.limit
 
     assert asyncio.run(play()) == MOST
 
 
-def test_an_error_of_another_kind_changes_nothing(turnstile):
-    asyncio.run(_failed(turnstile, ValueError("no")))
-    assert turnstile.limit == FIRST
+def test_an_error_of_another_kind_changes_nothing(limiter):
+    asyncio.run(_failed(limiter, ValueError("no")))
+    assert limiter.limit == FIRST
 
 
-async def _failed(turnstile, error):
-    await ended(await entered(turnstile, FIRST), error)
+async def _failed(limiter, error):
+    await ended(await entered(limiter, FIRST), error)
 
 
-def test_what_a_429_became_counts_as_well(turnstile):
+def test_what_a_429_became_counts_as_well(limiter):
     error = RuntimeError("the operation failed")
     error.__cause__ = TooManyError(retry_after=3)
-    asyncio.run(_failed(turnstile, error))
-    assert (turnstile.limit, turnstile.standing.pause) == (FIRST // 2, 3)
+    asyncio.run(_failed(limiter, error))
+    assert (limiter.limit, limiter.standing.pause) == (FIRST // 2, 3)
 
 
-def test_who_gives_up_keeps_nobody_waiting(turnstile):
+def test_who_gives_up_keeps_nobody_waiting(limiter):
     async def play():
-        held = await entered(turnstile, FIRST)
-        waiting = [asyncio.ensure_future(entered(turnstile, 1)) for _ in range(3)]
+        held = await entered(limiter, FIRST)
+        waiting = [asyncio.ensure_future(entered(limiter, 1)) for _ in range(3)]
         await turns()
         waiting[0].cancel()  # while it waits
         waiting[1].cancel()
@@ -173,7 +173,7 @@ def test_who_gives_up_keeps_nobody_waiting(turnstile):
         await ended([*held[1:], *slots])
 
     asyncio.run(play())
-    assert (turnstile.under_way, turnstile.standing.waiting) == (0, 0)
+    assert (limiter.under_way, limiter.standing.waiting) == (0, 0)
 
 
 @given(st.lists(st.sampled_from(["enter", "end", "fail", "busy", "cancel", "pass_by"]), max_size=80))
@@ -181,15 +181,15 @@ def test_no_slot_is_lost_and_the_limit_is_kept_whatever_happens(played):
     async def play():
         game = Game()
         for move in played:
-            before = game.turnstile.under_way
+            before = game.limiter.under_way
             getattr(game, move)()
             await turns()
-            assert game.turnstile.under_way <= max(before, game.turnstile.limit)
+            assert game.limiter.under_way <= max(before, game.limiter.limit)
         game.pass_by()
         while game.tasks:
             game.end()
         await turns()
-        return game.turnstile.standing
+        return game.limiter.standing
 
     standing = asyncio.run(play())
     assert (standing.under_way, standing.waiting) == (0, 0)
@@ -200,7 +200,7 @@ class Game:
 
     def __init__(self):
         self.clock, self.tasks = Clock(), []
-        self.turnstile = RequestLimiter("m", self.clock)
+        self.limiter = RequestLimiter("m", self.clock)
 
     def enter(self):
         end = asyncio.get_running_loop().create_future()
@@ -208,7 +208,7 @@ class Game:
 
     async def hold(self, end):
         with contextlib.suppress(ValueError, TooManyError):
-            async with self.turnstile.slot():
+            async with self.limiter.slot():
                 if error := await end:
                     raise error
 
@@ -228,4 +228,4 @@ class Game:
 
     def pass_by(self):
         self.clock.now += 5
-        self.turnstile.admit()
+        self.limiter.admit()

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from divebook import Agent, ScriptedModel
-from divebook.agents.clients import TURNSTILES, RequestLimiter
+from divebook.agents.clients import REQUEST_LIMITERS, RequestLimiter
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.runtime.compute.dask import DASHBOARDS, MOST, Dashboards
@@ -50,9 +50,9 @@ def test_the_header_says_what_holds_an_execution_up():
 
 
 def test_the_header_of_a_live_execution_says_how_many_requests_a_provider_takes(monkeypatch):
-    turnstile = RequestLimiter("openai:gpt-6")
-    turnstile.under_way = 14
-    monkeypatch.setattr(TURNSTILES, "_known", {(0, "openai", "http://there", "", "gpt-6"): turnstile})
+    limiter = RequestLimiter("openai:gpt-6")
+    limiter.under_way = 14
+    monkeypatch.setattr(REQUEST_LIMITERS, "_known", {(0, "openai", "http://there", "", "gpt-6"): limiter})
     gate = Gate()
     world = environment(actions=[gate.action()], agents=[Agent("a", model=ScriptedModel(["well"]))])
     execution = world.start(Workflow("w", [Step("ask", prompt="Go"), Step("wait", action="gate")]))

@@ -3,7 +3,7 @@
 import type { StateView } from "../protocol";
 import { valueText } from "../shared/values";
 
-const HOLDER = "pipeline"; // divebook/pipeline/compiled.py: STATE
+const HOLDER = "pipeline"; // the variable of a pipeline that holds its envelope
 type Values = Record<string, unknown>;
 
 /** Returns the envelope of a state, without what is empty in both it and the state before; empty where there is none. */
