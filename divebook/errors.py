@@ -223,7 +223,9 @@ class NotFoundError(DivebookError):
     """
 
     def __init__(self, kind: str, name: str, available: Iterable[str] = (), message: str | None = None) -> None:
-        self.kind, self.name, self.available = kind, name, tuple(available)
+        self.kind = kind
+        self.name = name
+        self.available = tuple(available)
         self.suggestion = nearest(name, self.available)
         text = message or f"{kind} not found: {name}"
         super().__init__(f"{text}{self._advice()}")
@@ -240,7 +242,8 @@ class AlreadyRegisteredError(DivebookError):
     """A name is taken."""
 
     def __init__(self, kind: str, name: str) -> None:
-        self.kind, self.name = kind, name
+        self.kind = kind
+        self.name = name
         super().__init__(f"{kind} already registered: {name}; give one of them another name")
 
 
@@ -288,7 +291,8 @@ class BoundsError(EnvelopeError):
     """
 
     def __init__(self, key: str, value: object, advice: str) -> None:
-        self.key, self.value = key, value
+        self.key = key
+        self.value = value
         shown = f"bound {key}" if value is None else f"bound {key}: {shown_number(value)}"
         super().__init__(f"{shown}: {advice}")
 
@@ -313,7 +317,8 @@ class UncopyableValueError(EnvelopeError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
+        self.path = path
+        self.reason = reason
         super().__init__(f"cannot copy {path}: {reason}; keep a name or a key there and the thing itself elsewhere")
 
 
@@ -329,7 +334,8 @@ class UnstorableValueError(DivebookError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
+        self.path = path
+        self.reason = reason
         super().__init__(f"cannot store {path}: {reason}")
 
 
@@ -345,7 +351,8 @@ class UnopenableValueError(DivebookError):
     """
 
     def __init__(self, kind: str, reason: str) -> None:
-        self.kind, self.reason = kind, reason
+        self.kind = kind
+        self.reason = reason
         super().__init__(f"cannot open the recorded {kind}: {reason}")
 
 
@@ -374,7 +381,8 @@ class UndefinedVariableError(ScriptError):
     """The script uses a name that its context does not define."""
 
     def __init__(self, name: str, line: int | None = None, hint: str | None = None) -> None:
-        self.name, self.hint = name, hint
+        self.name = name
+        self.hint = hint
         super().__init__(f'undefined variable "{name}"' + (f" ({hint})" if hint else ""), line)
 
 
@@ -416,7 +424,9 @@ class ConcurrentAppendError(StoreError):
     """Another writer appended to this execution first; nothing of the batch was written."""
 
     def __init__(self, execution_id: str, expected: int, actual: int) -> None:
-        self.execution_id, self.expected, self.actual = execution_id, expected, actual
+        self.execution_id = execution_id
+        self.expected = expected
+        self.actual = actual
         super().__init__(
             f"execution {execution_id} is at event {actual}, not {expected}: another writer was first. "
             "Nothing was written; resume the execution to go on from its present state"
@@ -437,7 +447,9 @@ class ExecutionEndedError(StoreError):
     """
 
     def __init__(self, execution_id: str, status: str, event_type: str, way_on: str) -> None:
-        self.execution_id, self.status, self.event_type = execution_id, status, event_type
+        self.execution_id = execution_id
+        self.status = status
+        self.event_type = event_type
         super().__init__(
             f"execution {execution_id} is {status}: {event_type} cannot follow its end. Nothing was written; {way_on}"
         )
@@ -458,7 +470,10 @@ class StartKeyTakenError(StoreError):
     def __init__(
         self, key: str, execution_id: str, workflow: str = "", wanted: str = "", *, difference: str = ""
     ) -> None:
-        self.key, self.execution_id, self.workflow, self.wanted = key, execution_id, workflow, wanted
+        self.key = key
+        self.execution_id = execution_id
+        self.workflow = workflow
+        self.wanted = wanted
         self.difference = difference
         owner = f"execution {execution_id} of workflow {workflow!r}" if workflow else f"execution {execution_id}"
         what = f", and workflow {wanted!r} was to be started" if wanted else ""
@@ -479,7 +494,9 @@ class FencedError(StoreError):
     """
 
     def __init__(self, execution_id: str, token: int | None, current: int) -> None:
-        self.execution_id, self.token, self.current = execution_id, token, current
+        self.execution_id = execution_id
+        self.token = token
+        self.current = current
         writer = "this writer has no lease" if token is None else f"this writer has lease {token}"
         super().__init__(
             f"execution {execution_id} is under lease {current}, and {writer}: it was taken over. "
@@ -491,7 +508,11 @@ class LeaseHeldError(StoreError):
     """Another process drives this execution; `until` is when the lease ends unless its owner renews it."""
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
-        self.execution_id, self.host, self.pid, self.name, self.until = execution_id, host, pid, name, until
+        self.execution_id = execution_id
+        self.host = host
+        self.pid = pid
+        self.name = name
+        self.until = until
         super().__init__(
             f"execution {execution_id} is driven by {name or 'a process'} (process {pid} on {host}). If that process "
             f"is gone, it can be resumed from {until.astimezone():%Y-%m-%d %H:%M:%S %Z} on. Wait, or end that "
@@ -596,7 +617,9 @@ class PathNotAllowedError(WorkspaceError, PermissionError):
     """
 
     def __init__(self, path: str, rule: str = "", allowed: Sequence[str] = ()) -> None:
-        self.path, self.rule, self.allowed = path, rule, tuple(allowed)
+        self.path = path
+        self.rule = rule
+        self.allowed = tuple(allowed)
         where = f" is not within allowed directories: {', '.join(self.allowed)}" if self.allowed else " is not allowed"
         super().__init__(f"Path '{path}'{where}{f' ({rule})' if rule else ''}")
 
@@ -615,7 +638,9 @@ class FileOperationError(WorkspaceError):
     """
 
     def __init__(self, operation: str, path: str, reason: str) -> None:
-        self.operation, self.path, self.reason = operation, path, reason
+        self.operation = operation
+        self.path = path
+        self.reason = reason
         super().__init__(f"Failed to {operation} '{path}': {reason}")
 
 
@@ -633,7 +658,10 @@ class ShellExecutionError(WorkspaceError):
     """
 
     def __init__(self, command: str, reason: str, *, stdout: str = "", stderr: str = "") -> None:
-        self.command, self.reason, self.stdout, self.stderr = command, reason, stdout, stderr
+        self.command = command
+        self.reason = reason
+        self.stdout = stdout
+        self.stderr = stderr
         super().__init__(reason)
 
 
@@ -683,7 +711,10 @@ class CodeChangedError(ExecutionError):
     def __init__(
         self, told: str, choices: Mapping[str, str], begin: Callable[[str], Any], default: str | None = None
     ) -> None:
-        self.told, self.choices, self.begin, self.default = told, dict(choices), begin, default
+        self.told = told
+        self.choices = dict(choices)
+        self.begin = begin
+        self.default = default
         ways = ", ".join(f"--changed {word} ({outcome})" for word, outcome in choices.items())
         super().__init__(f"{told} Add one of: {ways}")
 
@@ -704,7 +735,8 @@ class AgentError(StepError):
     """
 
     def __init__(self, agent: str, request: int, cause: str) -> None:
-        self.agent, self.request = agent, request
+        self.agent = agent
+        self.request = request
         super().__init__(f"agent {agent} gave no answer after {request} request{'' if request == 1 else 's'}: {cause}")
 
 
@@ -724,7 +756,10 @@ class ToolError(StepError):
     advice = "mend it and resume; what should be told to the model, raise as pydantic_ai.ModelRetry"
 
     def __init__(self, agent: str, tool: str, cause: str, names: Sequence[str] = ()) -> None:
-        self.agent, self.tool, self.cause, self.names = agent, tool, cause, list(names)
+        self.agent = agent
+        self.tool = tool
+        self.cause = cause
+        self.names = list(names)
         super().__init__(f"tool {tool} of agent {agent} failed: {cause} ({self.advice})")
 
 
@@ -747,7 +782,10 @@ class ItemFailedError(StepError):
     def __init__(
         self, message: str, index: int, item: object, results: Sequence[object], key: str | None = None
     ) -> None:
-        self.index, self.item, self.results, self.key = index, item, list(results), key
+        self.index = index
+        self.item = item
+        self.results = list(results)
+        self.key = key
         self.beside: list[Exception] = []
         super().__init__(f"item {index}: {message}")
 
@@ -756,7 +794,8 @@ class StageTimeoutError(StepError):
     """An attempt at a stage of a pipeline took longer than it may."""
 
     def __init__(self, stage: str, seconds: float) -> None:
-        self.stage, self.seconds = stage, seconds
+        self.stage = stage
+        self.seconds = seconds
         super().__init__(f"stage {stage!r} took longer than {seconds:g} seconds; raise its timeout_seconds, or retry")
 
 
@@ -764,7 +803,8 @@ class TimedOutError(StepError, TimeoutError):
     """A step or a call took longer than its `Timeout`; a `TimeoutError` as well."""
 
     def __init__(self, what: str, seconds: float) -> None:
-        self.what, self.seconds = what, seconds
+        self.what = what
+        self.seconds = seconds
         super().__init__(f"{what} took longer than its Timeout of {seconds:g} seconds; raise that, or add a Retry")
 
 
@@ -789,7 +829,8 @@ class OperationError(ExecutionError):
     def __init__(
         self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()
     ) -> None:
-        self.operation_id, self.operation_type = operation_id, operation_type
+        self.operation_id = operation_id
+        self.operation_type = operation_type
         self.error_names = tuple(error_names)
         super().__init__(message)
 
@@ -802,7 +843,9 @@ class ServerError(ExecutionError):
     """An MCP server cannot be reached, does not keep to the protocol, or does not have what is asked of it."""
 
     def __init__(self, operation: str, server: str, cause: str) -> None:
-        self.operation, self.server, self.cause = operation, server, cause
+        self.operation = operation
+        self.server = server
+        self.cause = cause
         super().__init__(f"MCP {operation} failed for server {server}: {cause}")
 
 
@@ -814,7 +857,8 @@ class InterruptError(ExecutionError):
     """An answer does not fit its question, or there is one already; the question stays as it was."""
 
     def __init__(self, interrupt_id: str, reason: str) -> None:
-        self.interrupt_id, self.reason = interrupt_id, reason
+        self.interrupt_id = interrupt_id
+        self.reason = reason
         super().__init__(f"question {interrupt_id}: {reason}")
 
 
@@ -822,7 +866,9 @@ class AnswerKeptError(ExecutionError):
     """An answer or a signal is kept, and its execution cannot go on in this process; `cause` says why."""
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
-        self.execution_id, self.what, self.cause = execution_id, what, cause
+        self.execution_id = execution_id
+        self.what = what
+        self.cause = cause
         super().__init__(
             f"{what} is kept and need not be sent again, but execution {execution_id} cannot go on in this process: "
             f"{cause}. Resume it where that is defined"
@@ -833,7 +879,8 @@ class InterruptExpiredError(ExecutionError):
     """A question expired without an answer, and it has no default."""
 
     def __init__(self, interrupt_id: str, question: str) -> None:
-        self.interrupt_id, self.question = interrupt_id, question
+        self.interrupt_id = interrupt_id
+        self.question = question
         super().__init__(f"the question expired without an answer: {question} (give it a Default, or more time)")
 
 
@@ -841,7 +888,8 @@ class ApprovalDeniedError(ExecutionError):
     """A person did not approve what was to be done."""
 
     def __init__(self, question: str, text: str = "") -> None:
-        self.question, self.text = question, text
+        self.question = question
+        self.text = text
         super().__init__(f"not approved: {question}" + (f" ({text})" if text else ""))
 
 
@@ -857,7 +905,8 @@ class BoundExceededError(ExecutionError):
     """
 
     def __init__(self, message: str, bound: str = "", reason: str = "") -> None:
-        self.bound, self.reason = bound, reason
+        self.bound = bound
+        self.reason = reason
         super().__init__(message)
 
 
@@ -865,7 +914,8 @@ class ExecutionFailedError(ExecutionError):
     """An execution ended as failed."""
 
     def __init__(self, execution_id: str, error: str) -> None:
-        self.execution_id, self.error = execution_id, error
+        self.execution_id = execution_id
+        self.error = error
         super().__init__(f"execution {execution_id} failed: {error}")
 
 
@@ -889,7 +939,9 @@ class ExecutionWaitingError(ExecutionError):
     """An execution has to wait, for an answer or a signal, where that is an error (``strict``)."""
 
     def __init__(self, execution_id: str, question: str = "", signals: str = "") -> None:
-        self.execution_id, self.question, self.signals = execution_id, question, signals
+        self.execution_id = execution_id
+        self.question = question
+        self.signals = signals
         asked = f"an answer: {question} (answer it, or give the answer up front)" if question else ""
         what = asked or signals or "a time"
         super().__init__(f"execution {execution_id} waits for {what}")
@@ -909,7 +961,10 @@ class DivergenceError(ExecutionError):
     """
 
     def __init__(self, place: str, recorded: str, requested: str, changes: Sequence[str] = ()) -> None:
-        self.place, self.recorded, self.requested, self.changes = place, recorded, requested, tuple(changes)
+        self.place = place
+        self.recorded = recorded
+        self.requested = requested
+        self.changes = tuple(changes)
         what = f" ({'; '.join(self.changes)})" if self.changes else ""
         super().__init__(
             f"history and definition disagree at {place}: recorded {recorded}, now asked for {requested}{what}. "
@@ -922,7 +977,8 @@ class SourceGoneError(ExecutionError):
     """A what-if or trial is to go on, and the execution from whose log it is answered was deleted."""
 
     def __init__(self, execution_id: str, source: str) -> None:
-        self.execution_id, self.source = execution_id, source
+        self.execution_id = execution_id
+        self.source = source
         super().__init__(
             f"what-if or trial {execution_id} cannot go on: execution {source}, from whose log it is answered, was "
             "deleted. It stays as it is; make it anew of an execution that is there, or delete it"
@@ -939,7 +995,8 @@ class ReplayMismatchError(ExecutionError):
     """
 
     def __init__(self, execution_id: str, difference: str) -> None:
-        self.execution_id, self.difference = execution_id, difference
+        self.execution_id = execution_id
+        self.difference = difference
         super().__init__(
             f"unfaithful: gone through again without any change, execution {execution_id} differs from its log, so "
             f"that a what-if would show nothing; first at {difference}. Look for code that asks clock, chance or the "

@@ -65,13 +65,16 @@ class KeyboardInterrupts:
         elif handler == self._hear:  # nested block: the outer one restores the handler
             yield True
         else:
-            self._handler, self._waits, self._was_heeded = handler, False, False
+            self._handler = handler
+            self._waits = False
+            self._was_heeded = False
             signal.signal(signal.SIGINT, self._hear)
             try:
                 yield True
             finally:
                 self._install(handler, in_place_of=self._hear)
-                waits, self._waits = self._waits and not self._was_heeded, False
+                waits = self._waits and not self._was_heeded
+                self._waits = False
                 if waits:
                     handler(signal.SIGINT, None)
 
@@ -83,12 +86,14 @@ class KeyboardInterrupts:
     def _hear(self, _: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if not self._waits:
-            self._waits, self._came_at = True, now
+            self._waits = True
+            self._came_at = now
         elif now - self._came_at > GRACE:
             self._pass_on(frame)
 
     def _pass_on(self, frame: FrameType | None) -> None:
-        self._waits, self._was_heeded = False, True
+        self._waits = False
+        self._was_heeded = True
         self._handler(signal.SIGINT, frame)
         self._was_heeded = False  # the handler did not raise: a later interrupt is a new one
 

@@ -80,7 +80,10 @@ class MappedRows:
     """
 
     def __init__(self, environment: Environment, execution: Execution, key: str, workflow: Workflow) -> None:
-        self.execution, self.environment, self.key, self.workflow = execution, environment, key, workflow
+        self.execution = execution
+        self.environment = environment
+        self.key = key
+        self.workflow = workflow
 
     def wait(self, timeout: float | None = None) -> MappedRows:
         """Wait until all calls have been made, and return itself.
@@ -166,7 +169,8 @@ class MappedRows:
     def resumed(self) -> MappedRows:
         """Have the calls go on that a process has left, or that broke off with an error, and return it."""
         self.execution = self._rounds()[-1]
-        made, status = REGISTERED.get(self.workflow.steps[0].action or ""), self.execution.status
+        made = REGISTERED.get(self.workflow.steps[0].action or "")
+        status = self.execution.status
         # A person may have said of calls that may not be made twice that they failed.
         if status == CANCELLED or (status == FAILED and made is not None and not made.is_repeatable):
             way_on = f"environment.resume({self.execution.id!r}) goes on with it, again=True begins anew"
@@ -183,7 +187,8 @@ class MappedRows:
         from divebook.events.arrow.rows import failed_in, settled_in
 
         outcome = self._outcome()
-        failed, settled = len(failed_in(outcome)), len(settled_in(outcome))
+        failed = len(failed_in(outcome))
+        settled = len(settled_in(outcome))
         told = f", {failed:,} of which failed" if failed else ""
         told += ": .retry_failed() calls those again" if settled else ""
         if failed > settled:

@@ -81,11 +81,14 @@ class TracedLog:
 
     def take(self, event: Event) -> list[EndedSpan]:
         """Return what has ended with an event, the innermost first."""
-        data, self.last = event.data, event.sequence
+        data = event.data
+        self.last = event.sequence
         if isinstance(data, catalog.ExecutionStarted):
-            self.workflow, self.came_from = data.workflow_name, data.parent
+            self.workflow = data.workflow_name
+            self.came_from = data.parent
         elif isinstance(data, catalog.ExecutionForked):
-            self.workflow, self.came_from = data.workflow_name or self.workflow, data.source
+            self.workflow = data.workflow_name or self.workflow
+            self.came_from = data.source
         if ROOT not in self._began or (ROOT in self._over and isinstance(data, catalog.ExecutionResumed)):
             self._begin(ROOT, event.recorded_at)
         if isinstance(data, catalog.ExecutionForked):  # what it has of its source is told of that, and took its time
@@ -112,9 +115,11 @@ class TracedLog:
     def _enter(self, span: Span) -> None:
         step = self._places.get((span.path, None), ROOT)
         if span.kind == "step":
-            parent, self._places[span.path, None] = ROOT, span.index
+            parent = ROOT
+            self._places[span.path, None] = span.index
         elif span.kind == "item":
-            parent, self._places[span.path, span.iteration] = step, span.index
+            parent = step
+            self._places[span.path, span.iteration] = span.index
         else:
             item = step if span.iteration is None else self._places.get((span.path, span.iteration), step)
             parent = item if span.holder < 0 else span.holder
@@ -172,7 +177,9 @@ def _digest(text: str) -> bytes:
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 
-CHAT, INVOKE_AGENT, EXECUTE_TOOL = "chat", "invoke_agent", "execute_tool"
+CHAT = "chat"
+INVOKE_AGENT = "invoke_agent"
+EXECUTE_TOOL = "execute_tool"
 _DOES = {AGENT_RESPONSE: CHAT, CACHED_RESPONSE: CHAT, AGENT_TURN: INVOKE_AGENT, TOOL_CALL: EXECUTE_TOOL}
 TOKENS = {
     "input_tokens": "gen_ai.usage.input_tokens",
@@ -215,7 +222,8 @@ def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
     }
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does is not None:
-        told["gen_ai.operation.name"], told["gen_ai.agent.name"] = does, span.agent
+        told["gen_ai.operation.name"] = does
+        told["gen_ai.agent.name"] = span.agent
     if does == CHAT:
         told["gen_ai.provider.name"], told["gen_ai.request.model"] = model_of(span)
         told |= {TOKENS[name]: count for name, count in span.usage.items() if name in TOKENS}
@@ -481,7 +489,8 @@ class Telemetry:
     def close(self) -> None:
         """Send what was told, and end what was made here; waits a few seconds at most, and the second time none."""
         atexit.unregister(self._leave)
-        closers, self._closers = self._closers, []
+        closers = self._closers
+        self._closers = []
         done_in_time("to send what was told", closers)
 
     def runs(self, teller: TellingThread) -> None:
@@ -496,11 +505,15 @@ class Telemetry:
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
         """Tell of one span that has ended."""
-        span, trace = ended.span, trace_id(execution_id)
+        span = ended.span
+        trace = trace_id(execution_id)
         if span is None:
             name, attributes, status, error = _execution_told(ended, followed)
         else:
-            name, attributes, status, error = name_of(span), attributes_of(span), span.status, error_of(span)
+            name = name_of(span)
+            attributes = attributes_of(span)
+            status = span.status
+            error = error_of(span)
         attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
         if ended.served:
             attributes["divebook.served"] = True
@@ -535,7 +548,8 @@ class _Listener:
     """Follows the executions of a store that this process drives, in a thread of its own."""
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
-        self._telemetry, self._store = telemetry, store
+        self._telemetry = telemetry
+        self._store = store
         self._teller = TellingThread("divebook-telemetry")
         telemetry.runs(self._teller)
         self._heard: set[str] = set()

@@ -107,7 +107,9 @@ class Worker:
         called: Any = name
         if called is not None and not (isinstance(called, str) and called.strip()):
             raise SetupError(f"the name of a worker is a text, not {name!r}; leave it out, or write name='gpu-1'")
-        self.environment, self.queues, self.parallel = environment, tuple(queues), parallel
+        self.environment = environment
+        self.queues = tuple(queues)
+        self.parallel = parallel
         self.name = name or f"{socket.gethostname()}/{os.getpid()}/{next(_numbers)}"
         self.taken = 0
         """How often it has taken an execution up."""
@@ -116,7 +118,8 @@ class Worker:
             schedules = Definitions(schedules=tuple(schedules))
         self._schedules = None if schedules is None else Schedules(environment, schedules, self.queues[0])
         self._process = os.getpid()
-        self._news, self._drains = threading.Event(), threading.Event()
+        self._news = threading.Event()
+        self._drains = threading.Event()
         self._looked = threading.Condition()
         self._looks = self._idle_look = 0
         """How often it has begun to look into the queues, and the last look that found nothing to do, nor to drive."""
@@ -249,7 +252,8 @@ class Worker:
 
     def _warn(self, trouble: str) -> None:
         """Say what keeps it from looking into its queues, once as long as it stays so."""
-        now, (said, since) = time.monotonic(), self._trouble
+        now = time.monotonic()
+        (said, since) = self._trouble
         if trouble != said or now - since >= AGAIN:
             self._trouble = trouble, now
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)

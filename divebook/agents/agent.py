@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from divebook.agents.turn import AgentTask, TurnContext
 
 
-DURABLE, LOOP = "divebook.agents.batches", "divebook.agents.loop"
+DURABLE = "divebook.agents.batches"
+LOOP = "divebook.agents.loop"
 _LOADED: dict[str, ModuleType] = {}
 """Modules that are loaded when they are first needed."""
 MODEL_RETRY = Retry(
@@ -153,7 +154,8 @@ class Agent:
             require_possible_schema(output, "output")
         self.output = own.output if output is None else output
         allow_answers(self.output)
-        self.capabilities, self.deps = tuple(capabilities), deps
+        self.capabilities = tuple(capabilities)
+        self.deps = deps
         self.policy = Policy.given().of_code()
         """Policy for references in its key and headers. An environment replaces it (`under`)."""
         self.library: LibraryAgent[Any, Any] | None = None
@@ -178,7 +180,8 @@ class Agent:
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
         """Add the constructor's arguments to the definition."""
-        own, added = self.definition, dict[str, Any]()
+        own = self.definition
+        added = dict[str, Any]()
         if instructions:
             added["instructions"] = instructions
         added |= {field: (*getattr(own, field), *given) for field, given in names.items() if given}
@@ -316,7 +319,8 @@ class Agent:
 
     def _with(self, definition: AgentDefinition, model: Model | ScriptedModel | str) -> Agent:
         other = copy.copy(self)
-        other.definition, other.model = definition, model
+        other.definition = definition
+        other.model = model
         return other
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Agent:
@@ -385,7 +389,8 @@ class Agent:
 
         `limited` applies the environment's limits to a tool.
         """
-        loop, durable = await loaded(LOOP), await loaded(DURABLE)
+        loop = await loaded(LOOP)
+        durable = await loaded(DURABLE)
         own = [tool.inside(self.definition.workspace) for tool in (*tools, *self.tools)]
         served, notes = await served_tools(context, self.definition, servers, [tool.name for tool in own])
         instructions = self.instructions(context.started_at) if self.library is None else ""

@@ -84,7 +84,8 @@ def result_in(line: str) -> BatchResult | None:
     """Parse one line of an OpenAI result file; return None if it is malformed."""
     try:
         told = json.loads(line)
-        name, answered = told["custom_id"], told.get("response") or {"status_code": 500, "body": told.get("error")}
+        name = told["custom_id"]
+        answered = told.get("response") or {"status_code": 500, "body": told.get("error")}
         is_right = 200 <= answered["status_code"] < 300
     except UNREADABLE:
         return None
@@ -185,7 +186,8 @@ class TellingModel(WrapperModel):
 
     def __init__(self, wrapped: Model, known: RequestLimiters, *, is_counted: bool) -> None:
         super().__init__(wrapped)
-        self._known, self._is_counted = known, is_counted
+        self._known = known
+        self._is_counted = is_counted
 
     async def request(
         self,
@@ -229,8 +231,10 @@ class RecordedModel(WrapperModel):
 
     def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
         super().__init__(wrapped)
-        self._operation, self._parameters = operation, dict(parameters)
-        self._seconds, self._policy = agent.definition.response_timeout, agent.policy
+        self._operation = operation
+        self._parameters = dict(parameters)
+        self._seconds = agent.definition.response_timeout
+        self._policy = agent.policy
 
     async def request(
         self,
@@ -301,7 +305,8 @@ async def respond(agent: Agent, message: Request, operation: RunOperation) -> st
         The model answered without any text.
     """
     parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
-    recorded, own = RecordedModel(await resolved(agent), operation, parameters, agent), agent.definition
+    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
+    own = agent.definition
     answer = await model_request(recorded, message.messages(), model_settings=settings_of(own), instrument=False)
     if not answer.text and answer.tool_calls:
         called = answer.tool_calls[0].tool_name
@@ -373,7 +378,9 @@ class AgentBatches:
     """
 
     def __init__(self, agent: Agent, model: Model, instructions: str, output: Any) -> None:
-        self._agent, self._model, self._instructions = agent, model, instructions
+        self._agent = agent
+        self._model = model
+        self._instructions = instructions
         self._settings = settings_of(agent.definition)
         self._settings.pop("timeout")  # a batch takes up to a day
         self._parameters = ModelRequestParameters()
@@ -431,7 +438,8 @@ class AgentBatches:
         StepError
             The agent has a setting that batches do not support, or one prompt is larger than a batch.
         """
-        most, left = min(most, self._model.batch_max_requests or most), self._model.batch_max_bytes
+        most = min(most, self._model.batch_max_requests or most)
+        left = self._model.batch_max_bytes
         found: list[EncodedBatchRequest] = []
         for custom_id, prompt in prompts.items():
             try:
@@ -478,7 +486,8 @@ class AgentBatches:
         OutcomeUnknownError
             The batch may have been created, and the provider has no list to check.
         """
-        finds, has_asked = await self.finds(), False
+        finds = await self.finds()
+        has_asked = False
         try:
             if finds and (known := await self._found(requests, since, others)) is not None:
                 return known
@@ -533,7 +542,8 @@ class AgentBatches:
         try:
             yield
         except Exception as error:
-            name, status = self._model.model_name, getattr(error, "status_code", None)
+            name = self._model.model_name
+            status = getattr(error, "status_code", None)
             if isinstance(status, int):
                 headers = dict(getattr(getattr(error, "response", None), "headers", None) or {})
                 raise ModelHTTPError(status, name, getattr(error, "body", None), headers=headers) from error
@@ -544,7 +554,8 @@ class AgentBatches:
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **told: str) -> dict[str, Any]:
         """Return the handle of a batch from the provider's id."""
         details = {"status": "in_progress", **told}
-        model, group = self._model, requests[0].group
+        model = self._model
+        group = requests[0].group
         made = Batch(
             id=name,
             model_name=model.model_name,

@@ -133,7 +133,8 @@ class TurnBudget:
         # (test_a_question_about_a_bound_keeps_its_recorded_wording).
         recorded = context.asked(key)
         if recorded is not None:
-            question, data = recorded.question, recorded.data
+            question = recorded.question
+            data = recorded.data
         else:
             question, own = asked_about(found, f"{self._owner(found)}: ")
             data = {**own, "agent": self.agent}

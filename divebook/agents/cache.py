@@ -70,7 +70,9 @@ class ResponseCache:
     """
 
     def __init__(self, folder: Path | None, sealing: Sealing, clock: Callable[[], float] = time.time) -> None:
-        self.folder, self._sealing, self._clock = folder, sealing, clock
+        self.folder = folder
+        self._sealing = sealing
+        self._clock = clock
         self._held: dict[str, bytes] = {}
         self._written = 0
 
@@ -125,7 +127,9 @@ class ResponseCache:
 
     def prune(self) -> int:
         """Delete expired responses, then the oldest ones while the total is too large; return how many were deleted."""
-        now, total, deleted = self._clock(), 0, 0
+        now = self._clock()
+        total = 0
+        deleted = 0
         for until, size, path in sorted(self._files(), reverse=True):
             total += size
             if until <= now or total > MOST_BYTES:
@@ -154,7 +158,8 @@ class Cached:
     """View of the cache for one agent with its maximum age. Files are read and written in a thread."""
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
-        self._cache, self._seconds = cache, seconds
+        self._cache = cache
+        self._seconds = seconds
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
         """Return the cached response to a request; None if there is none."""
@@ -188,7 +193,8 @@ class Cassette:
     """
 
     def __init__(self, model: str, agent: str, requests: Sequence[RequestView]) -> None:
-        self._run, self._agent = model.removeprefix(RECORDED), agent
+        self._run = model.removeprefix(RECORDED)
+        self._agent = agent
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any]:

@@ -29,7 +29,9 @@ from divebook.events.recorded import opened
 from divebook.questions import Question
 from divebook.questions.question import AGENT_CHANGED, ANEW, FINISH
 
-INSTRUCTIONS, TOOLS, OUTPUT = "instructions", "tools", "output"
+INSTRUCTIONS = "instructions"
+TOOLS = "tools"
+OUTPUT = "output"
 _TOOL = TypeAdapter(ToolDefinition)
 
 
@@ -81,10 +83,12 @@ Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awa
 
 async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_in: bool) -> dict[str, Any]:
     """Return the result of a turn. If its agent has changed, ask a person how to continue."""
-    place, number = context, 1
+    place = context
+    number = 1
     while True:
         key = f"changed-{number}"
-        asked, agreement = place.asked(key), TurnCompatibility(place, agent, stands_in)
+        asked = place.asked(key)
+        agreement = TurnCompatibility(place, agent, stands_in)
         if asked is None:
             try:
                 result = await begin(place, agreement, {})
@@ -97,7 +101,8 @@ async def carried_on(context: TurnContext, agent: str, begin: Begin, *, stands_i
         answered = await _ask(place, key, agreement, asked)
         if (answered.response or {}).get("choice") == FINISH:
             return await begin(place, None, opened((await place.recorded_start("model-1"))[1]))
-        place, number = context.below(f"anew-{number}"), number + 1
+        place = context.below(f"anew-{number}")
+        number = number + 1
         place.recall = context.recall  # the new place belongs to the same agent
 
 
@@ -105,7 +110,8 @@ async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked
     """Ask how to continue the turn. A recorded question keeps its wording, whatever has changed since."""
     if asked is not None:
         return await place.question(AGENT_CHANGED, asked.question, key=key, data=asked.data)
-    what, choices = "; ".join(agreement.changes), [FINISH, ANEW] if agreement.can_finish else [ANEW]
+    what = "; ".join(agreement.changes)
+    choices = [FINISH, ANEW] if agreement.can_finish else [ANEW]
     finish = f"{FINISH} to go on with what it began with, or " if agreement.can_finish else ""
     text = (
         f"Agent {agreement.agent} is not what it was when this turn began ({what}). Answer {finish}{ANEW} to begin the "
@@ -117,7 +123,8 @@ async def _ask(place: TurnContext, key: str, agreement: TurnCompatibility, asked
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences as text for people."""
-    old, new = _tools(before), _tools(now)
+    old = _tools(before)
+    new = _tools(now)
     return [
         *(f"{name} differ" for name in (INSTRUCTIONS,) if before.get(name) != now.get(name)),
         *(f"tool {name} is gone" for name in old if name not in new),

@@ -131,8 +131,11 @@ class ModelClients:
 
     async def close(self) -> None:
         """Close all clients. The next request creates new ones."""
-        opened, self._open = self._open, AsyncExitStack()
-        self._models, self._providers, self._entered = {}, {}, set()
+        opened = self._open
+        self._open = AsyncExitStack()
+        self._models = {}
+        self._providers = {}
+        self._entered = set()
         await opened.aclose()
 
 
@@ -163,7 +166,9 @@ CLIENTS = ModelClients()
 # its time limit does not run.
 
 
-FIRST, LEAST, MOST = 20, 1, 200
+FIRST = 20
+LEAST = 1
+MOST = 200
 TOO_MANY = 429
 
 
@@ -196,8 +201,11 @@ class RequestLimiter:
     """
 
     def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.model, self._clock = model, clock
-        self.limit, self.under_way, self.round = FIRST, 0, 0
+        self.model = model
+        self._clock = clock
+        self.limit = FIRST
+        self.under_way = 0
+        self.round = 0
         self._clean = 0
         """Successful requests since the last change of the limit."""
         self._is_used = False
@@ -308,7 +316,9 @@ class RequestLimiter:
             self._change(max(LEAST, self.limit // 2))
 
     def _change(self, limit: int) -> None:
-        self.limit, self._clean, self._is_used = limit, 0, False
+        self.limit = limit
+        self._clean = 0
+        self._is_used = False
 
 
 class Permit:
@@ -318,7 +328,8 @@ class Permit:
     """
 
     def __init__(self, limiter: RequestLimiter, *, tells: bool = True) -> None:
-        self._limiter, self._tells = limiter, tells
+        self._limiter = limiter
+        self._tells = tells
         self._began: int | None = None
 
     async def __aenter__(self) -> Self:
@@ -335,7 +346,8 @@ class Permit:
 
     def _leave(self, error: BaseException | None) -> None:
         if self._began is not None:
-            began, self._began = self._began, None
+            began = self._began
+            self._began = None
             self._limiter.leave(began if self._tells else None, error)
 
 

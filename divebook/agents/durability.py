@@ -133,7 +133,8 @@ class BoundRequest(_Bound):
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response, or make the request."""
         del config
-        turn, executed = _required(), False
+        turn = _required()
+        executed = False
         turn.sent_with = params.model_request_parameters
         named = params.model_id or turn.model
         told = turn.record.describe(params.messages, params.model_settings, params.model_request_parameters, named)
@@ -220,7 +221,8 @@ async def _recalled(turn: AgentTurn, told: Described, sent: RequestToSend, call:
     ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
     place.
     """
-    recall, known = turn.context.recall, turn.context.recorded_type(told.key)
+    recall = turn.context.recall
+    known = turn.context.recorded_type(told.key)
     found = await recall.find(sent) if recall is not None and known is None else None
     if found is None and known != CACHED_RESPONSE:
         return None
@@ -285,9 +287,11 @@ class BoundCall(_Bound):
             returned = await self._made(_with_readable_result(params), f"tool {params.name}")
             if hasattr(returned, "result"):  # without a result it is a message to the model
                 returned.result = plain_result(returned.result)
-            made, own = self._operation.result_codec.dump(returned), {}
+            made = self._operation.result_codec.dump(returned)
+            own = {}
         except InputRequired as asked_back:
-            made, own = asked_back.payload, asked_back.state
+            made = asked_back.payload
+            own = asked_back.state
         told: Mapping[str, Any] = {**turn.kept(made, f"what tool {params.name} returned"), **own}
         return {name: value for name, value in told.items() if name not in USUAL or USUAL[name] != value}
 
@@ -313,7 +317,8 @@ async def _recorded(
     place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
 ) -> Any:
     """Return the recorded result of a call. If its server asks questions, this is the result of the last round."""
-    turn, setting = place.turn, place.setting
+    turn = place.turn
+    setting = place.setting
     own = turn.tools.get(params.name)
     tool = params.name if own is None else own.own_name
     asked = {"agent": turn.record.agent, "tool": tool, "arguments": plainly(params.tool_args)}
@@ -505,7 +510,8 @@ async def _approved(
             call, tool=own.own_name, server=own.server, hints=own.hints, asks=own.approval, mode=own.confirmation
         )
         call = replace(call, files=turn.context.files_of(own), fixed=own.fixed, rule_name=own.rule_name)
-    definition, single = tool.tool_def, _of_single_argument(tool)
+    definition = tool.tool_def
+    single = _of_single_argument(tool)
     schema = definition.parameters_json_schema
     if single is not None:
         schema = _under(str(single.single_arg_name), schema)
@@ -559,7 +565,8 @@ async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredT
 
 
 async def _approval(turn: AgentTurn, part: ToolCallPart) -> ToolApproved | ToolDenied:
-    given, place = part.args_as_dict(), turn.call(part.tool_call_id)
+    given = part.args_as_dict()
+    place = turn.call(part.tool_call_id)
     if place.put_off is not None and turn.context.asked(f"approve-{place.put_off}") is not None:
         return ToolApproved()  # approved by a person before the tool itself required it
     call = ToolCall(part.tool_name, given, agent=turn.record.agent, asks=True)

@@ -201,7 +201,10 @@ def _span_of(part: Mapping[str, Any], tools: list[_Span]) -> _Span | None:
 def _call(part: Mapping[str, Any], span: _Span | None) -> SaidCall:
     call = SaidCall(part["tool_call_id"], part["tool_name"], part["args"])
     if span is not None:
-        call.has_ended, call.began, call.ended, call.error = True, span.began, span.ended, span.error
+        call.has_ended = True
+        call.began = span.began
+        call.ended = span.ended
+        call.error = span.error
         call.result = _data(span.said.get("gen_ai.tool.call.result"))
     return call
 
@@ -321,7 +324,8 @@ def _of_otlp(data: Mapping[str, Any]) -> _Span:
 
 
 def _of_sdk(data: Mapping[str, Any]) -> _Span:
-    context, status = data.get("context") or {}, data.get("status") or {}
+    context = data.get("context") or {}
+    status = data.get("status") or {}
     said = dict(data.get("attributes") or {})
     return _Span(
         str(context.get("span_id", "")),
@@ -404,7 +408,9 @@ def _may_be_foreign(path: Path) -> bool:
 
 def _parsed(text: str) -> Any:
     """Parse one JSON value or several consecutive ones; return None for invalid JSON."""
-    decoder, found, place = json.JSONDecoder(), [], 0
+    decoder = json.JSONDecoder()
+    found = []
+    place = 0
     while (place := _next(text, place)) < len(text):
         try:
             value, place = decoder.raw_decode(text, place)

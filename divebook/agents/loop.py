@@ -62,7 +62,8 @@ class LastRound(AbstractCapability[Any]):
     """
 
     def __init__(self, agent: str, limit: int) -> None:
-        self._agent, self._limit = agent, limit
+        self._agent = agent
+        self._limit = limit
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -177,7 +178,10 @@ class LoopRun:
     """
 
     def __init__(self, agent: Agent, message: Request, output: Any, asked: AgentTask) -> None:
-        self._agent, self._message, self._output, self._asked = agent, message, output, asked
+        self._agent = agent
+        self._message = message
+        self._output = output
+        self._asked = asked
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
         """Return the result of the turn.
@@ -200,10 +204,13 @@ class LoopRun:
         agreement: TurnCompatibility | None,
         begun_with: Mapping[str, Any],
     ) -> dict[str, Any]:
-        agent, definition = self._agent, self._agent.definition
+        agent = self._agent
+        definition = self._agent.definition
         before = [message for chunk in self._asked.history for message in opened(chunk)]
-        record, known = RequestRecord(agent.name, before), {tool.name: tool for tool in tools}
-        seconds, budget = definition.response_timeout, self._budget()
+        record = RequestRecord(agent.name, before)
+        known = {tool.name: tool for tool in tools}
+        seconds = definition.response_timeout
+        budget = self._budget()
         deps = agent.deps if deps is None else deps
         turn = AgentTurn(
             context, record, agent.model_name, agent.retry, seconds, known, budget, agreement, agent.policy
@@ -238,7 +245,8 @@ class LoopRun:
 
     def _budget(self) -> TurnBudget | None:
         """Return the budget of the turn; None if neither the agent nor the delegating turn is bounded."""
-        bounds, above = self._agent.definition.bounds, TURN.get()
+        bounds = self._agent.definition.bounds
+        above = TURN.get()
         given = None if above is None else above.budget
         if not bounds and given is None:
             return None
@@ -247,7 +255,8 @@ class LoopRun:
 
     async def _made(self, tools: Sequence[ToolFunction], begun_with: Mapping[str, Any]) -> dict[str, Any]:
         """Return a pydantic-ai agent built from the definition, and the options of its run."""
-        agent, made = self._agent, [in_old_form(_library_tool(tool), begun_with) for tool in tools]
+        agent = self._agent
+        made = [in_old_form(_library_tool(tool), begun_with) for tool in tools]
         made += stand_ins(begun_with, {tool.name: tool for tool in tools})
         rounds = LastRound(agent.name, agent.definition.tool_iteration_limit)
         library = pydantic_ai.Agent(
@@ -271,7 +280,8 @@ class LoopRun:
 
         The model may be overridden.
         """
-        agent, model = self._agent, await resolved(self._agent)
+        agent = self._agent
+        model = await resolved(self._agent)
         assert agent.library is not None  # noqa: S101 - that is what makes it one that was taken
         require_closed(agent.library, agent.name)
         durability = DivebookDurability(name=agent.name, models={agent.model_name: model})

@@ -247,7 +247,8 @@ def _price(
     found = _found(model, provider)
     if found is None:
         return None
-    rates, fresh = found.rates, written - cache_read - cache_write
+    rates = found.rates
+    fresh = written - cache_read - cache_write
     if rates is None or fresh < 0:
         return int(found.price(written, answered, cache_read, cache_write))
     fresh_rate, answered_rate, read_rate, write_rate = rates

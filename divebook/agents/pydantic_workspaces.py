@@ -61,7 +61,8 @@ class BackedFiles(FileOperator):
     """Files of one of pydantic-ai's workspaces; `folder` is its working folder."""
 
     def __init__(self, theirs: TheirWorkspace, folder: str) -> None:
-        self._theirs, self._folder = theirs, folder
+        self._theirs = theirs
+        self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
         """Return where a path leads, or with `itself` where its last name stands; raises `PathNotAllowedError`."""
@@ -125,7 +126,8 @@ class BackedFiles(FileOperator):
     async def move(self, src: str, dst: str) -> None:
         """Move a file or folder, which is copied and then removed."""
         with _failures("move", src, "source"):
-            source, target = await self.inside(src, itself=True), await self._into(src, dst)
+            source = await self.inside(src, itself=True)
+            target = await self._into(src, dst)
             if target == source or target.startswith(f"{source}/"):
                 raise FileOperationError("move", src, "a folder cannot be moved into itself")
             await self._copied(source, target)
@@ -209,7 +211,9 @@ class BackedShell(Shell):
 
     def __init__(self, theirs: TheirWorkspace, folder: str, files: BackedFiles, **options: Any) -> None:
         super().__init__(**options)
-        self._theirs, self._folder, self._files = theirs, folder, files
+        self._theirs = theirs
+        self._folder = folder
+        self._files = files
 
     async def _run(self, asked: AskedCommand) -> ShellResult:
         shown = asked.command if isinstance(asked.command, str) else " ".join(asked.command)
@@ -401,7 +405,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._lock = asyncio.Lock()
-        self._has_begun, self._is_own = False, False
+        self._has_begun = False
+        self._is_own = False
         self._ref: WorkspaceRef | None = None
 
     @classmethod
@@ -439,7 +444,9 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         """Leave the workspace if this has entered it; the next operation enters it again."""
         async with self._lock:
             if self._is_own:
-                self._has_begun, self._is_own, self._ref = False, False, None
+                self._has_begun = False
+                self._is_own = False
+                self._ref = None
                 await self._workspace.__aexit__(None, None, None)
 
     async def _enter(self) -> None:
@@ -451,7 +458,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         self._begin()
 
     def _begin(self) -> None:
-        self._ref, self._has_begun = _reference(self._workspace), True
+        self._ref = _reference(self._workspace)
+        self._has_begun = True
 
     async def _disk(self) -> Disk:
         """Return the files of the workspace, which is entered by then, and is there."""

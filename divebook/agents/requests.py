@@ -63,7 +63,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logger(__name__)
 CUT_OFF = "the reply was cut off: its stream ended without a finish reason before it was complete"
-_RESPONSE, _ANY = TypeAdapter(ModelResponse), TypeAdapter[Any](Any)
+_RESPONSE = TypeAdapter(ModelResponse)
+_ANY = TypeAdapter[Any](Any)
 
 
 def plainly(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
@@ -168,7 +169,8 @@ def _told_apart(response: ModelResponse) -> ModelResponse:
 def _with_own_id(part: ModelResponsePart, taken: set[str]) -> ModelResponsePart:
     if not isinstance(part, ToolCallPart):
         return part
-    given, number = part.tool_call_id, 1
+    given = part.tool_call_id
+    number = 1
     name = given
     while name in taken:
         number += 1
@@ -299,7 +301,8 @@ class RequestRecord:
     """
 
     def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.agent, self.requests = agent, 0
+        self.agent = agent
+        self.requests = 0
         self._marks: list[Mapping[str, Any]] = list(history)
         """Recorded form of each message of the latest request."""
         self._told: list[_Told] = []
@@ -335,12 +338,14 @@ class RequestRecord:
             self._sent += messages[len(self._sent) :]
             self._tokens += sum(entry.tokens for entry in told)
             self._held.add(entry.held for entry in told)
-            self._marks, kept = [*before, *(entry.mark for entry in told)], len(before)
+            self._marks = [*before, *(entry.mark for entry in told)]
+            kept = len(before)
         else:
             known = {id(entry.message): entry for entry in self._told}
             self._told = [self._told_of(message, known.get(id(message))) for message in messages]
             self._held = _Held.of_all(entry.held for entry in self._told)
-            self._marks, self._sent = [entry.mark for entry in self._told], [*messages]
+            self._marks = [entry.mark for entry in self._told]
+            self._sent = [*messages]
             self._tokens = sum(entry.tokens for entry in self._told)
             kept = _same(before, self._marks)
         said: dict[str, Any] = {"agent": self.agent, "request": self.requests}
@@ -682,7 +687,8 @@ def _as_raised(error: OperationError) -> Exception:
     names = ("status_code", "model_name", "body", "provider_error_code", "provider_error_type", "retry_after")
     known: dict[str, Any] = {name: told.get(name) for name in names}
     made = ModelHTTPError.for_category(category, **known, in_stream=told.get("in_stream") is True)
-    made.message, made.args = str(error), (str(error),)
+    made.message = str(error)
+    made.args = (str(error),)
     return made
 
 
@@ -694,7 +700,9 @@ class RequestToSend:
     """Request number `number` of a turn, to a model of the given name, before it is sent."""
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
-        self.number, self._model, self._params = number, model, params
+        self.number = number
+        self._model = model
+        self._params = params
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:

@@ -177,7 +177,8 @@ def _calls(written: Any) -> Iterable[ScriptedCall]:
 def _failing(written: Mapping[str, Any]) -> ScriptedReply:
     if set(written) - {"error", "status", "retry_after"}:
         raise SetupError(f"a reply with `error` has no answer, but this says {dict(written)!r}; make two replies of it")
-    status, after = written.get("status"), written.get("retry_after")
+    status = written.get("status")
+    after = written.get("retry_after")
     if after is not None and status is None:
         raise SetupError(f"only a provider says `retry_after`: {dict(written)!r} needs a `status` such as 429")
     return ScriptedReply(error=_text(written, "error"), status=status, retry_after=after)
@@ -322,9 +323,12 @@ class ScriptedModel:
             self.calls += 1
             return ScriptedReply(error=self.error)
         if run_id is None:
-            turn, place, rounds = None, self.calls - self._failed.total(), self._single()
+            turn = None
+            place = self.calls - self._failed.total()
+            rounds = self._single()
         else:
-            turn, place = self.turn(run_id), answered
+            turn = self.turn(run_id)
+            place = answered
             rounds = self._rounds[min(turn, len(self._rounds) - 1)]
         self.calls += 1
         return self._next(turn, place, rounds) if rounds else ScriptedReply(say=_unscripted_reply(prompt))

@@ -56,7 +56,8 @@ def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
             said.function_schema.validator = _filling(tool.schema)
         return said
     _take_on(called, tool.function)
-    code, shape = getattr(inspect.unwrap(tool.function), "__code__", None), _shape(called)
+    code = getattr(inspect.unwrap(tool.function), "__code__", None)
+    shape = _shape(called)
     made_of, known = _SCHEMAS.get(code, (None, None)) if code is not None else (None, None)
     schema = replace(known, function=called) if known is not None and made_of == shape else None
     try:

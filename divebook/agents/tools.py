@@ -189,7 +189,8 @@ class AgentTurn:
         and the calls beside it get the same. A task that failed and is run again gets a share of the current rest,
         because the bounds of its agent may have been raised for it.
         """
-        place, count = (self.record.requests, is_again), self.asked[tool]
+        place = (self.record.requests, is_again)
+        count = self.asked[tool]
         if known is not None and not is_again:
             self._shares.setdefault(place, known)
             return known
@@ -328,7 +329,9 @@ def _recorded(turn: AgentTurn, agent: Sampler, key: str) -> Any:
 
 INPUT_REQUIRED = "input_required"
 """Kind of a recorded call that must be repeated with answers."""
-ACCEPT, DECLINE, CANCEL = "accept", "decline", "cancel"
+ACCEPT = "accept"
+DECLINE = "decline"
+CANCEL = "cancel"
 DEFAULT: Any = DECLINE
 """Answer to a question of a call that was not answered in time."""
 MOST_ASKED = 50
@@ -461,7 +464,9 @@ class _CallQuestions:
     """
 
     def __init__(self, tool: ToolFunction, place: CallPlace) -> None:
-        self._tool, self._place, self._left = tool, place, MOST_ASKED
+        self._tool = tool
+        self._place = place
+        self._left = MOST_ASKED
         self._loop = asyncio.get_running_loop()
         self._until = None if tool.timeout is None else self._loop.time() + tool.timeout
         self._keys = (f"elicit-{place.name}-in-{number}" for number in itertools.count(1))
@@ -473,7 +478,8 @@ class _CallQuestions:
         self._left -= 1
         if self._left < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
-        turn, context = self._place.turn, self._place.turn.context
+        turn = self._place.turn
+        context = self._place.turn.context
         asked = turn.kept(request, f"what tool {self._tool.own_name} asks")
         if MESSAGES in asked:
             return await sampled(turn, self._place.name, asked)
@@ -537,7 +543,9 @@ async def answered(place: CallPlace, tool: ToolFunction, payload: dict[str, Any]
 
     Each round is a call of its own.
     """
-    name, number, left = place.name, 1, MOST_ASKED
+    name = place.name
+    number = 1
+    left = MOST_ASKED
     while payload.get("kind") == INPUT_REQUIRED:
         outcome = CallOutcome.from_dict({key: value for key, value in payload.items() if key != "kind"})
         left -= max(1, len(outcome.requests))

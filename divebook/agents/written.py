@@ -198,7 +198,8 @@ class _Asked:
         sent = list(request.sent)
         kept = _common(self._before, sent)
         new = [{"response": number - 1} if message == self._answer else message for message in sent[kept:]]
-        self._before, self._answer = sent, request.response
+        self._before = sent
+        self._answer = request.response
         return {"agent": self._agent, "request": number, "kept": kept, "new": new}
 
 
@@ -206,7 +207,9 @@ class _Turn:
     """Writer of one turn as a step."""
 
     def __init__(self, writer: _Writer, step: str, turn: SaidTurn) -> None:
-        self._writer, self._step, self._turn = writer, step, turn
+        self._writer = writer
+        self._step = step
+        self._turn = turn
         self._holder = 0
         self._asked = _Asked(turn)
         self._set: dict[str, Any] = {}
@@ -214,7 +217,8 @@ class _Turn:
 
     def write(self) -> bool:
         """Append the turn's events; return True if the next turn may follow."""
-        turn, requests = self._turn, self._turn.requests
+        turn = self._turn
+        requests = self._turn.requests
         self._add(catalog.StepStarted("prompt"), requests[0].began if requests else 0)
         asked = {"agent": turn.agent, "prompt": turn.prompt}
         model = next((request.model for request in requests if request.model), None)
@@ -242,7 +246,8 @@ class _Turn:
         return False
 
     def _write_request(self, number: int, request: SaidRequest) -> None:
-        key, asked = f"model-{number}", self._asked.describe(number, request)
+        key = f"model-{number}"
+        asked = self._asked.describe(number, request)
         setting = {
             "model": request.model,
             "settings": dict(request.settings),
@@ -347,7 +352,10 @@ def _usage(response: Mapping[str, Any]) -> dict[str, int]:
 # the message after the call.
 
 
-PROMPT, RETURNED, RETRIED, CALLED = "user-prompt", "tool-return", "retry-prompt", "tool-call"
+PROMPT = "user-prompt"
+RETURNED = "tool-return"
+RETRIED = "retry-prompt"
+CALLED = "tool-call"
 AGENT = "agent"
 """Name of an agent without a name in the source."""
 
@@ -445,11 +453,13 @@ def _end(turn: SaidTurn) -> None:
     texts = [part.get("content") for part in _parts(last, "text")]
     open_calls = [call for call in turn.requests[-1].calls if not call.has_ended]
     if texts and not turn.requests[-1].calls:
-        turn.output, turn.has_ended = "\n\n".join(map(str, texts)), True
+        turn.output = "\n\n".join(map(str, texts))
+        turn.has_ended = True
     elif turn.requests[-1].calls and not open_calls:  # the last call is the output, or the history is truncated
         outputs = [call for call in turn.requests[-1].calls if call.tool.startswith("final_result")]
         if outputs:
-            turn.output, turn.has_ended = outputs[-1].arguments, True
+            turn.output = outputs[-1].arguments
+            turn.has_ended = True
 
 
 def _prompts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:

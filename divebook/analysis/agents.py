@@ -262,7 +262,8 @@ def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
     """
     sums: dict[tuple[str, str], ModelSum] = {}
     for view in _began_after(after, requests_of(events)):
-        agent, model = view.agent or "", view.model or ""
+        agent = view.agent or ""
+        model = view.model or ""
         _count(sums.setdefault((agent, model), ModelSum(agent, model=model)), view)
     return list(sums.values())
 

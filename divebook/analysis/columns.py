@@ -27,8 +27,13 @@ from divebook.store.pages import Numbers
 
 MakerT = TypeVar("MakerT", bound=Callable[..., pd.DataFrame])
 
-TEXT, COUNT, NUMBER, ANYTHING = "str", "int64", "Int64", "object"
-MOMENT, SPAN, MONEY = "datetime64[us, UTC]", "timedelta64[us]", "float64"
+TEXT = "str"
+COUNT = "int64"
+NUMBER = "Int64"
+ANYTHING = "object"
+MOMENT = "datetime64[us, UTC]"
+SPAN = "timedelta64[us]"
+MONEY = "float64"
 
 
 class Column(NamedTuple):
@@ -100,7 +105,8 @@ def _cost(row: Any) -> float | None:
 
 
 def _duration(row: Any) -> timedelta | None:
-    started, ended = row.started_at, row.ended_at
+    started = row.started_at
+    ended = row.ended_at
     return None if started is None or ended is None else ended - started
 
 

@@ -61,8 +61,12 @@ class QueueLine:
         self, environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord], *, withheld: bool
     ) -> None:
         record = environment.store.record(queued.execution_id)
-        self.queue, self.priority, self.execution_id = queued.queue, queued.priority, queued.execution_id
-        self.workflow, self.status, self.key = queued.workflow, record.status, record.key
+        self.queue = queued.queue
+        self.priority = queued.priority
+        self.execution_id = queued.execution_id
+        self.workflow = queued.workflow
+        self.status = record.status
+        self.key = record.key
         self.due = record.wake_at if record.status == ENQUEUED else None
         self.attempts = attempts_made(environment.store, queued.execution_id)
         reasons = {worker.id: worker.why_not(queued) for worker in workers}
@@ -376,9 +380,11 @@ def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.Data
 
 def _kept(record: ExecutionRecord, store: EventStore) -> _Kept:
     try:
-        state, damage = folded(store, record.execution_id), None
+        state = folded(store, record.execution_id)
+        damage = None
     except StoreError as error:
-        state, damage = None, str(error)
+        state = None
+        damage = str(error)
     return _Kept(record, state, _failure(record, store), damage)
 
 

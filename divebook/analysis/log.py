@@ -77,7 +77,9 @@ TEXTS = ("operation_id", "error", "trace")
 NAMES = ("operation_type", "name")
 """Texts that come again and again."""
 NUMBERS = ("iteration_index", "duration", "visit")
-LISTED, SPENT, GIVEN = "error_names", "usage", "parameters"
+LISTED = "error_names"
+SPENT = "usage"
+GIVEN = "parameters"
 GIVEN_NAMES = ("agent", "model")
 ERROR_TYPE = "error_type"
 KINDS = {
@@ -233,7 +235,8 @@ class PackedPayloads:
 
     def texts(self) -> Any:
         """Return them as JSON, an array of texts: as they were written, or as they are read where that is another."""
-        places, content = pa.py_buffer(self.begins.astype(np.int64)), self._content()
+        places = pa.py_buffer(self.begins.astype(np.int64))
+        content = self._content()
         written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
         if any(mark in content for mark in _MARKS):
             odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
@@ -306,7 +309,8 @@ class Payloads(ExtensionArray):
     """
 
     def __init__(self, source: PayloadSource, places: Numbers) -> None:
-        self.source, self.places = source, places
+        self.source = source
+        self.places = places
 
     @classmethod
     def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
@@ -326,7 +330,8 @@ class Payloads(ExtensionArray):
     @classmethod
     def _concat_same_type(cls, to_concat: Sequence[Payloads]) -> Payloads:
         parts: list[PackedPayloads | _Values] = []
-        places, length = [], 0
+        places = []
+        length = 0
         for each in to_concat:
             places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
             parts += each.source.parts
@@ -418,7 +423,9 @@ long as all other columns, and those of a million events gigabytes."""
 _ENDS = ("completed", "failed", "cancelled")
 _CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
 _STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
-_RUNS, _STOPPED, _DONE = "running", "stopped", "completed"
+_RUNS = "running"
+_STOPPED = "stopped"
+_DONE = "completed"
 
 
 @dataclass
@@ -432,7 +439,8 @@ class _Step:
     def take(self, kind: str) -> None:
         """Let an event have its effect."""
         if kind == "step_completed":
-            self.status, self.has_output = _DONE, True
+            self.status = _DONE
+            self.has_output = True
         elif kind == "step_failed" or self.status == _RUNS:
             self.status = _STOPPED
 
@@ -559,8 +567,10 @@ class EventTable:
             same &= column[begun[1:]] == column[begun[:-1]]
         place = np.arange(len(begun))
         head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
-        first, time = np.full(len(self), NONE), np.zeros(len(self), dtype=np.int64)
-        first[begun], time[begun] = begun[head], place - head + 1
+        first = np.full(len(self), NONE)
+        time = np.zeros(len(self), dtype=np.int64)
+        first[begun] = begun[head]
+        time[begun] = place - head + 1
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
@@ -637,7 +647,8 @@ class EventTable:
     def attempts(self) -> Any:
         """Return how often what each event is about had been begun."""
         begun = self._are("operation_started")
-        retried, index = self._are("step_retried"), self._numbers["iteration_index"][1]
+        retried = self._are("step_retried")
+        index = self._numbers["iteration_index"][1]
         of_calls = counted(self._operation, begun) + self._retries_before_calls(begun, retried)[self._call]
         of_items = self._item_times[1][self._begun_item] + since(self._item_key, retried & index, self._item)
         of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
@@ -651,7 +662,8 @@ class EventTable:
         wanted = concerned & (begun | retried | self._are("step_started"))
         open_: dict[int, dict[Any, int]] = {}
         for row in np.flatnonzero(wanted).tolist():
-            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            path = int(self._path[row])
+            kind = self._kinds[self._kind[row]]
             if kind == "step_started":
                 open_[path] = {}
             elif kind == "step_retried":
@@ -660,7 +672,8 @@ class EventTable:
                 open_.setdefault(path, {})[data.get("iteration_index") if slot is None else slot] = data["attempt"]
             elif open_.get(path) and self._call[row] == row:
                 data = self.payloads[row]
-                key, index = data.get("key"), data.get("iteration_index")
+                key = data.get("key")
+                index = data.get("iteration_index")
                 tried = open_[path]
                 failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
         return failed
@@ -672,7 +685,8 @@ class EventTable:
             return times
         current: dict[int, _Step] = {}
         for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
-            path, kind = int(self._path[row]), self._kinds[self._kind[row]]
+            path = int(self._path[row])
+            kind = self._kinds[self._kind[row]]
             if kind == "step_started":
                 current[path] = _Step(row)
             elif kind == "step_caught":

@@ -197,7 +197,8 @@ def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesT
     """Give how the variables stood after each event that changed one, oldest first."""
     state = ExecutionState(execution_id)
     for event in events:
-        before, state = state.variables, fold(execution_id, (event,), state)
+        before = state.variables
+        state = fold(execution_id, (event,), state)
         if state.variables is not before:
             yield VariablesThen(execution_id, event, state.variables)
 
@@ -262,7 +263,10 @@ def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.D
     return frame(USAGE_COLUMNS, rows)
 
 
-EXECUTIONS, EVENTS, VARIABLES, USAGE = "executions", "events", "variables", "usage"
+EXECUTIONS = "executions"
+EVENTS = "events"
+VARIABLES = "variables"
+USAGE = "usage"
 OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
 """What own columns of executions are taken from."""
 BATCH = 65_536
@@ -519,9 +523,11 @@ class Frames(Framed):
         found = []
         for name, path in self.columns.items():
             own = OwnColumn.of(name, path)
-            of, known = EXECUTIONS, tuple(OF_STATE)
+            of = EXECUTIONS
+            known = tuple(OF_STATE)
             if own.root not in OF_STATE:
-                of, known = own.root, tuple(KINDS[own.root].columns) if own.root in KINDS else ()
+                of = own.root
+                known = tuple(KINDS[own.root].columns) if own.root in KINDS else ()
                 if not known or not own.parts:
                     raise SetupError(
                         f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "

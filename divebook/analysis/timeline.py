@@ -83,11 +83,13 @@ def layout(
         What is too much for a picture is left out and counted; steps and what failed are kept first.
     """
     drawn = _without_doubles(spans)
-    names, place = _lanes(drawn), _lane_of(drawn)
+    names = _lanes(drawn)
+    place = _lane_of(drawn)
     shown = _most_telling_lanes(names, drawn, place, max_lanes)
     kept = _most_telling([span for span in drawn if place(span) in shown], max_bars)
     moments = [moment for span in drawn for moment in (span.started_us, span.ended_us or span.started_us)]
-    started, ended = min(moments, default=0), max([*moments, now_us or 0])
+    started = min(moments, default=0)
+    ended = max([*moments, now_us or 0])
     lanes = tuple(
         Lane(name, _rows([span for span in kept if place(span) == lane], ended))
         for lane, name in names.items()
@@ -130,7 +132,8 @@ def _is_given(span: Span) -> bool:
 
 def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
     """Return the names of the lanes, in the order in which they stand: what was given work below what gave it."""
-    place, below = _lane_of(spans), dict[_LaneKey, list[_LaneKey]]()
+    place = _lane_of(spans)
+    below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
     by_index = {span.index: span for span in spans}
     for span in spans:
@@ -168,7 +171,8 @@ def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
 
 def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
     """Put each item or operation into the first row that is free when it begins."""
-    bars, free = [], [0] * MAX_ROWS
+    bars = []
+    free = [0] * MAX_ROWS
     for span in spans:
         if span.kind == "step" or _is_given(span):
             bars.append(Bar(span, 0))
@@ -181,12 +185,20 @@ def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
 
 # --- the picture ---------------------------------------------------------------------------------------------------
 
-WIDTH, LEFT, RIGHT, TOP = 760, 104, 16, 14
-STEP_HEIGHT, ROW_HEIGHT, LANE_GAP, FOOT = 20, 8, 10, 44
+WIDTH = 760
+LEFT = 104
+RIGHT = 16
+TOP = 14
+STEP_HEIGHT = 20
+ROW_HEIGHT = 8
+LANE_GAP = 10
+FOOT = 44
 FONTS = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
 CHARACTER = 6.3
 """About how wide a character of the labels is."""
-PAPER, INK, LINE = LIGHT["paper"], LIGHT["ink"], LIGHT["line"]
+PAPER = LIGHT["paper"]
+INK = LIGHT["ink"]
+LINE = LIGHT["line"]
 STATUS_COLOURS = {COMPLETED: "step", RUNNING: "running", FAILED: "failed", CANCELLED: "cancelled"}
 """Names of colours, as in the live view."""
 TYPE_COLOURS = {
@@ -197,7 +209,8 @@ TYPE_COLOURS = {
     ACTION_EXECUTION: "action",
     SCRIPT_EXECUTION: "script",
 }
-OTHER_COLOUR, UNKNOWN_COLOUR = "other", "ink"
+OTHER_COLOUR = "other"
+UNKNOWN_COLOUR = "ink"
 SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
 
@@ -227,7 +240,8 @@ class _Scale:
     """From moments to places."""
 
     def __init__(self, timeline: Timeline) -> None:
-        self.started, self.ended = timeline.started_us, max(timeline.ended_us, timeline.started_us + 1)
+        self.started = timeline.started_us
+        self.ended = max(timeline.ended_us, timeline.started_us + 1)
         self._factor = (WIDTH - LEFT - RIGHT) / (self.ended - self.started)
 
     def x(self, moment: int | None) -> float:
@@ -241,7 +255,8 @@ class _Scale:
         return [(moment, tick_label(moment, distance, extent) if moment else "0") for moment in moments]
 
 
-_SECOND, _MINUTE = 1_000_000, 60_000_000
+_SECOND = 1_000_000
+_MINUTE = 60_000_000
 _CLOCK = [_SECOND * part for part in (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)]
 _MOST_TICKS, _MOST_WIDE_TICKS = 8, 6
 """How many fit beside each other, in units, and in minutes and hours."""
@@ -272,7 +287,8 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
     """Return the upper edge of each lane, and the lower edge of the last."""
-    tops, y = [], TOP
+    tops = []
+    y = TOP
     for lane in lanes:
         tops.append(y)
         y += STEP_HEIGHT + (lane.rows - 1) * ROW_HEIGHT + LANE_GAP
@@ -337,7 +353,8 @@ def _tooltip(span: Span) -> str:
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
     """Return the step's name: inside its bar, or after it, or nothing where neither has room."""
-    left, right = scale.x(span.started_us), scale.x(span.ended_us)
+    left = scale.x(span.started_us)
+    right = scale.x(span.ended_us)
     name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
     needed = len(name) * CHARACTER + 8
     if needed <= right - left:
@@ -358,7 +375,8 @@ def _legend(timeline: Timeline, y: int) -> list[str]:
     ]
     types = dict.fromkeys(span.type for span in spans if span.kind != "step" and span.status == COMPLETED)
     entries += [(TYPE_COLOURS.get(type_, OTHER_COLOUR), operation_kind(type_)) for type_ in types]
-    parts, x = [], float(LEFT)
+    parts = []
+    x = float(LEFT)
     for colour, name in entries:
         parts.append(f'<rect x="{x:.1f}" y="{y - 8}" width="9" height="9" rx="2" fill="{LIGHT[colour]}"/>')
         parts.append(f'<text x="{x + 13:.1f}" y="{y}" fill="{INK}">{_text(name, 30)}</text>')

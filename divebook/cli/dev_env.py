@@ -338,7 +338,8 @@ def execute(
     as_json: Annotated[bool, typer.Option("--json", help="Print what it came to as JSON.")] = False,
 ) -> None:
     """Run a command in an environment; what is piped in comes as it is."""
-    one, variables = asked(context), pairs(env or [])
+    one = asked(context)
+    variables = pairs(env or [])
     if not is_separated(context) and len(command) > 1:
         raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
     wanted = command if is_separated(context) else command[0]
@@ -355,7 +356,8 @@ def execute(
     except ShellTimeoutError as error:
         if is_json:
             late = ShellResult(_KILLED, error.stdout, error.stderr)
-            late.timed_out, late.duration = True, error.timeout
+            late.timed_out = True
+            late.duration = error.timeout
             _print_result(late)
         raise
     if is_json:
@@ -371,7 +373,8 @@ def _print_result(ended: ShellResult) -> None:
 
 def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
     """Work in an environment with a shell; what is piped in is a script."""
-    one, is_typed = asked(context), sys.stdin.isatty()
+    one = asked(context)
+    is_typed = sys.stdin.isatty()
     ended = _ended(one, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed)
     _exit(ended, passthrough=False)
 
@@ -474,7 +477,8 @@ def cp(
 ) -> None:
     """Copy a file or folder into an environment or out of it, and print where it is."""
     one = asked(context)
-    (inside, source_path), (outside, target_path) = _place(source), _place(target)
+    (inside, source_path) = _place(source)
+    (outside, target_path) = _place(target)
     if (inside is None) == (outside is None):
         raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
     if inside is not None:
@@ -667,7 +671,9 @@ def create(
     """Make an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
-    one, given, variables = asked(context), pairs(settings or []), pairs([*_lines(env_file), *(env or [])])
+    one = asked(context)
+    given = pairs(settings or [])
+    variables = pairs([*_lines(env_file), *(env or [])])
     if dry_run:
         print_json(one.manager.configured(environment, template, profile, settings=given, environ=variables))
         return
@@ -736,7 +742,8 @@ def destroy(
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
     names = [environment] if environment is not None else [state["name"] for state in one.run(one.manager.list())]
-    done, failures = [], []
+    done = []
+    failures = []
     for name in names:
         try:
             one.run(one.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))

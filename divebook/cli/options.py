@@ -176,7 +176,8 @@ def _readable(environment: Environment) -> Iterator[Execution]:
             execution = environment.execution(record.execution_id)
             damage = execution.damage
         except StoreError as error:
-            damage, execution = error, None
+            damage = error
+            execution = None
         if execution is not None and damage is None:
             yield execution
         else:

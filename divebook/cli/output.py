@@ -197,7 +197,9 @@ def _clean(part: Text | str) -> Text:
 # How an error of divebook ends a command: its text in red, what to do next, exit code 2, no traceback, no secrets.
 
 
-DEBUG, SHOW_SECRETS, ALLOW = "--debug", "--show-secrets", "--allow"
+DEBUG = "--debug"
+SHOW_SECRETS = "--show-secrets"
+ALLOW = "--allow"
 REFUSED = 2
 _LONGEST_NAME = 255
 """Of a file; to ask for a longer one is an error."""

@@ -63,7 +63,8 @@ def enqueue(
     from divebook.cli.project import choose_workflow, inputs_from, open_environment, take_in
     from divebook.environment.queues import time_named
 
-    given, when = inputs_from(inputs or ()), time_named(at)
+    given = inputs_from(inputs or ())
+    when = time_named(at)
     secrets.learn(given)
     environment = open_environment(store, actions or (), say)
     take_in(environment, file, code=code)
@@ -214,7 +215,8 @@ def schedule(
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
         raise InputError(f"unexpected {' '.join(words)!r}; {USAGE}")
-    file, now = Path(words[-1]), datetime.now().astimezone()
+    file = Path(words[-1])
+    now = datetime.now().astimezone()
     if is_run:
         _start(file, now, actions or (), store)
     else:

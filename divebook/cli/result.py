@@ -114,7 +114,8 @@ def _usage(usage: Usage) -> list[tuple[str, str]]:
 
 
 def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ...]:
-    took, step = between(path.started_at, path.ended_at), "" if path.current_step in hidden else path.current_step
+    took = between(path.started_at, path.ended_at)
+    step = "" if path.current_step in hidden else path.current_step
     return branch_name(path.id) or path.id, status_text(path.status), one_line(step), took
 
 
@@ -169,7 +170,8 @@ def _print_error(execution: Execution) -> None:
     if execution.error and execution.status == catalog.FAILED:
         note(f"error: {execution.error}", "bold red")
         with suppress(StoreError):  # of a damaged log its beginning is shown
-            failure, failures = execution.failure, execution.failures
+            failure = execution.failure
+            failures = execution.failures
             told = [] if failure is None else failure.details.splitlines()
             for line in [*told, *([summary(failures)] if len(failures) > 1 else [])]:
                 note(f"  {line}")

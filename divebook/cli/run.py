@@ -229,7 +229,8 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 def _wait_for_news(execution: Execution) -> None:
     """Return when an execution that waits, or one that it waits for, has something new in its log."""
-    news, store = threading.Event(), execution.store
+    news = threading.Event()
+    store = execution.store
     ends = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
     before = _positions(execution)
     try:
@@ -296,7 +297,8 @@ def run(
     from divebook.cli.result import make_progress
     from divebook.config.answers import answers_from, bounds_from
 
-    given, limits = inputs_from(inputs or ()), bounds_from(bounds)
+    given = inputs_from(inputs or ())
+    limits = bounds_from(bounds)
     secrets.learn(given)
     known = answers_from(answer or (), answers)
     with make_progress(quiet=quiet) as progress:
@@ -506,7 +508,8 @@ def conclude(
     from divebook.cli.result import print_result
 
     code = print_result(execution, json=json)
-    is_kept, is_elsewhere = execution.store.keeps, not (execution.was_driven or execution.state.is_over)
+    is_kept = execution.store.keeps
+    is_elsewhere = not (execution.was_driven or execution.state.is_over)
     ways = [line for each in with_children(execution) for line in ways_on(each, again)] if is_kept else []
     for line in ways:
         note(line, "yellow")
@@ -570,7 +573,8 @@ def resume(
 
     _require_sense(definition, strategy, plan=plan, has_bounds=bounds is not None)
     existing_store(store)
-    limits, known = bounds_from(bounds), answers_from(answer or (), answers)
+    limits = bounds_from(bounds)
+    known = answers_from(answer or (), answers)
     progress = make_progress(quiet=quiet)
     environment = open_environment(store, actions or (), progress.print)
     if strategy is None and environment.execution(execution_id).status == COMPLETED:

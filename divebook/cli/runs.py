@@ -121,7 +121,9 @@ def show(
     from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
 
-    is_file, whole_id, fault = _is_file(execution_id), execution_id, None
+    is_file = _is_file(execution_id)
+    whole_id = execution_id
+    fault = None
     if is_file:
         whole_id, environment, fault = _in_file(execution_id)
     else:
@@ -169,7 +171,8 @@ def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
     log, damage = jsonl.read_sound(file)
     if not log.events:
         raise damage or StoreError(f"{file} holds no events")
-    environment, execution_id = Environment(store=MemoryStore()), log.events[0].execution_id
+    environment = Environment(store=MemoryStore())
+    execution_id = log.events[0].execution_id
     environment.store.append(execution_id, log.events, 0)
     return execution_id, environment, damage
 
@@ -338,7 +341,8 @@ def annotate(
 
 
 def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:
-    record, worked = line.record, _worked(line)
+    record = line.record
+    worked = _worked(line)
     return {
         "id": record.execution_id,
         "workflow": record.workflow_name,
@@ -363,7 +367,8 @@ def _facts(line: RunLine) -> dict[str, str | float | list[str] | None]:
 
 
 def _cells(line: RunLine) -> tuple[Text | str, ...]:
-    record, worked = line.record, _worked(line)
+    record = line.record
+    worked = _worked(line)
     name = line.named(40)
     about = ", ".join(filter(None, [line.stand, line.about]))
     told = ("" if worked is None else seconds(worked), line.price, one_line(about, 80))
@@ -587,9 +592,11 @@ def verify(
         except DivebookError as error:
             if not every:
                 raise
-            told, is_equal = f"{name}: not checked: {error}", False
+            told = f"{name}: not checked: {error}"
+            is_equal = False
         else:
-            told, is_equal = str(found), is_equal and found.equal
+            told = str(found)
+            is_equal = is_equal and found.equal
         write(secrets.text(told))
     raise typer.Exit(0 if is_equal else 1)
 

@@ -207,7 +207,8 @@ def copy(
     from divebook.store import open_store
     from divebook.store.transfer import copy as copy_store
 
-    found, there = existing_store(source), open_store(target)
+    found = existing_store(source)
+    there = open_store(target)
     report = copy_store(found, there)
     known = f", {plural(report.already, 'execution')} there already" if report.already else ""
     say(
@@ -241,7 +242,8 @@ def gc(
     from divebook.environment.settings import drop_folders
     from divebook.store.maintenance import gc as collect
 
-    age, opened = None if older_than is None else _age(older_than), existing_store(store)
+    age = None if older_than is None else _age(older_than)
+    opened = existing_store(store)
     report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
     folders = drop_folders(opened, dry_run=dry_run)
     cached = 0 if dry_run else cache_of(opened).prune()
@@ -265,7 +267,8 @@ def _age(text: str) -> timedelta:
 # ``divebook recover``: executions that were interrupted, listed or resumed.
 
 
-FAILED, WAITING = 1, 3
+FAILED = 1
+WAITING = 3
 PAGE = 50
 
 

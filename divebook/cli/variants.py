@@ -120,7 +120,8 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 def _facts(found: WhatIf) -> dict[str, Any]:
     """Return what ``--json`` prints of a what-if."""
-    execution, first = found.execution, found.diff
+    execution = found.execution
+    first = found.diff
     return {
         "id": execution.id,
         "source": found.source,
@@ -196,7 +197,8 @@ def try_step(
     existing_store(store)
     if keep is not None and keep.exists():
         raise SetupError(f"{keep} exists already; name another file for --keep")
-    change, limits = change_from(variables or (), inputs or ()), bounds_from(bounds)
+    change = change_from(variables or (), inputs or ())
+    limits = bounds_from(bounds)
     secrets.learn(change.variables, change.inputs)
     written = None if keys is None else keys.read_text(encoding="utf-8")
     environment = open_environment(store, actions or (), note)

@@ -407,7 +407,8 @@ def handle_each(
 
 
 def _begun(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
-    whole_id, before = name, ""
+    whole_id = name
+    before = ""
     try:
         whole_id = environment.store.resolve(name)
         before = environment.store.record(whole_id).status

@@ -237,7 +237,9 @@ class Schedules:
     """The schedules of definitions, whose workflows are put into a queue when they are due."""
 
     def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
-        self._environment, self._definitions, self._queue = environment, definitions, queue
+        self._environment = environment
+        self._definitions = definitions
+        self._queue = queue
         self._failed: dict[str, float] = {}
         """Schedules whose latest due time could not be enqueued, and when that is tried again."""
 

@@ -40,7 +40,11 @@ IGNORED = ".devenvignore"
 """The file with patterns of what checkpoints leave out, one a line."""
 LARGEST = 2 << 30
 """Bytes of a folder that a checkpoint takes without being forced."""
-_FILES, _FILES_FILE, _MANIFEST, _PASSING, _GONE = "files", "files.json", "checkpoint.json", ".saving-", ".gone-"
+_FILES = "files"
+_FILES_FILE = "files.json"
+_MANIFEST = "checkpoint.json"
+_PASSING = ".saving-"
+_GONE = ".gone-"
 
 
 class SavedFolder(NamedTuple):
@@ -115,7 +119,8 @@ class EnvironmentCheckpoints:
 
     def keep_files(self, passing: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
         """Keep the files of folders; return the artefact, and what was left out, with why."""
-        trees, left_out = {}, []
+        trees = {}
+        left_out = []
         try:
             for name, folder in folders.items():
                 root = Root(folder.path)
@@ -386,7 +391,8 @@ class Environments:
 
     def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
         """Remove the folder of an environment, and nothing that it has elsewhere but a working folder of its own."""
-        checkpoints, kept = folder / "checkpoints", self.layout.kept / state["tenant"] / folder.name
+        checkpoints = folder / "checkpoints"
+        kept = self.layout.kept / state["tenant"] / folder.name
         if keeps_checkpoints and checkpoints.exists() and not kept.exists():
             kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(kept)
@@ -443,7 +449,8 @@ async def save(
     LimitExceededError
         A folder is too large, or the disk is full.
     """
-    checkpoints, state = checkpoints_of(isolation.folder), isolation.state
+    checkpoints = checkpoints_of(isolation.folder)
+    state = isolation.state
     checkpoints.mend()
     saved = _folders(environments, isolation, with_mounts=with_mounts)
     if not force:
@@ -500,7 +507,8 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     DevEnvError
         Something of it is missing or damaged, and nothing was changed; or it could not be put back.
     """
-    checkpoints, state = checkpoints_of(isolation.folder), isolation.state
+    checkpoints = checkpoints_of(isolation.folder)
+    state = isolation.state
     checkpoints.mend()
     checkpoints.trees(name)
     await isolation.require(checkpoints.path(name), checkpoints.artefacts(name))
@@ -547,8 +555,10 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
     """Put back what a checkpoint has, from its beginning wherever somebody was interrupted; return the new state."""
-    checkpoints, folder = checkpoints_of(isolation.folder), isolation.folder
-    trees, artefacts = checkpoints.trees(name), checkpoints.artefacts(name)
+    checkpoints = checkpoints_of(isolation.folder)
+    folder = isolation.folder
+    trees = checkpoints.trees(name)
+    artefacts = checkpoints.artefacts(name)
     left_out = checkpoints.read(name).get("exclude", {})
     changed = await isolation.put_back(checkpoints.path(name), artefacts)
     saved = _folders(environments, isolation, with_mounts=True)

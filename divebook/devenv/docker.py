@@ -109,10 +109,12 @@ def ports_of(written: Iterable[str]) -> list[PublishedPort]:
         match = _PORTS.fullmatch(text)
         if match is None:
             raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
-        inside, outside = _range(match["inside"], text), _range(match["outside"] or "", text)
+        inside = _range(match["inside"], text)
+        outside = _range(match["outside"] or "", text)
         if outside and len(outside) != len(inside):
             raise DevEnvError(f"docker.ports: {text!r} has ranges of different lengths")
-        protocol, address = match["protocol"] or "tcp", _address(match["at"] or "localhost", text)
+        protocol = match["protocol"] or "tcp"
+        address = _address(match["at"] or "localhost", text)
         for index, number in enumerate(inside):
             found[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
     return [*found.values()]
@@ -190,7 +192,9 @@ class KeptContents:
                     path.unlink(missing_ok=True)
 
 
-IMAGE, _ARCHIVE, _ARCHIVE_FILE = "image", "archive", "image.tar"
+IMAGE = "image"
+_ARCHIVE = "archive"
+_ARCHIVE_FILE = "image.tar"
 NEVER, MISSING, ALWAYS = "never", "missing", "always"
 """When an image is fetched."""
 LABEL = "dev_env"

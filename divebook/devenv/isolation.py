@@ -82,10 +82,12 @@ def use_of_processes(environment_id: str) -> tuple[float, int]:
     import psutil
 
     processes = marked_processes(environment_id)
-    began, before = time.monotonic(), _times(processes)
+    began = time.monotonic()
+    before = _times(processes)
     if processes:
         time.sleep(_SAMPLE)
-    spent, memory = _times(processes) - before, 0
+    spent = _times(processes) - before
+    memory = 0
     for process in processes:
         try:
             memory += process.memory_info().rss
@@ -123,7 +125,8 @@ def end_processes(environment_id: str) -> None:
 
 def size_of(folder: Path) -> int:
     """Return the bytes of the files below a folder; what is counted within five seconds, of a huge one."""
-    total, limit = 0, time.monotonic() + _LONGEST
+    total = 0
+    limit = time.monotonic() + _LONGEST
     folders = [str(folder)]
     while folders and time.monotonic() < limit:
         try:
@@ -143,7 +146,9 @@ Artefacts = Mapping[str, Mapping[str, Any]]
 """What a checkpoint has, by its kind."""
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
 """Variables of this process that commands on this machine get; they get no others."""
-ENFORCED, CHECKED, ADVISORY = "enforced", "checked", "advisory"
+ENFORCED = "enforced"
+CHECKED = "checked"
+ADVISORY = "advisory"
 NO_BOUNDARY = "commands run as you, and may reach all that you may: this is no security boundary"
 
 
@@ -368,7 +373,8 @@ class NativeIsolation(Isolation):
 
 
 _PYTHON = re.compile(r"python(3\.\d+)")
-LOCK, LOCK_FILE = "lock", "requirements.txt"
+LOCK = "lock"
+LOCK_FILE = "requirements.txt"
 
 
 def found_pythons() -> list[str]:
@@ -533,7 +539,8 @@ async def copy_in(run: Run, source: Path, target: str) -> str:
     """
     into, name = posixpath.split(target)
     if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
-        into, name = target, _name_of(source)
+        into = target
+        name = _name_of(source)
     with tempfile.TemporaryFile() as file:
         await asyncio.to_thread(_pack, source, name, file)
         place = shlex.quote(into or ".")

@@ -32,7 +32,8 @@ from divebook.text.format import size, visible
 from divebook.text.redaction import shared
 from divebook.workspace.docker.engine import KeepingEngine, engine_url
 
-STDOUT, STDERR = "stdout", "stderr"
+STDOUT = "stdout"
+STDERR = "stderr"
 ENDED = "ended.json"
 """What the process writes last: exit_code, error and ended_at."""
 BEGUN = "job.json"
@@ -142,7 +143,8 @@ def _lives(pid: int, began: float) -> bool:
 
 LARGEST = 1_000_000
 """Bytes of the log; then it is put aside under its name and ``.1``."""
-TEXT, JSON = "text", "json"
+TEXT = "text"
+JSON = "json"
 
 
 @dataclass
@@ -301,7 +303,8 @@ class Collection:
         """Remove the containers, images and networks of this root and tenant whose environments are gone."""
         told = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # Before it is looked which environments there are: what is made meanwhile has its record first.
-        containers, images = await engine.labelled(told), await engine.labelled_images(told)
+        containers = await engine.labelled(told)
+        images = await engine.labelled_images(told)
         states = [self.environments.state(folder) for folder in self.environments.folders()]
         known = {state.get("id") for state in states}
         for container, labels in containers.items():
@@ -349,7 +352,8 @@ def _told(name: str, detail: str, *, ok: bool, required: bool = False) -> dict[s
 
 
 def _root(layout: Layout) -> dict[str, Any]:
-    is_there, is_open = layout.root.is_dir(), os.access(layout.root, os.W_OK | os.X_OK)
+    is_there = layout.root.is_dir()
+    is_open = os.access(layout.root, os.W_OK | os.X_OK)
     detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is no folder that you may write"
     return _told("root", detail, ok=is_there and is_open, required=True)
 

@@ -341,12 +341,15 @@ class EnvironmentMaker:
     @contextmanager
     def _logged(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
         """Have a line in the log when something is done, or has failed."""
-        began, told = time.monotonic(), {"exit_code": 0}
-        level, ended = "INFO", "done"
+        began = time.monotonic()
+        told = {"exit_code": 0}
+        level = "INFO"
+        ended = "done"
         try:
             yield told
         except BaseException as error:
-            level, ended = "ERROR", str(error) or type(error).__name__
+            level = "ERROR"
+            ended = str(error) or type(error).__name__
             told["exit_code"] = exit_code_of(error)
             raise
         finally:
@@ -664,7 +667,8 @@ class DevEnvManager(EnvironmentMaker):
         """Return an environment's state with its configuration and the names of its checkpoints."""
         folder = self._all.found(name)
         names = [told["name"] for told in checkpoints_of(folder).listed()]
-        state, configuration = await self._seen(folder, usage=False), self._all.configuration(folder)
+        state = await self._seen(folder, usage=False)
+        configuration = self._all.configuration(folder)
         return {**state, "checkpoints": names, "config": configuration}
 
     async def resources(self, name: str) -> dict[str, Any]:

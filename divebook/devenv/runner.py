@@ -52,7 +52,8 @@ def main() -> None:
     """Do what comes as JSON, in a process that this one does not wait for."""
     asked = json.load(sys.stdin)
     os.close(0)
-    folder, child = Path(asked["folder"]), os.fork()
+    folder = Path(asked["folder"])
+    child = os.fork()
     if child:
         write_json(folder / BEGUN, {**asked["job"], "pid": child, "began": began_at(child)})
         return

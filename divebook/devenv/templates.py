@@ -185,7 +185,8 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
 
     Raises `DevEnvError` for a circle or a chain that is too long; what `find` raises for a template that is not there.
     """
-    chain, names = [find(name)], [name]
+    chain = [find(name)]
+    names = [name]
     while (parent := chain[-1].get("extends")) is not None:
         if not isinstance(parent, str):
             raise DevEnvError(f"the template {names[-1]!r}: extends must name one template, not {parent!r}")
@@ -266,7 +267,8 @@ _BUILT_IN: Mapping[str, Mapping[str, Any]] = {
     "standard": {"resource_limits": {"cpu": "1.0", "memory": "1024m", "disk": "10g"}},
     "high-resource": {"resource_limits": {"cpu": "4.0", "memory": "8192m", "disk": "50g"}},
 }
-_LIMITS, _MORE = ("cpu", "memory", "disk"), ("pids", "timeout")
+_LIMITS = ("cpu", "memory", "disk")
+_MORE = ("pids", "timeout")
 _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -314,7 +316,8 @@ def _require_some(key: str, number: float) -> float:
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
     """Return a configuration with a profile's limits: a named one wins over the template's, others fill gaps."""
-    own, limits = configuration.get("resource_limits", {}), profile["resource_limits"]
+    own = configuration.get("resource_limits", {})
+    limits = profile["resource_limits"]
     gaps = _BUILT_IN[DEFAULT]["resource_limits"]
     return {**configuration, "resource_limits": {**gaps, **own, **limits} if is_named else {**gaps, **limits, **own}}
 
@@ -396,7 +399,8 @@ class RootSettings:
 
     def require_quota(self, tenant: str, limits: Mapping[str, str], others: Iterable[Mapping[str, str]]) -> None:
         """Raise `LimitExceededError` if a tenant has no room for one more environment beside others."""
-        quota, taken = self.quotas.get(tenant, {}), list(others)
+        quota = self.quotas.get(tenant, {})
+        taken = list(others)
         if _COUNTED in quota and len(taken) >= int(quota[_COUNTED]):
             raise LimitExceededError(f"the tenant {tenant!r} may have {quota[_COUNTED]} environments: destroy one")
         for name, number in _SUMMED.items():
@@ -634,7 +638,8 @@ class Templates:
 
     def _told(self, name: str, path: Path) -> dict[str, Any]:
         own: Configuration = {}
-        found, fault = own, {}
+        found = own
+        fault = {}
         try:
             own = self.read(name)
             found, _ = resolved(name, self.read)

@@ -97,7 +97,8 @@ def check_address(url: str, policy: Policy) -> None:
 
 def _body(url: str, response: Any, most: int) -> bytes:
     """Return what a server sends, within a size."""
-    parts, count = [], 0
+    parts = []
+    count = 0
     while part := response.read1(65536):
         parts.append(part)
         count += len(part)
@@ -115,7 +116,9 @@ class _Deadline:
     """
 
     def __init__(self, url: str, seconds: float) -> None:
-        self._url, self._seconds, self._is_over = url, seconds, False
+        self._url = url
+        self._seconds = seconds
+        self._is_over = False
         self._connections: list[socket.socket] = []
         self._lock = threading.Lock()
         self._timer = threading.Timer(max(0.0, seconds), self._end)
@@ -171,7 +174,8 @@ class _Redirects(HTTPRedirectHandler):
 class _Web(HTTPSHandler, HTTPHandler):
     def __init__(self, policy: Policy, deadline: _Deadline) -> None:
         super().__init__()
-        self._policy, self._deadline = policy, deadline
+        self._policy = policy
+        self._deadline = deadline
 
     def http_open(self, req: Request) -> HTTPResponse:
         return self.do_open(self._connecting(HTTPConnection, req), req)

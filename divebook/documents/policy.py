@@ -326,7 +326,8 @@ class Policy:
             It is outside the folder, or it is protected: see `divebook.documents.policy`.
         """
         try:
-            real, root = (folder / path).resolve(), folder.resolve()
+            real = (folder / path).resolve()
+            root = folder.resolve()
         except (OSError, ValueError, RuntimeError) as error:  # a NUL; links in a circle
             raise SetupError(f"{str(path)!r} cannot be the path of a file: {error}") from error
         if FILES not in self.allowed and not real.is_relative_to(root):
@@ -591,7 +592,8 @@ class FileArguments:
         start: Path | None = None,
         path_of_name: Callable[[str], str | None] = str,
     ) -> None:
-        self._names, self._path_of_name = frozenset(names), path_of_name
+        self._names = frozenset(names)
+        self._path_of_name = path_of_name
         self._folder = os.path.realpath(folder)
         self._start = self._folder if start is None else os.path.realpath(start)
         self._shown_as = self._folder if shown_as is None else shown_as

@@ -64,7 +64,8 @@ def alternatives(pattern: str) -> list[str]:
     """
     if len(pattern) > MAX_LENGTH:
         raise PatternError(f"pattern {pattern[:60]!r}... is too long: it may have {MAX_LENGTH} characters")
-    waiting, done = [pattern], []
+    waiting = [pattern]
+    done = []
     while waiting:
         text = waiting.pop()
         group = re.search(r"\{([^{}]*)\}", text)
@@ -113,7 +114,8 @@ _Part: TypeAlias = tuple[str, str]
 
 
 def _parts(pattern: str) -> list[_Part]:
-    parts, done = [], 0
+    parts = []
+    done = 0
     for token in _TOKEN.finditer(pattern):
         parts += [*_characters(pattern[done : token.start()]), _expression(token)]
         done = token.end()
@@ -197,7 +199,8 @@ def _within(parts: list[_Part], *, is_anchored: bool) -> str:
 # Files that are replaced in one step: a reader finds the old one or the new one, and never half of it.
 
 
-FILE, FOLDER = 0o600, 0o700
+FILE = 0o600
+FOLDER = 0o700
 MOST_FOLDERS = 100
 """That are made for one file."""
 _LONGEST = 100

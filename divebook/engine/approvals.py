@@ -48,7 +48,8 @@ _FORMS: Final = frozenset("./\\:@#?%* ")
 """Characters that give texts, paths and addresses their form; what only resembles them may be read as them."""
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of characters that nobody sees."""
-_TRUE, _FALSE = frozenset({"true", "1", "yes", "y", "on", "t"}), frozenset({"false", "0", "no", "n", "off", "f"})
+_TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
+_FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
 _MOST_LAYERS = 4
 _MOST_BITS = 10_000
 """Of a whole number that can be read."""
@@ -264,7 +265,8 @@ def _is_made_of(pieces: list[str], text: str) -> bool:
     first, *inner, last = pieces
     if not (text.startswith(first) and text.endswith(last) and len(text) >= len(first) + len(last)):
         return False
-    at, end = len(first), len(text) - len(last)
+    at = len(first)
+    end = len(text) - len(last)
     for piece in inner:
         at = text.find(piece, at, end)
         if at < 0:
@@ -546,7 +548,8 @@ def rule_made(
     execution_id: str, question: Question, response: Mapping[str, Any], by: str | None, at_us: int
 ) -> catalog.ApprovalRuleAdded | None:
     """Return the rule that an answer makes, if it makes one: nobody makes rules but by approving what a card shows."""
-    data, told = question.data or {}, response.get("data") or {}
+    data = question.data or {}
+    told = response.get("data") or {}
     wanted = told.get("rule") if isinstance(told, Mapping) else None
     if question.kind != CONFIRMATION or OFFERS not in data or response.get("approved") is not True or not wanted:
         return None

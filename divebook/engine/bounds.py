@@ -196,14 +196,16 @@ def text_of_dollars(amount: float | str) -> str:
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
     """Return the first bound that forbids a path to enter a step; `kinds` are the types of step that ask a model."""
-    bounds, ledger = state.bounds, state.ledger
+    bounds = state.bounds
+    ledger = state.ledger
     if bounds.max_seconds is not None and state.running_us > bounds.max_seconds * MICROSECONDS:
         return Exhausted("max_seconds", bounds.max_seconds, round(state.running_us / MICROSECONDS, 3))
     if bounds.max_iterations is not None and path.loops_to(step.name) and ledger.iterations >= bounds.max_iterations:
         return Exhausted("max_iterations", bounds.max_iterations, ledger.iterations)
     if bounds.edges and path.source is not None:
         key = edge_key(path.source, step.name)
-        limit, passed = bounds.edges.get(key), ledger.edges.get(key, 0)
+        limit = bounds.edges.get(key)
+        passed = ledger.edges.get(key, 0)
         if limit is not None and passed >= limit:
             return Exhausted("edges", limit, passed, key)
     if bounds.max_repeats is not None and path.repeats_of(step.name) >= bounds.max_repeats:
@@ -227,7 +229,8 @@ class Consumption(NamedTuple):
 
     def begun(self, reserved: Reserved) -> Consumption:
         """Return it with a call more that is under way."""
-        tokens, cost = self.held_tokens + reserved.tokens, self.held_cost + reserved.cost
+        tokens = self.held_tokens + reserved.tokens
+        cost = self.held_cost + reserved.cost
         return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
 
     def ended(self, reserved: Reserved) -> Consumption:
@@ -253,7 +256,8 @@ def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = Fa
 
 
 def _consumption(state: ExecutionState) -> Consumption:
-    ledger, used = state.ledger, state.usage
+    ledger = state.ledger
+    used = state.usage
     held = ledger.reserved_tokens, ledger.reserved_cost
     return Consumption(ledger.llm_calls, used.input_tokens + used.output_tokens, used.cost, *held)
 
@@ -266,12 +270,14 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
     if bounds.max_llm_calls is not None and consumed.calls >= bounds.max_llm_calls:
         return Exhausted("max_llm_calls", bounds.max_llm_calls, consumed.calls)
     if bounds.max_tokens is not None:
-        used, held = consumed.tokens, consumed.held_tokens
+        used = consumed.tokens
+        held = consumed.held_tokens
         if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
             reached = Exhausted("max_tokens", bounds.max_tokens, used)
             return reached if used >= bounds.max_tokens else reached._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
-        spent, held = consumed.cost, consumed.held_cost
+        spent = consumed.cost
+        held = consumed.held_cost
         allowed = int(bounds.max_cost * NANODOLLARS)
         if spent + held >= allowed or spent + held + reserved.cost > allowed:
             found = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
@@ -310,7 +316,9 @@ class Spent(NamedTuple):
 
 def spent_of(state: ExecutionState) -> list[Spent]:
     """Return what is spent of each bound, what calls under way may still consume included."""
-    bounds, ledger, used = state.bounds, state.ledger, state.usage
+    bounds = state.bounds
+    ledger = state.ledger
+    used = state.usage
     tokens = used.input_tokens + used.output_tokens + ledger.reserved_tokens
     rows = (
         ("model calls", ledger.llm_calls, bounds.max_llm_calls, ""),
@@ -325,9 +333,13 @@ def spent_of(state: ExecutionState) -> list[Spent]:
 
 def left_of(state: ExecutionState) -> Bounds:
     """Return what an execution may still spend, for one that it starts; edges and repeats are its own affair."""
-    bounds, ledger, used = state.bounds, state.ledger, state.usage
-    tokens, seconds = used.input_tokens + used.output_tokens, state.running_us / MICROSECONDS
-    calls, held = ledger.llm_calls + ledger.reserved_calls, (ledger.reserved_tokens, ledger.reserved_cost)
+    bounds = state.bounds
+    ledger = state.ledger
+    used = state.usage
+    tokens = used.input_tokens + used.output_tokens
+    seconds = state.running_us / MICROSECONDS
+    calls = ledger.llm_calls + ledger.reserved_calls
+    held = (ledger.reserved_tokens, ledger.reserved_cost)
     return replace(
         left_after(bounds, Consumption(calls, tokens, used.cost, *held)),
         max_agent_hops=bounds.max_agent_hops,
@@ -337,7 +349,8 @@ def left_of(state: ExecutionState) -> Bounds:
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
     """Return what calls of models may still spend; what those under way may consume counts as spent."""
-    tokens, cost = used.tokens + used.held_tokens, dollars(used.cost + used.held_cost)
+    tokens = used.tokens + used.held_tokens
+    cost = dollars(used.cost + used.held_cost)
     return Bounds(
         max_llm_calls=None if bounds.max_llm_calls is None else max(0, bounds.max_llm_calls - used.calls),
         max_tokens=None if bounds.max_tokens is None else max(0, bounds.max_tokens - tokens),
@@ -365,7 +378,8 @@ def reserved_for(given: Bounds) -> Reserved:
 
 def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     """Return what an execution may spend for which so much is held back already."""
-    left, held = left_of(state), reserved or Reserved()
+    left = left_of(state)
+    held = reserved or Reserved()
     return replace(
         left,
         max_llm_calls=None if left.max_llm_calls is None else held.calls,
@@ -379,7 +393,8 @@ def given_again(state: ExecutionState, own: Bounds, left: Bounds, counted: Usage
 
     What was `counted` there is spent of both; what a person raised in it, above what its workflow says, stays raised.
     """
-    present, widest = state.bounds, dict[str, Any]()
+    present = state.bounds
+    widest = dict[str, Any]()
     for name in _SHARED:
         limit = getattr(own, name)
         widest[name] = None if limit is None else max(limit, getattr(present, name) or 0)
@@ -460,7 +475,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
     if kind in _RESERVES:
-        held, earlier = Reserved.of(data.reserved), opened.operations.get(data.operation_id)
+        held = Reserved.of(data.reserved)
+        earlier = opened.operations.get(data.operation_id)
         ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
         record = record._replace(reserved=held)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
@@ -471,7 +487,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
     if kind not in SLEEPS:
         path.open = opened.with_operation(record)
         return
-    until, signal = _end_of(draft, data), (data.parameters or {}).get("signal")
+    until = _end_of(draft, data)
+    signal = (data.parameters or {}).get("signal")
     _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
 
 
@@ -490,7 +507,8 @@ def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStar
     ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
     if path.hop is None:
         return ledger
-    agent, calls = (data.parameters or {}).get("agent"), ledger.history[path.hop].llm_calls
+    agent = (data.parameters or {}).get("agent")
+    calls = ledger.history[path.hop].llm_calls
     return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
 
 
@@ -522,7 +540,8 @@ def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
     if data.operation_id is None:
         return
     path, opened = draft.open_step(data)
-    moment, sequence = draft.moment, draft.last_sequence
+    moment = draft.moment
+    sequence = draft.last_sequence
     begun = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
     path.open = opened.with_operation(begun._replace(ended_sequence=sequence, status=COMPLETED))
 
@@ -560,7 +579,8 @@ def _ended(
         draft.ledger = draft.ledger.holding(held := Reserved.of(data.held))
         ended = ended._replace(reserved=held)
     if status == COMPLETED and begun.operation_type in ENCLOSING:
-        opened, ended = without_held(opened, begun), ended._replace(holds=())
+        opened = without_held(opened, begun)
+        ended = ended._replace(holds=())
     if begun.operation_type not in SLEEPS:
         path.open = opened.with_operation(ended)
         return begun
@@ -610,7 +630,8 @@ def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
 
 def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
     """Let another path wait for the answer to a question."""
-    question, path = _open_question(draft, data.interrupt_id), draft.path(data)
+    question = _open_question(draft, data.interrupt_id)
+    path = draft.path(data)
     _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
 
 

@@ -32,14 +32,16 @@ SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
 
 _ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
 
-_new, _set = object.__new__, object.__setattr__
+_new = object.__new__
+_set = object.__setattr__
 
 
 class _Own(PathState):
     """A path that a draft has copied, and may change."""
 
     # Both of them: with one alone Python looks for them at each assignment, which takes eight times as long.
-    __setattr__, __delattr__ = object.__setattr__, object.__delattr__
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
 
 
 class Draft(ExecutionState):
@@ -51,7 +53,8 @@ class Draft(ExecutionState):
     """
 
     __slots__ = ("_facts", "_own", "_present", "moment", "path_id", "step")
-    __setattr__, __delattr__ = object.__setattr__, object.__delattr__
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
 
     _facts: Sequence[Payload]
     _own: dict[str, PathState]
@@ -66,11 +69,15 @@ class Draft(ExecutionState):
 
     def __init__(self, state: ExecutionState) -> None:
         self.__dict__ = state.__dict__.copy()
-        self._own, self._present, self.path_id = {}, None, ""
+        self._own = {}
+        self._present = None
+        self.path_id = ""
 
     def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
         """Come to facts that were recorded together."""
-        self.step, self.moment, self._facts = entry.step, entry.recorded_at, facts
+        self.step = entry.step
+        self.moment = entry.recorded_at
+        self._facts = facts
         if entry.path != self.path_id:
             self.path_id = entry.path
             self._present = self._own.get(entry.path)
@@ -147,7 +154,8 @@ def path_started(draft: Draft, data: catalog.PathStarted) -> None:
         draft.active += 1
         draft.undone_from = draft.undone_from if undoes is None else undoes
     path = draft.path(data)
-    path.status, path.started_us = RUNNING, draft.moment
+    path.status = RUNNING
+    path.started_us = draft.moment
 
 
 def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
@@ -166,26 +174,34 @@ def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
         )
         draft.add(child)
     count = len(data.new_paths)
-    parent.phase, parent.children = BRANCHED, parent.children + count
-    draft.branches, draft.active = draft.branches + count, draft.active + count
+    parent.phase = BRANCHED
+    parent.children = parent.children + count
+    draft.branches = draft.branches + count
+    draft.active = draft.active + count
 
 
 def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
     """Let a path wait at a join."""
     path = draft.path(data)
-    path.phase, path.current_step, path.routing = JOINING, data.join_step, ()
+    path.phase = JOINING
+    path.current_step = data.join_step
+    path.routing = ()
     draft.joining += 1
 
 
 def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
     """Let a path go on with what those that it waited for put out."""
     path = draft.path(data)
-    outputs, places = path.step_outputs, path.outputs_at
+    outputs = path.step_outputs
+    places = path.outputs_at
     for other in map(draft.paths.__getitem__, data.joined):
         outputs = outputs.update(other.step_outputs)
         places = moved(places, other.outputs_at, other.step_outputs)
-    path.phase, path.step_outputs, path.outputs_at = JOINED, outputs, places
-    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.phase = JOINED
+    path.step_outputs = outputs
+    path.outputs_at = places
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
     draft.joining -= 1
 
 
@@ -197,8 +213,12 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
     draft.joining -= path.phase == JOINING
     draft.sleeping -= is_sleeping(path)
     draft.asking -= path.asking > 0
-    path.left, path.phase = path.phase, ENDED
-    path.status, path.error, path.ended_us, path.hop = status, error, draft.moment, None
+    path.left = path.phase
+    path.phase = ENDED
+    path.status = status
+    path.error = error
+    path.ended_us = draft.moment
+    path.hop = None
     path.open = _letting_go(path.open)
     return path
 
@@ -272,7 +292,10 @@ def held_by(state: ExecutionState) -> Reserved:
 def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
     """End a path in good order."""
     path = _end(draft, data, COMPLETED)
-    path.current_step, path.open, path.variables, path.variables_at = data.final_step, None, EMPTY, NO_PLACES
+    path.current_step = data.final_step
+    path.open = None
+    path.variables = EMPTY
+    path.variables_at = NO_PLACES
 
 
 def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
@@ -350,7 +373,8 @@ def _holding(opened: OpenStep, record: OperationRecord, earlier: OperationRecord
 
 def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
     """Return a step without what an operation has held; what of it is still under way stays until it has ended."""
-    operations, holders = opened.operations, opened.holders.delete(outer.started_sequence)
+    operations = opened.operations
+    holders = opened.holders.delete(outer.started_sequence)
     left = list(outer.holds)
     while left:
         record = operations.get(left.pop())

@@ -104,7 +104,8 @@ class _Writer:
 
     def written(self) -> dict[str, Any]:
         """Return it with plain parts, or such as `_plain` makes plain."""
-        state, whole = self._state, _differing(self._state, "variables_at")
+        state = self._state
+        whole = _differing(self._state, "variables_at")
         # Nothing follows that but what people say of it.
         ended = state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
         for name, place in (("inputs", BEGINNING), ("outputs", ended)):
@@ -150,7 +151,8 @@ class _Writer:
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
         """Return the calls with small results, and those whose result the event of their end holds."""
-        inside, outside = [], []
+        inside = []
+        outside = []
         for record in operations.values():
             row = record[:_SHORT] if record[_SHORT:] == _REST else tuple(record)
             if record.ended_sequence and is_large(record.result):
@@ -176,7 +178,8 @@ class _Loading:
     """A state on its way back."""
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
-        self._told, self._facts = dict(data["state"]), facts
+        self._told = dict(data["state"])
+        self._facts = facts
         self._snapshots = [self._values(self._told["variables"], _variable)]
         self._snapshots += [self._snapshot(difference) for difference in data["differences"]]
 
@@ -303,7 +306,8 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
 @functools.cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
     """Return what makes a value of a type from its plain form, a list or a mapping; None where that is the value."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    arguments = get_args(kind)
     if origin in (Union, UnionType):
         return _reader(arguments[0])
     if origin is tuple:

@@ -257,7 +257,8 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
     """Return the end of a path that was kept by `decide_leaving`, once it is known what is to be undone of it."""
-    path, ending = state.paths[path_id], state.rolling_back
+    path = state.paths[path_id]
+    ending = state.rolling_back
     if ending is None or path.undoes is not None or path.phase == ENDED or unknown(path.open):
         return None
     return RecordFacts((Fact(catalog.PathCancelled(ending.error), path_id),))

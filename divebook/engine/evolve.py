@@ -75,20 +75,25 @@ PROMPT = "prompt"
 
 def step_started(draft: Draft, data: catalog.StepStarted) -> None:
     """Let a path enter a step."""
-    path, step = draft.path(data), draft.step
+    path = draft.path(data)
+    step = draft.step
     is_hop = data.step_type == PROMPT
     path.hop = draft.ledger.agent_hops if is_hop else None
     if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
         draft.ledger = _entered(draft, path, is_hop=is_hop)
-    path.current_step, path.phase, path.routing = step, IN_STEP, ()
+    path.current_step = step
+    path.phase = IN_STEP
+    path.routing = ()
     path.visits = path.visits.set(step, data.visit)
-    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
     path.open = OpenStep.begun(data.step_type, draft.variables, draft.variables_at)
 
 
 def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
     """Return the ledger once a path has entered a step."""
-    ledger, step = draft.ledger, draft.step
+    ledger = draft.ledger
+    step = draft.step
     if path.loops_to(step):
         ledger = ledger._replace(iterations=ledger.iterations + 1)
     key = edge_key(path.source or "", step)
@@ -102,15 +107,20 @@ def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
 
 def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
     """Let a path choose what follows a step."""
-    path, step, output = draft.path(data), draft.step, data.output
+    path = draft.path(data)
+    step = draft.step
+    output = data.output
     if draft.bounds.max_repeats is not None:
         path.repeats = _repeats(path, step, output)
     if path.hop is not None:
         draft.ledger = draft.ledger.with_hop(path.hop, status="success", ended_us=draft.moment)
         path.hop = None
     let_calls_go(draft, path)
-    path.phase, path.open, path.last_step = ROUTING, None, step
-    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.phase = ROUTING
+    path.open = None
+    path.last_step = step
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
     path.step_outputs = path.step_outputs.set(step, output)
     path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
 
@@ -131,7 +141,8 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
     if path.hop is not None:
         ledger = ledger.with_hop(path.hop, status="error", error=data.error, ended_us=draft.moment)
     draft.ledger = ledger
-    path.error, path.hop = data.error, None
+    path.error = data.error
+    path.hop = None
     if path.open is not None and data.operations is not None:
         path.open = path.open._replace(ended_by=tuple(data.operations))
 
@@ -148,8 +159,12 @@ def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
     path = draft.path(data)
     draft.sleeping -= is_sleeping(path)
     let_calls_go(draft, path)
-    path.phase, path.current_step, path.open, path.error = READY, data.target, None, None
-    path.variables, path.variables_at = draft.variables, draft.variables_at
+    path.phase = READY
+    path.current_step = data.target
+    path.open = None
+    path.error = None
+    path.variables = draft.variables
+    path.variables_at = draft.variables_at
 
 
 def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
@@ -181,14 +196,16 @@ Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog
 
 
 def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
-    index, result = data.iteration_index, data.result
+    index = data.iteration_index
+    result = data.result
     places = placed(opened.iterations_at, index, result, draft.last_sequence)
     return opened.with_items(opened.iterations.set(index, result), places)
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
     """Change variables, for the whole and for the path that changes them."""
-    before, sequence = draft.variables, draft.last_sequence
+    before = draft.variables
+    sequence = draft.last_sequence
     changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
     if draft.path_id not in draft.paths:
         return
@@ -205,9 +222,11 @@ def _mutated(
     for mutation in mutations:
         key = mutation.key
         if mutation.type == "set":
-            variables, places = variables.set(key, mutation.value), placed(places, key, mutation.value, sequence)
+            variables = variables.set(key, mutation.value)
+            places = placed(places, key, mutation.value, sequence)
         elif key in variables:
-            variables, places = variables.delete(key), placed(places, key, None, sequence)
+            variables = variables.delete(key)
+            places = placed(places, key, None, sequence)
     return variables, places
 
 
@@ -313,7 +332,8 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
 
 def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], known: int = 0) -> None:
     """Change a draft as an event says, or a record, of whose facts it has the first `known`."""
-    sequence, moment = entry.sequence + known, entry.recorded_at
+    sequence = entry.sequence + known
+    moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
         raise CorruptStoreError(f"the log of {draft.execution_id} jumps from event {draft.last_sequence} to {sequence}")
     draft.go_to(entry, facts)
@@ -330,10 +350,15 @@ def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], known
 
 
 def _execution_started(draft: Draft, data: catalog.ExecutionStarted) -> None:
-    draft.workflow_name, draft.seed = data.workflow_name, data.seed or draft.execution_id
-    draft.inputs, draft.identity = data.inputs, data.identity or EMPTY
-    draft.fingerprint, draft.code, draft.model = data.fingerprint, data.code or EMPTY, data.model
-    draft.lifecycle, draft.started_us = RUNNING, draft.moment
+    draft.workflow_name = data.workflow_name
+    draft.seed = data.seed or draft.execution_id
+    draft.inputs = data.inputs
+    draft.identity = data.identity or EMPTY
+    draft.fingerprint = data.fingerprint
+    draft.code = data.code or EMPTY
+    draft.model = data.model
+    draft.lifecycle = RUNNING
+    draft.started_us = draft.moment
     draft.bounds = Bounds.from_dict(data.bounds) if data.bounds else NO_BOUNDS
     draft.parent = data.parent if data.came_from == catalog.CHILD else None
     if data.state:
@@ -353,7 +378,8 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
                 own.visits = own.visits.set(own.current_step, own.visits.get(own.current_step, 0) + 1)
             draft.ledger = _within_its_hop(draft.own(path.id), draft.ledger)
     active = [path for path in draft.paths.values() if path.phase != ENDED]
-    draft.lifecycle, draft.ended_us = RUNNING, None
+    draft.lifecycle = RUNNING
+    draft.ended_us = None
     draft.failed_path = draft.failed_path if draft.rolling_back is not None else None
     draft.error = draft.stopped = draft.reason = draft.paused = None
     draft.active = len(active)
@@ -377,14 +403,18 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 def _reopen(path: PathState) -> None:
     """Bring a path to the point it can go on from: what succeeded in its step stays, what failed is dropped."""
-    has_ended, opened = path.phase == ENDED, path.open
+    has_ended = path.phase == ENDED
+    opened = path.open
     if opened is None:
-        path.status, path.phase = _status_of(path), path.left if has_ended else path.phase
+        path.status = _status_of(path)
+        path.phase = path.left if has_ended else path.phase
         path.routing = ()
     else:
         path.open = opened._replace(operations=_without_failures(path, opened)) if has_ended else opened
-        path.variables, path.variables_at = opened.entry_variables, opened.entry_at
-        path.status, path.phase = RUNNING, IN_STEP
+        path.variables = opened.entry_variables
+        path.variables_at = opened.entry_at
+        path.status = RUNNING
+        path.phase = IN_STEP
     path.error = path.reason = path.ended_us = None
 
 
@@ -434,12 +464,16 @@ def _execution_paused(draft: Draft, data: catalog.ExecutionPaused) -> None:
 
 
 def _execution_enqueued(draft: Draft, data: catalog.ExecutionEnqueued) -> None:
-    draft.lifecycle, draft.paused = STATUS_AFTER[type(data)], None
-    draft.queue, draft.priority, draft.due_us = data.queue, data.priority, data.due
+    draft.lifecycle = STATUS_AFTER[type(data)]
+    draft.paused = None
+    draft.queue = data.queue
+    draft.priority = data.priority
+    draft.due_us = data.due
 
 
 def _execution_completed(draft: Draft, data: catalog.ExecutionCompleted) -> None:
-    draft.outputs, draft.reason = data.outputs, "completed"
+    draft.outputs = data.outputs
+    draft.reason = "completed"
     _leave(draft, data)
 
 
@@ -456,12 +490,14 @@ def _rollback_added(draft: Draft, data: catalog.RollbackAdded) -> None:
 
 
 def _execution_failed(draft: Draft, data: catalog.ExecutionFailed) -> None:
-    draft.error, draft.reason = data.error, data.reason
+    draft.error = data.error
+    draft.reason = data.reason
     _leave(draft, data)
 
 
 def _execution_cancelled(draft: Draft, data: catalog.ExecutionCancelled) -> None:
-    draft.error, draft.reason = data.reason or None, "user_cancelled"
+    draft.error = data.reason or None
+    draft.reason = "user_cancelled"
     _leave(draft, data)
 
 
@@ -482,7 +518,8 @@ def _annotated(draft: Draft, data: catalog.ExecutionAnnotated) -> None:
 
 
 def _leave(draft: Draft, data: Payload) -> None:
-    draft.lifecycle, draft.ended_us = STATUS_AFTER[type(data)], draft.moment
+    draft.lifecycle = STATUS_AFTER[type(data)]
+    draft.ended_us = draft.moment
 
 
 _CHANGES: dict[type, Callable[[Draft, Any], None]] = {

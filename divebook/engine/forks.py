@@ -168,7 +168,8 @@ class Change:
 
 def _is_shaped(definition: Mapping[str, Any]) -> bool:
     """Whether it can be read as a workflow at all; its rules are checked where it is read."""
-    name, steps = definition.get("name"), definition.get("steps")
+    name = definition.get("name")
+    steps = definition.get("steps")
     return isinstance(name, str) and isinstance(steps, Sequence) and all(isinstance(step, Mapping) for step in steps)
 
 
@@ -211,7 +212,8 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
         if path.open is not None or path.asking:
             own = draft.own(path.id)
             own.asking = 0
-            opened, own.open = own.open, None if own.open is None else _without_calls(own, own.open, change)
+            opened = own.open
+            own.open = None if own.open is None else _without_calls(own, own.open, change)
             draft.ledger = _without_dropped(draft.ledger, own, opened)
     _skip_failed(draft, change)
     _set_variables(draft, change)
@@ -224,17 +226,30 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 def _begin_anew(draft: Draft, data: catalog.ExecutionForked) -> None:
     """Let the fork's time, money and messages be its own; what was spent still counts for its bounds."""
-    draft.lifecycle, draft.started_us, draft.paused_us = RUNNING, draft.moment, 0
+    draft.lifecycle = RUNNING
+    draft.started_us = draft.moment
+    draft.paused_us = 0
     draft.ended_us = draft.error = draft.reason = draft.stopped = draft.paused = draft.failed_path = None
-    draft.parent, draft.continued_as = data.awaited_by, None
-    draft.queue, draft.priority, draft.due_us = None, 0, None
-    draft.outputs, draft.taken, draft.inherited = EMPTY, 0, draft.usage
-    draft.rollbacks, draft.rolling_back, draft.undone_from = NO_ROLLBACKS, None, 0  # its source undoes what that did
+    draft.parent = data.awaited_by
+    draft.continued_as = None
+    draft.queue = None
+    draft.priority = 0
+    draft.due_us = None
+    draft.outputs = EMPTY
+    draft.taken = 0
+    draft.inherited = draft.usage
+    # its source undoes what that did
+    draft.rollbacks = NO_ROLLBACKS
+    draft.rolling_back = None
+    draft.undone_from = 0
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
-    draft.tools, draft.only = data.tools, data.only or EMPTY
+    draft.tools = data.tools
+    draft.only = data.only or EMPTY
     draft.workspaces = of_the_source(draft.workspaces)
-    draft.seed, draft.fingerprint = data.seed or draft.seed, data.fingerprint or draft.fingerprint
-    draft.code, draft.model = draft.code if data.code is None else data.code, data.model or draft.model
+    draft.seed = data.seed or draft.seed
+    draft.fingerprint = data.fingerprint or draft.fingerprint
+    draft.code = draft.code if data.code is None else data.code
+    draft.model = data.model or draft.model
     draft.identity = draft.identity if data.identity is None else data.identity
     draft.bounds = draft.bounds if data.bounds is None else Bounds.from_dict(data.bounds)
 
@@ -243,12 +258,18 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
     """Let one path enter its step, and the others come to nothing more (test_other_paths_do_nothing_in_a_trial)."""
     for path in list(draft.paths.values()):
         own = draft.own(path.id)
-        own.open, own.hop, own.routing = None, None, ()
+        own.open = None
+        own.hop = None
+        own.routing = ()
         if path.id != only["path"]:
-            own.phase, own.status, own.ended_us = ENDED, COMPLETED, own.ended_us or draft.moment
+            own.phase = ENDED
+            own.status = COMPLETED
+            own.ended_us = own.ended_us or draft.moment
     own = draft.own(only["path"])
-    own.phase, own.current_step = READY, only["step"]
-    draft.active, draft.joining = 1, 0
+    own.phase = READY
+    own.current_step = only["step"]
+    draft.active = 1
+    draft.joining = 0
 
 
 def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
@@ -288,9 +309,17 @@ def _skip_failed(draft: Draft, change: Change) -> None:
     for name, output in change.skipped.items():
         path = draft.own(name)
         step = path.current_step
-        path.status, path.phase, path.left, path.open, path.last_step = RUNNING, ROUTING, ROUTING, None, step
-        path.routing, path.error, path.reason, path.ended_us = (), None, None, None
-        path.variables, path.variables_at = draft.variables, draft.variables_at
+        path.status = RUNNING
+        path.phase = ROUTING
+        path.left = ROUTING
+        path.open = None
+        path.last_step = step
+        path.routing = ()
+        path.error = None
+        path.reason = None
+        path.ended_us = None
+        path.variables = draft.variables
+        path.variables_at = draft.variables_at
         path.step_outputs = path.step_outputs.set(step, output)
         path.outputs_at = placed(path.outputs_at, step, output, draft.last_sequence)
 
@@ -306,7 +335,8 @@ def _set_variables(draft: Draft, change: Change) -> None:
             own = draft.own(path.id)
             own.variables, own.variables_at = own.variables.update(told), _without(own.variables_at, told)
             if own.open is not None:
-                entry, places = own.open.entry_variables.update(told), _without(own.open.entry_at, told)
+                entry = own.open.entry_variables.update(told)
+                places = _without(own.open.entry_at, told)
                 own.open = own.open._replace(entry_variables=entry, entry_at=places)
 
 

@@ -77,7 +77,8 @@ def annotated(message: Message) -> catalog.ExecutionAnnotated:
 
 def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.kind == SIGNAL:
-        name, payload = message.payload["name"], message.payload["payload"]
+        name = message.payload["name"]
+        payload = message.payload["payload"]
         # Older versions wrote the sender into the source alone, before the id that tells one message from another.
         sender = message.payload.get("by") or message.source.partition(" event_")[0]
         yield Fact(catalog.SignalReceived(name, payload, sender, message.number))
@@ -94,7 +95,8 @@ def _facts(state: ExecutionState, message: Message) -> Iterable[Fact]:
     if message.payload.get(EXPIRED):
         yield Fact(catalog.InterruptExpired(message.key, message.number), question.path, question.step)
     else:
-        response, by = message.payload["response"], message.payload["by"]
+        response = message.payload["response"]
+        by = message.payload["by"]
         resolved = catalog.InterruptResolved(message.key, response, by, message.number)
         yield Fact(resolved, question.path, question.step)
         rule = rule_made(state.execution_id, question, response, by, message.posted_at)

@@ -178,7 +178,8 @@ class _Reader:
 
     def take(self, event: Event) -> Iterator[str]:
         """Take an event in; give what is wrong with it."""
-        kind, self.sequence = type(event.data), event.sequence
+        kind = type(event.data)
+        self.sequence = event.sequence
         if not may_follow(self.status, kind):
             yield f"it may not follow the status {self.status}"
         self.status = STATUS_AFTER.get(kind, self.status)

@@ -228,7 +228,11 @@ class Place(NamedTuple):
 @functools.lru_cache(maxsize=4096)  # every run of a workflow has the same places
 def _digest(place: Place) -> str:
     path, step, number, index, named, again = place
-    visit, item, kind, key, attempt = str(number), str(index), type(named).__name__, str(named), str(again)
+    visit = str(number)
+    item = str(index)
+    kind = type(named).__name__
+    key = str(named)
+    attempt = str(again)
     marked = (  # each part with its length: no other parts give the same text
         f"operation/2\x1f{len(path)}:{path}\x1f{len(step)}:{step}\x1f{len(visit)}:{visit}\x1f{len(item)}:{item}"
         f"\x1f{len(kind)}:{kind}\x1f{len(key)}:{key}\x1f{len(attempt)}:{attempt}"

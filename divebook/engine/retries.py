@@ -84,7 +84,9 @@ class Fault:
         place: Mapping[str, Any] | None = None,
     ) -> Fault:
         """Describe an error and its causes; `place` is where it was raised, if the error does not know that."""
-        chain, told, source = chain_of(error), told_chain(error), telling(error)
+        chain = chain_of(error)
+        told = told_chain(error)
+        source = telling(error)
         names = {name for link in told for name in names_of(link)}
         asked = [value for link in chain if isinstance(value := getattr(link, "retry_after", None), int | float)]
         hopeless = any(isinstance(link, HOPELESS) for link in chain)
@@ -200,7 +202,8 @@ def _is_source(link: DivebookError) -> bool:
 
 
 def _head(source: BaseException, clean: Callable[[str], str]) -> str:
-    text, name = failure_text(source, clean), names_of(source)[0]
+    text = failure_text(source, clean)
+    name = names_of(source)[0]
     return f"{name}: {text}" if isinstance(source, ScriptError) and not text.startswith(name) else text
 
 
@@ -218,7 +221,8 @@ def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str
     """Return the message of an error, with the class of those that are not ours."""
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)
-    text, names = text_of(error, clean), names_of(error)
+    text = text_of(error, clean)
+    names = names_of(error)
     has_name = DivebookError.__name__ in names or text.startswith(names[0])
     return text if has_name else f"{names[0]}: {text}"
 

@@ -411,7 +411,10 @@ NO_RULES: Map[str, StandingRule] = Map()
 NO_WORKSPACES: Map[str, HeldWorkspace] = Map()
 NO_ROLLBACKS: Map[int, Undoing] = Map()
 
-READY, IN_STEP, ROUTING, BRANCHED = "ready", "in_step", "routing", "branched"
+READY = "ready"
+IN_STEP = "in_step"
+ROUTING = "routing"
+BRANCHED = "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
 """Phases of a path: before a step, inside it, choosing what follows, split up, waiting at a join, released, over."""
 

@@ -238,7 +238,8 @@ class Executions(ABC):
 
         With `move` it ends here, as moved, and goes on where the file is imported.
         """
-        path, whole_id = as_path(file, "the file of a log"), self.store.resolve(execution_id)
+        path = as_path(file, "the file of a log")
+        whole_id = self.store.resolve(execution_id)
         if not move:
             return transfer.export(self.store, whole_id, path, overwrite=overwrite)
         return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
@@ -352,7 +353,8 @@ class Executions(ABC):
             The store has no such execution.
         """
         said = annotation(tags=tags, untagged=untag, note=note, labels=labels, by=by or this_person())
-        control, ids = self._control, Ids(self._clock, self._chance)
+        control = self._control
+        ids = Ids(self._clock, self._chance)
         annotating = Annotating(self.store, self._clock, ids, lambda name: control.delivered(control.find(name)))
         whole_id = self.store.resolve(execution_id)
         annotating.annotate(whole_id, said)

@@ -93,7 +93,8 @@ class Outfit:
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
         """Let tools reach these documents, and what a policy allows."""
-        self.documents, self.policy = documents, policy
+        self.documents = documents
+        self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
@@ -287,7 +288,8 @@ class Outfit:
 
     def _has_headers_of_text(self, origin: _Origin) -> bool:
         """Return whether a text made the settings of an agent's provider, whichever of the two came first."""
-        of_text, config = self._text_config.providers, self._defined.config
+        of_text = self._text_config.providers
+        config = self._defined.config
         if origin[0] != "agent" or not of_text:
             return False
         entries = (provider_settings(agent, config) for agent in self._defined.agents if agent.name == origin[1])
@@ -320,7 +322,8 @@ class Outfit:
         if name in (*WORKSPACE_TOOLS, *PROCESS_TOOLS) and name not in self.tools:
             own = None if definition.workspace is None else self.workspace(definition.workspace)
             return self.limited(workspace_tool(name, own))
-        known, said = self.tools, {tool.name: tool for tool in self._defined.tools}
+        known = self.tools
+        said = {tool.name: tool for tool in self._defined.tools}
         config = definition.tool_config.get(name, {})
         if not isinstance(config, Mapping):
             raise SetupError(f"ToolConfig of agent {definition.name}: {name} holds {config!r}, not options by name")
@@ -363,7 +366,8 @@ class Outfit:
         def add(more: Approvals, policy: Policy, of: str | None = None) -> None:
             is_vouched = APPROVALS in policy.allowed
             table = tables[is_vouched]
-            mode, servers = more.mode or table.mode, {**table.servers, **more.servers}
+            mode = more.mode or table.mode
+            servers = {**table.servers, **more.servers}
             tables[is_vouched] = replaced(table, mode=mode, servers=servers).plus(more.rules, of)
 
         for config, policy in ((self._code_config, self.policy.of_code()), (self._text_config, self.policy)):
@@ -402,7 +406,8 @@ def _origins(
 
 def _relaxations(definitions: Definitions) -> list[str]:
     """Return what of definitions could make calls of tools go unasked, in words."""
-    config, agents = definitions.config, definitions.agents
+    config = definitions.config
+    agents = definitions.agents
     tables = [Approvals(config.approvals, config.confirmation_mode), *(Approvals(agent.approvals) for agent in agents)]
     tables += [server.approvals for server in definitions.mcp_servers]
     trusted = [f"Trusted of mcp server {server.name}" for server in definitions.mcp_servers if server.trusted]
@@ -431,7 +436,8 @@ class Holdings(Outfit):
         sealing: Sealing,
     ) -> None:
         super().__init__(approvals, sealing)
-        self.name, self.description = name, ""
+        self.name = name
+        self.description = ""
         self._workflows: dict[str, Workflow] = {}
         self._actions: dict[str, Action] = {}
         """Those that come with divebook."""
@@ -444,7 +450,8 @@ class Holdings(Outfit):
     def take_in(self, other: Self) -> None:
         """Have all that another one has; what that has wins."""
         super().take_in(other)
-        self.name, self.description = other.name, other.description or self.description
+        self.name = other.name
+        self.description = other.description or self.description
         self._workflows |= other._workflows
         self._own_actions |= other._own_actions
         for name, (handler, check) in {**self._step_types, **other._step_types}.items():

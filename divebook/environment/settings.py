@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 
 GivenTelemetry: TypeAlias = "Telemetry | bool | str"
 TELEMETRY = "DIVEBOOK_TELEMETRY"
-_OFF, _ON = frozenset({"", "0", "false", "no", "off", "none"}), frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"", "0", "false", "no", "off", "none"})
+_ON = frozenset({"1", "true", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,8 @@ class EnvironmentWorkspaces:
     """
 
     def __init__(self, outfit: Outfit, store: EventStore) -> None:
-        self._outfit, self._store = outfit, store
+        self._outfit = outfit
+        self._store = store
         self._passing: Path | None = None
         """The folder for executions whose store is in memory, and passes with it."""
 
@@ -153,7 +155,8 @@ class EnvironmentWorkspaces:
 
     def is_of_another(self, folder: Path, execution_id: str) -> bool:
         """Return whether a folder is one that another execution has for its files: a log may name any folder."""
-        real, base = folder.resolve(), self._base().resolve()
+        real = folder.resolve()
+        base = self._base().resolve()
         return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
 
     def _base(self) -> Path:
@@ -190,7 +193,8 @@ class EnvironmentWorkspaces:
         if definition.kind == FENCED:
             return FencedWorkspace(folder, **options)
         if definition.kind == VIRTUALENV:
-            python, packages = definition.python, definition.packages
+            python = definition.python
+            packages = definition.packages
             return VirtualenvWorkspace(folder, python=python, packages=packages, **options)
         if definition.kind == DOCKER:
             limits = {"memory": definition.memory, "cpus": definition.processors}
@@ -258,7 +262,9 @@ class StartOptions(TypedDict, total=False):
     """The cell that starts it."""
 
 
-WARN, REFUSE, RETURN = "warn", "refuse", "return"
+WARN = "warn"
+REFUSE = "refuse"
+RETURN = "return"
 CONFLICTS = (WARN, REFUSE, RETURN)
 """What may be done where a start key belongs to an execution with other inputs."""
 MOST_NAMED = 5
@@ -290,7 +296,9 @@ def opening_of(
         The execution that it comes from, if there is one: that waits for its end, unless `origin` says otherwise.
     """
     check_options(options)
-    bounds, identity, tags = options.get("bounds"), options.get("identity"), options.get("tags")
+    bounds = options.get("bounds")
+    identity = options.get("identity")
+    tags = options.get("tags")
     limits = bounds if bounds is not None else workflow.bounds
     return catalog.ExecutionStarted(
         workflow.name,
@@ -462,7 +470,8 @@ def check_options(options: StartOptions) -> None:
     for name in ("key", "note", "notebook", "cell"):
         if not isinstance(named.get(name), str | None):
             raise SetupError(f"{name} must be a text, not {type(named[name]).__name__}; write {name}=str(...)")
-    key, on_conflict = named.get("key"), named.get("on_conflict", WARN)
+    key = named.get("key")
+    on_conflict = named.get("on_conflict", WARN)
     if key is not None and not key.strip():
         raise SetupError(f"a start key must not be blank, and {key!r} is; leave it out, or write key='order 7'")
     if on_conflict not in CONFLICTS:

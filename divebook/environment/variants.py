@@ -131,7 +131,8 @@ class Forks(Executions):
         InterruptError
             An answer does not fit its question.
         """
-        told, source = Change.of(change), self.store.resolve(execution_id)
+        told = Change.of(change)
+        source = self.store.resolve(execution_id)
         is_done = self.store.record(source).status == COMPLETED  # at its end, nothing of these would have an effect
         reaching_back = is_done and not _FROM_ANYWHERE.isdisjoint(told.named)
         prefix = prefix_of(self.store, source, at, told, reaching_back=reaching_back, is_live=True)
@@ -154,7 +155,8 @@ class Forks(Executions):
             kept = self._kept(options.get("durability"))
             return self._handle(self._control.fork(prefix.source, prefix.at, forked, kept))
         except StartKeyTakenError as taken:
-            on_conflict, change = options.get("on_conflict", WARN), forked.change or {}
+            on_conflict = options.get("on_conflict", WARN)
+            change = forked.change or {}
             return self.execution(started_before(taken, workflow.name, self.store, None, on_conflict, change=change))
 
 
@@ -274,11 +276,13 @@ class WhatIfs(Executions):
     def _proposed(self, execution_id: str, change: GivenChange, at: int | None, options: WhatIfOptions) -> Proposal:
         """Return what is asked of an execution, checked against its log."""
         require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
-        tools, own = options.get("tools", RECORDED), options.get("bounds")
+        tools = options.get("tools", RECORDED)
+        own = options.get("bounds")
         if tools not in TOOLS:
             advice = did_you_mean(tools, TOOLS) or f"there are {', '.join(TOOLS)}"
             raise SetupError(f"a what-if cannot treat actions and tools as {tools!r} ({advice})")
-        source, told = self.execution(execution_id), Change.of(change)
+        source = self.execution(execution_id)
+        told = Change.of(change)
         prefix = prefix_of(self.store, source.id, at, told, reaching_back=True, is_live=tools == "live")
         told = fitting(told, prefix.state, self._clock.now())
         require_reach(told, prefix.state)
@@ -311,7 +315,8 @@ class WhatIfs(Executions):
         workflow = self.workflow(child.workflow) if origin == catalog.CHILD else prefix.workflow
         self._check(workflow, steps_ahead(workflow, prefix.state), ())
         model = child.model if child.model != prefix.state.model else None
-        known, given = prefix.state.inputs, bind_inputs(workflow, child.inputs)
+        known = prefix.state.inputs
+        given = bind_inputs(workflow, child.inputs)
         others = {name: value for name, value in given.items() if name not in known or known[name] != value}
         change = fitting_inputs(Change(inputs=others, model=model), workflow)
         limits: StartOptions = {"bounds": within(as_bounds(workflow.bounds or {}), child.bounds)}
@@ -353,7 +358,9 @@ class WhatIfs(Executions):
 
 
 NEW: Final = "new"
-FROM_START, FROM_FAILURE, SKIP_FAILED = "from_start", "from_failure", "skip_failed"
+FROM_START = "from_start"
+FROM_FAILURE = "from_failure"
+SKIP_FAILED = "skip_failed"
 STRATEGIES = (FROM_START, FROM_FAILURE, SKIP_FAILED)
 SKIPPED = "SKIPPED"
 GivenDefinition: TypeAlias = Workflow | Literal["new"]
@@ -722,7 +729,8 @@ class Trials(WhatIfs):
         change = Change(
             variables=options.get("variables", {}), inputs=options.get("inputs", {}), model=options.get("model")
         )
-        visit, call = options.get("visit"), None
+        visit = options.get("visit")
+        call = None
         if is_call(source.workflow, step):
             call = call_of(ReadLog.of(events), source.workflow, step, visit)
         entry = call.entry if call else entry_of(events, source.workflow, step, visit, options.get("item"))

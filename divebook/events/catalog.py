@@ -15,16 +15,28 @@ from divebook.events.payload import HOLDS, quickly_made
 from divebook.events.recorded import BigInt
 from divebook.events.upcast import CHANGES, FORM
 
-PENDING, ENQUEUED, RUNNING, WAITING = "pending", "enqueued", "running", "waiting"
-COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+PENDING = "pending"
+ENQUEUED = "enqueued"
+RUNNING = "running"
+WAITING = "waiting"
+COMPLETED = "completed"
+FAILED = "failed"
+CANCELLED = "cancelled"
 MOVED, CONTINUED, PICTURE = "moved", "continued_as_new", "picture"
 """The statuses of an execution; `divebook.engine.lifecycle` says which follows which."""
 
-RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT = "run", "resume", "fork", "what-if", "trial", "child", "import"
+RUN = "run"
+RESUME = "resume"
+FORK = "fork"
+WHAT_IF = "what-if"
+TRIAL = "trial"
+CHILD = "child"
+IMPORT = "import"
 BOOK = "book"
 ORIGINS = (RUN, RESUME, FORK, WHAT_IF, TRIAL, CHILD, IMPORT, BOOK)
 """What an execution may have come from."""
-REUSE, UNEDITED = "reuse", "unedited"
+REUSE = "reuse"
+UNEDITED = "unedited"
 GOING_ON = frozenset({REUSE, UNEDITED})
 """Which results of its source one counts that goes on with another definition: all, or those of unedited functions."""
 UNCOUNTED = frozenset({WHAT_IF, TRIAL})

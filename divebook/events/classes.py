@@ -239,7 +239,10 @@ class Instance(Recorded):
         private: Mapping[str, Any] | None = None,
     ) -> None:
         self.tag = tag  # type: ignore[misc]
-        self.cls, self.fields, self.unset, self.extra = cls, dict(fields), list(unset), extra
+        self.cls = cls
+        self.fields = dict(fields)
+        self.unset = list(unset)
+        self.extra = extra
         self.private = dict(private or {})
 
     def data(self) -> Any:
@@ -358,7 +361,9 @@ class Member(Recorded):
     tag = "enum"
 
     def __init__(self, cls: str, name: str, value: Any) -> None:
-        self.cls, self.name, self.value = cls, name, value
+        self.cls = cls
+        self.name = name
+        self.value = value
 
     def data(self) -> Any:
         """Return class, name and value."""

@@ -63,7 +63,8 @@ def compiled(kind: type[Payload], otherwise: Said) -> Said:
 
 def _looked_at(name: str, hint: Any) -> str:
     """Return the lines that take over one field, or give up."""
-    read, taken = f" v = payload.{name}", f"data[{name!r}] = v"
+    read = f" v = payload.{name}"
+    taken = f"data[{name!r}] = v"
     if hint is Any:
         return f"{read}\n if v is not None: {taken}"
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)

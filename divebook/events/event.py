@@ -259,5 +259,6 @@ class Record:
         return [self._event(place, self.facts[place]) for place in places]
 
     def _event(self, place: int, data: Payload) -> Event:
-        event_id, step = successor(self.id, place) if place else self.id, self.step_of(data)
+        event_id = successor(self.id, place) if place else self.id
+        step = self.step_of(data)
         return Event(event_id, self.execution_id, self.sequence + place, self.recorded_at, data, self.path, step)

@@ -42,7 +42,8 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     Point(x=1, y=0)
     """
     made: Any = filling(cls, _ending(needed) if hasattr(cls, "__post_init__") else ())
-    made.__qualname__, made.__annotations__ = cls.__init__.__qualname__, cls.__init__.__annotations__
+    made.__qualname__ = cls.__init__.__qualname__
+    made.__annotations__ = cls.__init__.__annotations__
     cls.__init__ = made  # type: ignore[method-assign]
     return cls
 
@@ -69,14 +70,17 @@ def filling(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
 
 def _source(known: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
     """Return the text of ``__init__``, and put what it refers to among the names."""
-    parameters, lines = ["self"], ["become(self, open_class)"]
+    parameters = ["self"]
+    lines = ["become(self, open_class)"]
     for entry in known:
-        name, value = entry.name, entry.name
+        name = entry.name
+        value = entry.name
         if entry.default is not MISSING:
             names[f"default_{name}"] = entry.default
             parameters.append(f"{name}=default_{name}")
         elif entry.default_factory is not MISSING:
-            names[f"make_{name}"], names["not_given"] = entry.default_factory, MISSING
+            names[f"make_{name}"] = entry.default_factory
+            names["not_given"] = MISSING
             parameters.append(f"{name}=not_given")
             value = f"make_{name}() if {name} is not_given else {name}"
         else:
@@ -181,7 +185,8 @@ def declared(kind: Any) -> dict[str, Any]:
 
 
 def _check_of(hint: Any) -> _Check:
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in (Union, types.UnionType):
         return _any_of([_check_of(choice) for choice in arguments], hint)
     if origin is Mapping:
@@ -268,7 +273,8 @@ _NAMES = {
 
 
 def _described(hint: Any) -> str:
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin = get_origin(hint)
+    arguments = get_args(hint)
     if origin in (Union, types.UnionType):
         return " or ".join(_described(choice) for choice in arguments)
     return "a list" if origin is Sequence else _NAMES.get(hint, "a mapping")

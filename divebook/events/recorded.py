@@ -123,7 +123,8 @@ class Container(Recorded):
     __slots__ = ("items", "tag")
 
     def __init__(self, tag: str, items: list[Any]) -> None:
-        self.tag, self.items = tag, items  # type: ignore[misc]
+        self.tag = tag  # type: ignore[misc]
+        self.items = items  # type: ignore[misc]
 
     @property
     def is_mapping(self) -> bool:
@@ -267,7 +268,8 @@ class StandardValue(Recorded):
     __slots__ = ("content", "tag")
 
     def __init__(self, tag: str, content: list[Any]) -> None:
-        self.tag, self.content = tag, content  # type: ignore[misc]
+        self.tag = tag  # type: ignore[misc]
+        self.content = content  # type: ignore[misc]
 
     def data(self) -> Any:
         """Return the texts and integers that describe the value."""
@@ -439,7 +441,9 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
     ISO text has neither the key nor the name of a zone, and no `fold`, which tells the two hours of the end of summer
     time apart. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
     """
-    zone, key, name = value.tzinfo, None, None
+    zone = value.tzinfo
+    key = None
+    name = None
     if zone is not None and type(zone).__module__.startswith("zoneinfo"):
         key = key_of(zone, path)
     elif zone is not None and (offset := value.utcoffset()) is not None:

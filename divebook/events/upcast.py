@@ -78,7 +78,8 @@ def _change_id_of_the_old_system(data: Data) -> Data:
     """Return the versions that the old system named by numbers: those in their names, else their places from 1."""
     if "decision_type" not in data:
         return data
-    selected, available = data.get("selected_version"), data.get("available_versions") or ()
+    selected = data.get("selected_version")
+    available = data.get("available_versions") or ()
     numbers = {name: _number(name) or place for place, name in enumerate(available, 1)}
     version = numbers.get(selected) or _number(selected) or 1
     span = [version, *numbers.values()]

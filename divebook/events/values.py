@@ -110,7 +110,9 @@ class StoredFile(Recorded):
     def __init__(self, digest: str, size: int, content: bytes | None = None) -> None:
         if not _DIGEST.fullmatch(digest) or type(size) is not int or size < 0:
             raise ValueError(f"{digest!r} with {size!r} bytes names no content of a file")
-        self.digest, self.size, self.content = digest, size, content
+        self.digest = digest
+        self.size = size
+        self.content = content
 
     @classmethod
     def of(cls, content: bytes) -> Self:
@@ -154,7 +156,8 @@ _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, bytes})
 _INTERNAL = frozenset({"divebook", "immutables"})
 """Packages whose mappings hold variables and parts of definitions; they are recorded as dicts."""
-_INT64_MIN, _UINT64_MAX = -(2**63), 2**64 - 1
+_INT64_MIN = -(2**63)
+_UINT64_MAX = 2**64 - 1
 
 
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
@@ -410,7 +413,8 @@ def _standard(name: str) -> Callable[[Any], StandardValue]:
 
 
 def _instance(name: str, value: Mapping[str, Any]) -> Instance:
-    fields, extra = untag(_as(dict, value["fields"])), value.get("extra")
+    fields = untag(_as(dict, value["fields"]))
+    extra = value.get("extra")
     unset = [_as(str, field) for field in _as(list, value.get("unset", []))]
     more = None if extra is None else untag(_as(dict, extra))
     private = untag(_as(dict, value.get("private", {})))

@@ -148,7 +148,8 @@ def write_page(
 
 def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
     """Return the page of an execution whose log this is."""
-    redactor, events = shared().fresh(known_secrets), [*events]
+    redactor = shared().fresh(known_secrets)
+    events = [*events]
     held = clean_log(events, redactor) if log else []
     run = CleanRun(execution, events, redactor, whole=MAX_EVENTS, sampled=MAX_EVENTS)
     saved = without_recording(execution, redactor, "")

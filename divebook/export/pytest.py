@@ -181,9 +181,11 @@ def write_test(
         )
     modules = {*_modules_of(environment, execution)}
     redactor = shared().fresh([*known_secrets])
-    log, actions = _log_of(execution, redactor), _actions_of(environment, execution)
+    log = _log_of(execution, redactor)
+    actions = _actions_of(environment, execution)
     tools = {name: redactor.without_certain(said) for name, said in _tools_of(environment).items()}
-    text, named = "", None if definitions is None else read_from(definitions)
+    text = ""
+    named = None if definitions is None else read_from(definitions)
     beside = "" if definitions is None else os.path.relpath(definitions, path.parent)
     if definitions is None:
         text = "" if execution.workflow.start.type == FUNCTION else redactor.text(_text_of(environment, execution))
@@ -263,7 +265,8 @@ def _log_of(execution: Execution, redactor: Redactor) -> bytes:
 def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
     """Return an event; the digest of parameters that had a secret in them is that of what the test gives a call."""
     clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
-    before, now = event.data, clean.data
+    before = event.data
+    now = clean.data
     if not isinstance(before, catalog.OperationStarted) or not isinstance(now, catalog.OperationStarted):
         return clean
     if before.parameters != now.parameters:
@@ -401,8 +404,10 @@ def write_notebook(
     StoreError
         There is such a file, or it cannot be written; or the log cannot be read.
     """
-    path, secrets = Path(file), [*known_secrets]
-    events, redactor = execution.history(), shared().fresh(secrets)
+    path = Path(file)
+    secrets = [*known_secrets]
+    events = execution.history()
+    redactor = shared().fresh(secrets)
     held = clean_log(events, redactor)
     texts = LongTexts(held)
     parts = {TEXTS: part_of(texts.listed), LOG: part_of(columns_of(events, held, execution.status, {}, texts))}

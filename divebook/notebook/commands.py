@@ -195,7 +195,8 @@ def split(line: str) -> list[str]:
     >>> split("run audit names=[a, 'b c'] title='two words' who=O'Brien")
     ['run', 'audit', "names=[a, 'b c']", "title='two words'", "who=O'Brien"]
     """
-    words, position = [], 0
+    words = []
+    position = 0
     while position < len(line):
         if line[position].isspace():
             position += 1
@@ -222,7 +223,8 @@ def _word_end(line: str, start: int) -> int:
 
 def _quote_end(line: str, start: int) -> int:
     r"""Return the place after the closing quote; in single quotes ``''`` is one, in double quotes ``\"`` is."""
-    quote, position = line[start], start + 1
+    quote = line[start]
+    position = start + 1
     while position < len(line):
         doubled = quote == "'" and line[position : position + 2] == "''"
         if doubled or (quote == '"' and line[position] == "\\"):
@@ -235,7 +237,8 @@ def _quote_end(line: str, start: int) -> int:
 
 
 def _bracket_end(line: str, start: int) -> int:
-    expected, position = [BRACKETS[line[start]]], start + 1
+    expected = [BRACKETS[line[start]]]
+    position = start + 1
     while position < len(line):
         character = line[position]
         if character in QUOTES and line[position - 1] in "[{,: ":
@@ -392,7 +395,8 @@ class Command:
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
         """Sort what follows it; words that would be ignored are refused."""
         found = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
-        extra, name = " ".join(found.words[self.most_words :]), self.usage.split()[0]
+        extra = " ".join(found.words[self.most_words :])
+        name = self.usage.split()[0]
         if extra and self.inputs:
             raise UsageError(f"unexpected {extra!r}; write inputs as key=value, and texts with spaces in quotes")
         if extra and self.most_words:

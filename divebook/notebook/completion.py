@@ -53,7 +53,8 @@ class DiveMatcher:
 
     def _found(self, context: CompletionContext) -> Found | None:
         lines = context.full_text.split("\n")
-        row, column = context.cursor_line, context.cursor_position
+        row = context.cursor_line
+        column = context.cursor_position
         body = body_at(lines, row, column)
         if body is not None:
             return _in_cell(body)
@@ -193,7 +194,8 @@ def remove_inspection(shell: InteractiveShell) -> None:
 
 def told_at(code: str, cursor: int) -> str | None:
     """Return what is to be said of a place in a cell; None where that is for others to say."""
-    lines, row = code.split("\n"), code.count("\n", 0, cursor)
+    lines = code.split("\n")
+    row = code.count("\n", 0, cursor)
     column = cursor - (code.rfind("\n", 0, cursor) + 1)
     body = body_at(lines, row, column)
     if body is not None:

@@ -267,7 +267,8 @@ def frames(
 
     asked = {**(where or {}), **filters}
     if isinstance(of, str):
-        asked["workflow"], of = of, None
+        asked["workflow"] = of
+        of = None
     found, ids = executions_of(of)
     if ids is not None:
         asked.setdefault("ids", ids)
@@ -343,7 +344,8 @@ def resume(execution_id: str, *, store: str | None = None) -> Run:
 # A question to an agent as a run: a workflow of one step, so that it is recorded, resumed and shown as any other.
 
 
-STEP, ANSWER = "ask", "answer"
+STEP = "ask"
+ANSWER = "answer"
 
 
 def ask_workflow(agent: str, output: str | None = None, thread: str | None = None) -> Workflow:

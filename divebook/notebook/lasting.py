@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 NOTHING = {"text/plain": ""}
-_OUTPUT, _BELOW = ".jp-OutputArea-child", ".jp-OutputArea-child:has(.divebook-below)"
+_OUTPUT = ".jp-OutputArea-child"
+_BELOW = ".jp-OutputArea-child:has(.divebook-below)"
 _ONE_OF_BOTH = (
     f"<style>{_OUTPUT}:has(> .jupyter-widgets):not(:has(> .jupyter-widgets > *)):has(~ {_OUTPUT} .divebook-below),"
     f"{_OUTPUT}:has(.divebook) ~ {_BELOW} {{ display: none }}</style>"
@@ -86,7 +87,8 @@ class LastingOutput:
     """
 
     def __init__(self, view: FollowingView, bundle: Mapping[str, Any], place: Any = None) -> None:
-        self.view, self._bundle = view, dict(bundle)
+        self.view = view
+        self._bundle = dict(bundle)
         self._lock = threading.RLock()
         self._below: Any = None
         with self._lock:
@@ -211,7 +213,9 @@ def display_bundle(bundle: dict[str, Any]) -> Any:
 # plan that a person confirms. Else the run itself is taken up again (`tests/notebook/test_ways.py`).
 
 
-FIX, AGAIN, REPLAY = "Fix and continue from here", "Run again", "Open replay here"
+FIX = "Fix and continue from here"
+AGAIN = "Run again"
+REPLAY = "Open replay here"
 
 
 class ControllableRun(Protocol):
@@ -245,7 +249,8 @@ class Ways:
     """The ways on from the failure of one run; its failure is read once for each end."""
 
     def __init__(self, environment: Environment, execution: Callable[[], Execution]) -> None:
-        self._environment, self._execution = environment, execution
+        self._environment = environment
+        self._execution = execution
         self._known: tuple[int, Failure | None] = 0, None
 
     def of(self, header: Header, kept: str) -> list[Way]:
@@ -275,8 +280,10 @@ def redefined_of(environment: Environment, execution: Execution) -> list[str]:
 
     It is seen as soon as the cell with the edit has run.
     """
-    state, found = execution.state, environment.workflows.get(execution.state.workflow_name, execution.workflow)
-    before, now = state.code, environment.code_of(found)
+    state = execution.state
+    found = environment.workflows.get(execution.state.workflow_name, execution.workflow)
+    before = state.code
+    now = environment.code_of(found)
     labels = sorted(label for label in before.keys() | now.keys() if before.get(label) != now.get(label))
     return [*(["the definition"] if found.fingerprint != state.fingerprint else []), *labels]
 

@@ -411,16 +411,19 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
     """Return the table whose keys stand at a place; or, at a value, the table of its mapping, and its key."""
-    holder, key = table, None
+    holder = table
+    key = None
     for part in place:
         if key is None and isinstance(part, str):
             key = holder.key(part)
             if key is None:
                 return None
             if isinstance(key.kind, One):
-                holder, key = key.kind.table, None
+                holder = key.kind.table
+                key = None
         elif key is not None and isinstance(part, int) and isinstance(key.kind, Many):
-            holder, key = key.kind.table, None
+            holder = key.kind.table
+            key = None
         elif key is None or not isinstance(part, int) or not isinstance(key.kind, Texts):
             return None
     return holder, key

@@ -50,8 +50,10 @@ class InboxOutput:
     """The output of ``%dive inbox`` in one cell, for front ends that show widgets; its commands name the `store`."""
 
     def __init__(self, environment: Environment, store: str | None = None) -> None:
-        self._environment, self._store = environment, store
-        self._lock, self._is_final = threading.Lock(), False
+        self._environment = environment
+        self._store = store
+        self._lock = threading.Lock()
+        self._is_final = False
         with self._lock:  # the publisher may tell something before all is there
             self.view: InboxView = inbox_view(environment, self)
             bundle = static_bundle(environment, store)
@@ -74,7 +76,8 @@ class InboxDisplay:
     """How a frame of questions is shown: as cards where that is possible."""
 
     def __init__(self, environment: Environment, store: str | None) -> None:
-        self._environment, self._store = environment, store
+        self._environment = environment
+        self._store = store
 
     def in_cell(self) -> bool:
         """Show the cards in the present cell; return False where its front end shows no widgets."""
@@ -132,7 +135,8 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 
 def _outcome(asked: Asked) -> tuple[str, str]:
     """Return a question and its answer with who gave it."""
-    question, where = asked["question"], f"{one_line(asked['workflow'], 60)}, {asked['execution_id']}"
+    question = asked["question"]
+    where = f"{one_line(asked['workflow'], 60)}, {asked['execution_id']}"
     told = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])
     return one_line(question["question"], 200), f"{told} ({where})"
 

@@ -173,7 +173,9 @@ def await_magics(lines: list[str]) -> list[str]:
     for call, offset in reversed(list(_calls(tree))):
         row = call.lineno - 1
         line = changed[row].encode()
-        before, between, behind = line[: call.col_offset], line[call.col_offset : offset], line[offset:]
+        before = line[: call.col_offset]
+        between = line[call.col_offset : offset]
+        behind = line[offset:]
         changed[row] = (before + b"await " + between + f"{AWAIT} ".encode() + behind).decode()
     return changed
 
@@ -316,7 +318,8 @@ class DiveMagics(TryingMagics):
         """
         from divebook.notebook.functions import runs
 
-        options, limit = arguments.options, arguments.options.get("limit", "0")
+        options = arguments.options
+        limit = arguments.options.get("limit", "0")
         if not limit.isdecimal():
             raise UsageError(f"--limit needs a number, not {limit!r}")
         filters: dict[str, Any] = {
@@ -398,7 +401,8 @@ class DiveMagics(TryingMagics):
         """
         from divebook.notebook.recovery import lines_after_recovering, listing
 
-        store, page = arguments.options.get("store"), arguments.options.get("page", "1")
+        store = arguments.options.get("store")
+        page = arguments.options.get("page", "1")
         if not (page.isdecimal() and int(page)):
             raise UsageError(f"--page needs a number from 1 on, not {page!r}")
         if not (arguments.words or arguments.has("all")):
@@ -461,13 +465,16 @@ class DiveMagics(TryingMagics):
 
         if len(arguments.words) != 2:
             raise UsageError("%dive answer needs the id of a question and an answer; %dive inbox lists the questions")
-        (name, response), options = arguments.words, arguments.options
+        (name, response) = arguments.words
+        options = arguments.options
         given = arguments.data.get(1, response)
         if isinstance(given, str):
             given = typed_answer(given, options.get("as"), options.get("result"))
         elif "as" in options or "result" in options:
             raise UsageError(f"{response} is a {type(given).__name__} already; --as and --result are for texts")
-        alike, by, store = arguments.has("alike"), options.get("by"), options.get("store")
+        alike = arguments.has("alike")
+        by = options.get("by")
+        store = options.get("store")
         return self._session.answer(name, given, alike=alike, by=by, store=store)
 
     @command("signal ID NAME [PAYLOAD]", data_word=2)

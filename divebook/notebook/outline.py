@@ -128,7 +128,8 @@ class Outline:
         key = _KEY.match(line, start)
         if key is not None:
             self._take_key(_unquoted(key[1]), start)
-            column, start = start, key.end() + _indent(line[key.end() :])
+            column = start
+            start = key.end() + _indent(line[key.end() :])
         else:
             column = self._open[-1].column if self._open else 0
         rest = line[start:]
@@ -175,7 +176,8 @@ class Outline:
         return bool(self._open) and self._open[-1].is_flow
 
     def _flow(self, line: str, start: int) -> None:
-        self._token, position = start, start
+        self._token = start
+        position = start
         while position < len(line):
             character = line[position]
             if character in _QUOTES and not line[self._token : position].strip():
@@ -190,7 +192,8 @@ class Outline:
                 return
 
     def _flow_character(self, line: str, position: int) -> None:
-        character, top = line[position], self._open[-1] if self._open else None
+        character = line[position]
+        top = self._open[-1] if self._open else None
         if character in "{[":
             self._open.append(_Open(0, is_list=character == "[", is_flow=True))
         elif top is None:
@@ -214,7 +217,8 @@ class Outline:
         self._flow(head, start)
         if not self._in_flow or _has_comment(head[self._token :]):
             return None
-        top, fragment = self._open[-1], head[self._token :].lstrip().lstrip(_QUOTES)
+        top = self._open[-1]
+        fragment = head[self._token :].lstrip().lstrip(_QUOTES)
         return Spot(self._place, fragment, top.key is not None, frozenset(top.keys))
 
     # --- what was found --------------------------------------------------------------------------------------------

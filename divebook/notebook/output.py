@@ -26,9 +26,11 @@ class LiveOutput:
         self.run = run
         self._publisher: Publisher[Feed] = publisher_of(run.execution)
         self.view = view_of(run)
-        self._lock, self._ended_with = threading.Lock(), 0
+        self._lock = threading.Lock()
+        self._ended_with = 0
         self._standing: tuple[str, bool] | None = None
-        self._rests_until, self._owes = 0.0, False
+        self._rests_until = 0.0
+        self._owes = False
         self._output = LastingOutput(self.view, run.static_bundle(with_data=False))
         self._detach: Callable[[], None] = self._publisher.add(self._look, self._catch_up)
         self.view.when_moved(self._follow)
@@ -62,13 +64,16 @@ class LiveOutput:
     def _follow(self, publisher: Publisher[Feed]) -> None:
         """Save what is shown in the same place from now on: another run, that the page has begun."""
         self._detach()
-        self._publisher, self._standing, self._ended_with = publisher, None, 0
+        self._publisher = publisher
+        self._standing = None
+        self._ended_with = 0
         self._detach = publisher.add(self._look, self._catch_up)
 
     def _look(self, delta: Delta) -> int:
         """Hear of every frame, on the publisher's thread."""
         standing = delta["header"]["status"], delta["header"]["live"]
-        before, self._standing = self._standing, standing
+        before = self._standing
+        self._standing = standing
         if standing == before:
             return 0
         self._owes = not standing[1] and standing[0] not in TERMINAL

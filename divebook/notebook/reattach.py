@@ -88,7 +88,8 @@ class CellPlace:
 
         A copy bears it as well, but of a copy the first one is still there.
         """
-        old, cell = str(kept.get("notebook") or ""), kept.get("cell")
+        old = str(kept.get("notebook") or "")
+        cell = kept.get("cell")
         return bool(cell) and cell == self.cell["cell"] and Path(old).is_absolute() and not Path(old).exists()
 
 
@@ -100,14 +101,16 @@ class Ordinals:
     """Counts the runs of one workflow within one execution of a cell, so that a loop makes several."""
 
     def __init__(self) -> None:
-        self._count, self._runs = -1, dict[str, int]()
+        self._count = -1
+        self._runs = dict[str, int]()
 
     def next(self, front_end: FrontEnd, workflow: str) -> CellPlace | None:
         """Return the place of a run that begins now; None where the front end names no cell."""
         if front_end.cell is None:
             return None
         if front_end.count != self._count:
-            self._count, self._runs = front_end.count, {}
+            self._count = front_end.count
+            self._runs = {}
         self._runs[workflow] = self._runs.get(workflow, 0) + 1
         return CellPlace(front_end.cell, self._runs[workflow])
 
@@ -210,7 +213,8 @@ def elsewhere_note(execution_id: str) -> str:
 
 def changed_meanwhile(earlier: PreviousRun) -> ExecutionError:
     """Return what is wrong where the run that a cell began has not ended, and is not what the cell says any more."""
-    execution_id, changed = earlier.record.execution_id, " and ".join(earlier.changed)
+    execution_id = earlier.record.execution_id
+    changed = " and ".join(earlier.changed)
     mended = f"%dive resume {execution_id} --definition new goes on with the new one; " * (changed == "definition")
     return ExecutionError(
         f"this cell's last run {execution_id} is {earlier.record.status}, and its {changed} changed since. "
@@ -287,10 +291,12 @@ _BECAME = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 def edit_of(environment: Environment, execution: Execution) -> ChangedFunctions | None:
     """Return what was edited since a run and reaches what it has done; None if nothing does."""
-    events, name = execution.history(), execution.state.workflow_name
+    events = execution.history()
+    name = execution.state.workflow_name
     changed = {epoch.begins: changed_since(epoch.code, name, environment) for epoch in epochs_of(events)}
     functions = tuple({found.label: found for functions in changed.values() for found in functions}.values())
-    done, has_completed = calls_in(events), execution.status == COMPLETED
+    done = calls_in(events)
+    has_completed = execution.status == COMPLETED
     if any(found.by_workflow for found in [*changed.values()][-1]):
         return ChangedFunctions(execution.id, functions, 0, 0, done, has_completed)
     reached = first_reached(events, lambda epoch: {to for found in changed[epoch.begins] for to in found.reaches})

@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # loading the extension must be quick
     from divebook.notebook.session import Session
     from divebook.store import EventStore, ExecutionRecord
 
-MOST_LINES, MOST_LISTED = 5, 50
+MOST_LINES = 5
+MOST_LISTED = 50
 STORE_VARIABLE = "DIVEBOOK_STORE"
 STORE_FILE = ".divebook/executions.db"
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"

@@ -86,7 +86,8 @@ def failed_of(execution: Execution, log: ReadLog) -> WhatFailed:
     """Return what has failed in a run."""
     if execution.damage is not None or not any(span.is_failure for span in log.spans):  # the report says the damage
         return WhatFailed()
-    failure, failures = execution.failure_in(log), failures_of(log)
+    failure = execution.failure_in(log)
+    failures = failures_of(log)
     kept = kept_in(log.spans) if execution.status == FAILED else ""
     return WhatFailed(failure, summary(failures) if len(failures) > 1 or failure is None else "", kept)
 
@@ -165,7 +166,8 @@ def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ..
     last = len(steps) - limit // 3
     ranked = sorted(range(len(steps)), key=lambda index: (steps[index].status == COMPLETED, index < last))
     shown = sorted(ranked[:limit])
-    rows, previous = [], -1
+    rows = []
+    previous = -1
     for index in [*shown, len(steps)]:
         if index > previous + 1:
             rows.append(_gap(steps[previous + 1 : index]))
@@ -217,7 +219,8 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
-    blocks, outputs = answered(view), output_names(view)
+    blocks = answered(view)
+    outputs = output_names(view)
     said = [str(block["text"]) for block in blocks if block.get("type") == "text"]
     said += [readable(block["arguments"]) for block in blocks if block.get("tool") in outputs]
     cost = view.usage.get("cost", 0) / NANODOLLARS
@@ -247,7 +250,9 @@ def _took(span: Span | None) -> str:
 # Lists of records as tables: values of the same few fields, an item a row, as agents may give them.
 
 
-MOST_COLUMNS, MOST_ROWS, WIDTH = 8, 50, 40
+MOST_COLUMNS = 8
+MOST_ROWS = 50
+WIDTH = 40
 
 
 def records_of(value: Any) -> list[Mapping[str, Any]] | None:
@@ -449,7 +454,8 @@ def waiting_lines(execution: Execution) -> list[str]:
 
 def ways_on(execution: Execution) -> list[str]:
     """Return what an execution waits for, and the commands that give it, here and in a shell."""
-    store, lines = execution.store, []
+    store = execution.store
+    lines = []
     for question in execution.interrupts:
         lines += ["waits for an answer:", *(f"  {line}" for line in question_lines(execution.id, question))]
         words = [address_of(execution.id, question), example_answer(question)]
@@ -484,7 +490,8 @@ def _input_text(definition: InputDefinition) -> str:
 # What a report says of a run in words: when, how long, what it has spent; what it asks, and who answered what.
 
 
-MAX_VALUES, MAX_ERROR = 20, 8000
+MAX_VALUES = 20
+MAX_ERROR = 8000
 MAX_FILES, MAX_DIFFERENCES = 50, 60_000
 """Changed files of a workspace, and characters of their differences."""
 _UNITS = {"$": "US dollars"}
@@ -823,7 +830,8 @@ def _caption(report: Report) -> str:
 
 def _table_row(cells: Sequence[str]) -> str:
     between = "".join(f'<td style="{_NARROW}">{_safe(cell)}</td>' for cell in cells[1:-1])
-    step, outcome = _breakable(cells[0], LONGEST_NAME), _breakable(cells[-1])
+    step = _breakable(cells[0], LONGEST_NAME)
+    outcome = _breakable(cells[-1])
     return (
         f'<tr><th scope="row" style="{_CELL};font-weight:normal">{step}</th>{between}'
         f'<td dir="auto" style="{_CELL}">{outcome}</td></tr>'

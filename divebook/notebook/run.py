@@ -104,7 +104,8 @@ class Run(ReadExecution):
     """
 
     def __init__(self, execution: Execution, environment: Environment, answers: Answers | None = None) -> None:
-        self._execution, self._environment = execution, environment
+        self._execution = execution
+        self._environment = environment
         self._answers = answers
         self.shown_in: int | None = None
         """Number of the execution of a cell that shows it already."""
@@ -366,7 +367,8 @@ class Run(ReadExecution):
             shown = {"text/plain": as_text(report), "text/html": as_html(report)}
             if not with_data:
                 return shown
-            config, wanted = self._environment.config, self.keeps_data
+            config = self._environment.config
+            wanted = self.keeps_data
             return shown | data_of(self._execution, log, config, next_step=report.next, wanted=wanted)
 
     def to_html(self, file: str | Path, *, log: bool = True, overwrite: bool = False) -> Path:

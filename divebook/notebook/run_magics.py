@@ -172,8 +172,11 @@ class RunMagics(Magics):
 
         if len(arguments.words) > 1:
             return self._resume_each(arguments)
-        execution_id, options = arguments.only_word("execution id", "; %dive runs lists them"), arguments.options
-        definition, strategy, store = options.get("definition"), options.get("strategy"), options.get("store")
+        execution_id = arguments.only_word("execution id", "; %dive runs lists them")
+        options = arguments.options
+        definition = options.get("definition")
+        strategy = options.get("strategy")
+        store = options.get("store")
         given = spared(arguments)
         if definition not in (None, NEW):
             raise UsageError(f"--definition is new, the definition of now, not {definition!r}")
@@ -207,7 +210,8 @@ class RunMagics(Magics):
 
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _SAID_OF_A_RUN}
         options |= spared(arguments) | {"tags": arguments.several("tag")}
-        front_end, edited = present_front_end(self.shell), said_of_edits(arguments.options.get("changed"))
+        front_end = present_front_end(self.shell)
+        edited = said_of_edits(arguments.options.get("changed"))
         place = self._session.ordinals.next(front_end, workflow.name)
         if place is None:
             return self._session.start(workflow, given, **options)
@@ -446,7 +450,8 @@ class LookingMagics(QueueMagics):
         if not arguments.words:
             raise UsageError("%dive why needs the name of a variable: %dive why total")
         at, row = (number_of(arguments, *asked) for asked in (("at", "an event"), ("row", "a row")))
-        store, column = arguments.options.get("store"), arguments.options.get("column")
+        store = arguments.options.get("store")
+        column = arguments.options.get("column")
         run = self._session.run_or_newest(arguments.words[1] if arguments.words[1:] else None, store=store)
         return run.environment.why(run.id, arguments.words[0], at, row=row, column=column)
 
@@ -536,7 +541,8 @@ class LookingMagics(QueueMagics):
         from divebook.config.answers import bounds_from
 
         named = arguments.words[0] if arguments.words else None
-        at, repeat = number_of(arguments, "at", "an event"), number_of(arguments, "repeat", "what-ifs")
+        at = number_of(arguments, "at", "an event")
+        repeat = number_of(arguments, "repeat", "what-ifs")
         change = changed(arguments, arguments.options.get("model"))
         run = self._session.run_or_newest(named, store=arguments.options.get("store"))
         options: WhatIfOptions = {"bounds": bounds_from(arguments.options.get("bounds"))}
@@ -577,7 +583,8 @@ class FileMagics(LookingMagics):
         --workspace NAME  which workspace, where it has used several
         --store PATH      where its log is
         """
-        since, at = number_of(arguments, "since", "an event"), number_of(arguments, "at", "an event")
+        since = number_of(arguments, "since", "an event")
+        at = number_of(arguments, "at", "an event")
         return self._kept(arguments).changed(since, at, whole=False)
 
     @command("diff [RUN] [FILE] ...")
@@ -593,7 +600,8 @@ class FileMagics(LookingMagics):
 
         `d = %dive diff`, then `d.patch` is a text that `git apply` takes, `d.files` are the differences one by one.
         """
-        since, at = number_of(arguments, "since", "an event"), number_of(arguments, "at", "an event")
+        since = number_of(arguments, "since", "an event")
+        at = number_of(arguments, "at", "an event")
         return self._kept(arguments).changed(since, at, arguments.words[1:] or None)
 
     @command("apply [RUN] [FILE] ...")
@@ -609,7 +617,8 @@ class FileMagics(LookingMagics):
         --workspace NAME  which workspace, where it has used several
         --store PATH      where its log is
         """
-        kept, to = self._kept(arguments), arguments.options.get("to")
+        kept = self._kept(arguments)
+        to = arguments.options.get("to")
         return kept.apply(to, arguments.words[1:] or None).told(to or kept.source, "%dive apply RUN {}")
 
     @command("restore [RUN]")
@@ -631,7 +640,8 @@ class FileMagics(LookingMagics):
         to = arguments.options.get("to")
         if to is None:
             raise UsageError("%dive restore needs a folder: %dive restore RUN --at 12 --to then")
-        kept, at = self._kept(arguments), number_of(arguments, "at", "an event")
+        kept = self._kept(arguments)
+        at = number_of(arguments, "at", "an event")
         tree = kept.restore(to, at, force=arguments.has("force"), by_name=arguments.several("include"))
         left_out = left_out_text([path for path, _ in tree.problems], "--include {}")
         report = f"{len(tree.entries)} files and folders as of event {at or kept.last} are in {to}"

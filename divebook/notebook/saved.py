@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from divebook.widgets.views import ReplayView
 
 MAX_FILE = 500_000_000
-MAX_VALUES, MAX_VALUE = 20, 4000
+MAX_VALUES = 20
+MAX_VALUE = 4000
 
 
 class SavedRun(FramedLog):
@@ -42,7 +43,8 @@ class SavedRun(FramedLog):
     """
 
     def __init__(self, packed: PackedRun, recording: Recording) -> None:
-        self._packed, self._recording = packed, recording
+        self._packed = packed
+        self._recording = recording
         self._positions = RecordedPositions(recording, one_line(packed["store"], 200))
 
     @property
@@ -95,7 +97,8 @@ class SavedRun(FramedLog):
 
     def _log(self) -> list[Event]:
         """Return the events that are here; raises SavedRunError."""
-        block, names = self._recording["events"], self._recording["events"]["names"]
+        block = self._recording["events"]
+        names = self._recording["events"]["names"]
         columns = block["sequence"], block["time"], block["type"], block["path"], block["step"]
         try:
             return [
@@ -173,7 +176,8 @@ class SavedRun(FramedLog):
     def _facts(self) -> Iterator[str]:
         yield "from a saved notebook"
         header = self._recording["header"]
-        started, ended = header["started_us"], header["ended_us"]
+        started = header["started_us"]
+        ended = header["ended_us"]
         if started is not None:
             yield f"started {local_time(_moment(started))}"
         if started is not None and ended is not None:
@@ -199,7 +203,8 @@ class SavedNotebook(Sequence[SavedRun]):
     """The runs of a saved notebook, in the order of its cells; ``[0]`` or ``["exec_01"]`` returns one."""
 
     def __init__(self, path: Path, runs: Sequence[SavedRun], problems: Sequence[str]) -> None:
-        self.path, self.problems = path, tuple(problems)
+        self.path = path
+        self.problems = tuple(problems)
         self._runs = tuple(runs)
 
     def __len__(self) -> int:
@@ -243,7 +248,8 @@ def open_notebook(path: Path | str) -> SavedNotebook:
     for data in _data_in(_notebook(path)):
         key = data.get("execution_id") if isinstance(data, dict) else None
         latest[key if isinstance(key, str) else id(data)] = data
-    runs, problems = [], []
+    runs = []
+    problems = []
     for data in latest.values():
         try:
             runs.append(SavedRun(*read_saved(data)))

@@ -426,7 +426,8 @@ def try_step(
     if len(arguments.words) != 1:
         found = " ".join(arguments.words) or "nothing"
         raise UsageError(f"%dive try needs the name of one step, found {found}: %dive try draft --from exec_1f0c")
-    options, (step,) = arguments.options, arguments.words
+    options = arguments.options
+    (step,) = arguments.words
     run = session.run_or_newest(options.get("from"), store=options.get("store"))
     change = change_from(arguments.several("set"), arguments.several("input"))
     said: TrialOptions = {

@@ -70,7 +70,8 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
 
 async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
     """Start an execution and yield its events as they are committed."""
-    loop, arrived = asyncio.get_running_loop(), asyncio.Queue[Sequence[Event] | None]()
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Queue[Sequence[Event] | None]()
 
     def tell(events: Sequence[Event] | None) -> None:
         loop.call_soon_threadsafe(arrived.put_nowait, events)
@@ -115,11 +116,15 @@ class _Reader:
     def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
         """Yield what a stage put out, if that is what has ended, and it put out anything."""
         given = self._workflow.step(span.step).parameters
-        part, stage, text = given.get(PART), "", ""
+        part = given.get(PART)
+        stage = ""
+        text = ""
         if span.kind == "item" and part == BATCH:
-            stage, text = str(span.item), span.result["text"]
+            stage = str(span.item)
+            text = span.result["text"]
         elif span.kind == "step" and part == RUN:
-            stage, text = str(given[NAME]), span.result
+            stage = str(given[NAME])
+            text = span.result
         if text:
             yield StageOutput(stage, json.loads(text))
 
@@ -401,7 +406,8 @@ class Pipeline:
                 f"{envelope.envelope_id} has gone on in execution {execution.id} without this object; take "
                 "pipeline.envelope(execution), and answer that"
             )
-        inside, question = question_inside(execution.state, execution.workflow), envelope.interrupt
+        inside = question_inside(execution.state, execution.workflow)
+        question = envelope.interrupt
         if inside is not None or question is None:
             return execution.answer((inside or execution.interrupts[0]).id, _given(response))
         return execution.answer(execution.interrupts[0].id, _checked(question, response))

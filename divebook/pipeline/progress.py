@@ -74,7 +74,9 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
     path = state.paths.get(state.failed_path or "")
     if path is None or path.open is None or path.ended_us is None or envelope.terminated:
         return
-    config, error, ended_us = PipelineConfig.from_text(str(workflow.start.script)), path.error or "", path.ended_us
+    config = PipelineConfig.from_text(str(workflow.start.script))
+    error = path.error or ""
+    ended_us = path.ended_us
     stage = next((stage for stage in config.agents if error.startswith(failure_of(stage.name))), None)
     if stage is None:
         return
@@ -82,7 +84,8 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
     merge_branches(envelope, [Envelope.from_state_dict(branch[ENVELOPE]) for branch in completed])
     for branch in completed:
         envelope.complete_stage(branch["stage"])
-    message, clock = error.removeprefix(failure_of(stage.name)), envelope.clock
+    message = error.removeprefix(failure_of(stage.name))
+    clock = envelope.clock
     calls = max(0, state.ledger.llm_calls - envelope.llm_call_count)
     envelope.token_count = state.usage.input_tokens + state.usage.output_tokens
     envelope.cost = dollars(state.usage.cost)
@@ -228,7 +231,9 @@ def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
     envelope.parallel_mode = mode == "parallel"
     envelope.edge_counts = {}
     if envelope.parallel_mode:
-        envelope.active_stages, envelope.completed_stage_set, envelope.failed_stages = {}, {}, {}
+        envelope.active_stages = {}
+        envelope.completed_stage_set = {}
+        envelope.failed_stages = {}
 
 
 def take_in(config: PipelineConfig, envelope: Envelope) -> None:
@@ -380,7 +385,8 @@ def ask_about_bound(envelope: Envelope) -> bool:
     if envelope.terminated or envelope.interrupt_pending or reason not in _BOUNDS:
         return False
     bound, count = _BOUNDS[TerminalReason(reason)]
-    limit, used = getattr(envelope, bound), getattr(envelope, count)
+    limit = getattr(envelope, bound)
+    used = getattr(envelope, count)
     message = f"{bound} is reached: {used} used, at most {limit} allowed. Raise the bound and go on, or stop?"
     data = {"resource_type": bound, "limit": limit, "used": used, "choices": [RAISE, STOP]}
     identity = question_id(envelope, f"{bound}={limit}")
@@ -441,7 +447,8 @@ def expire(config: PipelineConfig, envelope: Envelope) -> None:
             expires_in=interrupt.expires_at - interrupt.created_at,
         )
         return
-    envelope.interrupt_pending, envelope.interrupt_queue = False, []
+    envelope.interrupt_pending = False
+    envelope.interrupt_queue = []
     asked = interrupt.question or interrupt.message or interrupt.kind
     reason = _UNANSWERED.get(interrupt.kind, TerminalReason.USER_CANCELLED)
     envelope.terminate(f"The question expired without an answer: {asked}", reason)

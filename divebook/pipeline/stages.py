@@ -145,7 +145,9 @@ class StageFunction(UserFunction):
 
 STAGE_CALL = "stage_call"
 """A function of a stage."""
-BEFORE, WORK, AFTER = "before", "work", "after"
+BEFORE = "before"
+WORK = "work"
+AFTER = "after"
 FIRST_DELAY, FACTOR, LONGEST_DELAY = 1.0, 2.0, 30.0
 """Seconds between the attempts at a stage."""
 
@@ -218,7 +220,8 @@ class Trial(StepContext):
         **options: Any,
     ) -> Any:
         """Make a call within the time of the attempt, and count what it consumes."""
-        key, failures = self._next_key() if key is None else key, attempt or 0
+        key = self._next_key() if key is None else key
+        failures = attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
         number = self._number if within is None else 0  # the keys of a turn have the number in their prefix
         if operation_type == AGENT_RESPONSE:
@@ -274,7 +277,9 @@ class Trial(StepContext):
         self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
     ) -> StageResult:
         """Call a function of the stage with the envelope; what it changes there is recorded with what it returns."""
-        before, twin, name = self.envelope.to_state_dict(), self.envelope.clone(), self.stage.name
+        before = self.envelope.to_state_dict()
+        twin = self.envelope.clone()
+        name = self.stage.name
 
         def kept(told: Any) -> dict[str, Any]:
             after = twin.to_state_dict()
@@ -364,7 +369,9 @@ class Work:
     def __init__(
         self, find_agent: Callable[[str], Agent], actions: Callable[[], Mapping[str, Action]], offers: AgentServices
     ) -> None:
-        self._find_agent, self._actions, self._offers = find_agent, actions, offers
+        self._find_agent = find_agent
+        self._actions = actions
+        self._offers = offers
 
     def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
         """Raise unless the agents that are asked may use what they name; an agent that is missing fails its stage."""
@@ -449,7 +456,8 @@ class Work:
         return result | {"time_ms": int(took.total_seconds() * 1000)}
 
     async def _call(self, trial: Trial, number: int, tool: str, parameters: Any) -> Any:
-        stage, known = trial.stage, self._actions()
+        stage = trial.stage
+        known = self._actions()
         if not stage.allows(tool):
             raise StepError(f"stage {stage.name!r} may not use the tool {tool!r} (access {stage.tool_access})")
         if tool not in known:
@@ -548,11 +556,16 @@ class Visit:
         work: Work,
         ends_step: bool = False,
     ) -> None:
-        self._context, self._config, self._stage = context, config, stage
+        self._context = context
+        self._config = config
+        self._stage = stage
         self._ends_step = ends_step
-        self.envelope, self._ticker = envelope, ticker
+        self.envelope = envelope
+        self._ticker = ticker
         self._functions, self._work, self._policy = functions, work, policy_of(stage)
-        self._llm_calls, self._counted, self._is_at_work = 0, 0, False
+        self._llm_calls = 0
+        self._counted = 0
+        self._is_at_work = False
 
     async def run(self) -> Ended:
         """Carry the stage out, as often as it may be tried, and note it in the envelope."""
@@ -584,7 +597,8 @@ class Visit:
     def _undo(self, before: Envelope, trial: Trial) -> None:
         """Leave the stage as if it had not begun, but for what it has spent."""
         before.llm_call_count += self._llm_calls
-        before.token_count, before.cost = trial.envelope.token_count, trial.envelope.cost
+        before.token_count = trial.envelope.token_count
+        before.cost = trial.envelope.cost
         self.envelope = before
 
     async def _complete(self, status: ProcessingStatus, error: str | None = None) -> None:
@@ -652,7 +666,8 @@ class Visit:
             self._counted += 1
 
     async def _attempt(self, trial: Trial) -> None:
-        stage, functions = self._stage, self._functions
+        stage = self._stage
+        functions = self._functions
         repeatable = stage.max_retries > 0
         self._is_at_work = False
         if stage.name in functions.before:
@@ -753,7 +768,9 @@ class _Run:
 
     def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
         self.ticker = Ticker(datetime.min)  # noqa: DTZ901 - set before it is asked
-        self._context, self._functions, self._work = context, functions, work
+        self._context = context
+        self._functions = functions
+        self._work = work
         self._config = pipeline_of(context.workflow.start.script)
         self._state: Mapping[str, Any] = context.variables.get(STATE) or {}
         self._slots = slots_from(context.inputs.get(SLOTS))
@@ -769,7 +786,8 @@ class _Run:
     def _begun(self) -> Envelope:
         """Return the envelope of a request that was given as inputs, in front of the first stage."""
         # A fork has the same ids: it is held against the events that it shares with its source.
-        inputs, seed = self._context.inputs, self._context.seed
+        inputs = self._context.inputs
+        seed = self._context.seed
         envelope = Envelope(
             slot_names=self._slots,
             clock=self.ticker,
@@ -838,7 +856,8 @@ class _Run:
             await self._save(envelope)
 
     async def _answer_to(self, interrupt: FlowInterrupt) -> dict[str, Any]:
-        asked, expires = as_question(interrupt), interrupt.expires_at
+        asked = as_question(interrupt)
+        expires = interrupt.expires_at
         left = None if expires is None else max(0.0, (expires - self.ticker.time).total_seconds())
         answered = await self._context.interrupt(
             asked.kind,
@@ -909,7 +928,8 @@ class _Run:
 
     async def branch(self, name: str) -> Outcome:
         """Carry out one stage of a batch on its own copy of the envelope."""
-        stage, twin = self._stage(name), self._present
+        stage = self._stage(name)
+        twin = self._present
         twin.current_stage = name
         branch, ended = await self._visited(stage, twin)
         told: dict[str, Any] = {"stage": name, ENVELOPE: branch.to_state_dict(), "error": ended.error}

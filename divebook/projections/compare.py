@@ -45,7 +45,12 @@ from divebook.text.redaction import one_line, shared
 # How the operations of a what-if, or of a trial, were answered, as the events at their ends say. Pure.
 
 
-SERVED, LIVE, BLOCKED, COMPUTED, SKIPPED, OTHER = "served", "live", "blocked", "computed", "skipped", "other"
+SERVED = "served"
+LIVE = "live"
+BLOCKED = "blocked"
+COMPUTED = "computed"
+SKIPPED = "skipped"
+OTHER = "other"
 IS_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDICT, STAGE_ATTEMPT, VERSION_DECISION})
 
 
@@ -56,7 +61,8 @@ def way_of(data: Any) -> str:
     script, or a reading of clock or chance; ``live``: executed; ``other`` is what only holds others, and an answer that
     a person gave.
     """
-    told, kind = data.served, getattr(data, "operation_type", "")
+    told = data.served
+    kind = getattr(data, "operation_type", "")
     if told is not None:
         return BLOCKED if "blocked" in told else SERVED
     if kind == TIMER:
@@ -243,7 +249,8 @@ class _Placing:
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
         made = OperationTree(kind, name, key, asked, answered, began=event.sequence, ended=event.sequence)
-        made.path, made.step = event.path, event.step
+        made.path = event.path
+        made.step = event.step
         around.inside.append(made)
         return made
 
@@ -272,7 +279,8 @@ class _Placing:
         if made is not None:
             is_answer = isinstance(data, catalog.InterruptResolved)
             made.answered = data.response if isinstance(data, catalog.InterruptResolved) else None
-            made.status, made.ended = "resolved" if is_answer else "expired", event.sequence
+            made.status = "resolved" if is_answer else "expired"
+            made.ended = event.sequence
 
     def _mutated(self, event: Event, data: catalog.StateMutated) -> None:
         for change in data.mutations:
@@ -283,12 +291,15 @@ class _Placing:
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
         """Take what is otherwise from here on, and drop the questions that are still open: the fork asks its own."""
-        change, self._is_answered = data.change or {}, data.tools is not None
+        change = data.change or {}
+        self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
             self._variables[name] = _variable(event, name, value)
         for given in self.root.inside:
             if given.kind == "input" and given.name in change.get("inputs", {}):
-                given.answered, given.began, given.ended = change["inputs"][given.name], event.sequence, event.sequence
+                given.answered = change["inputs"][given.name]
+                given.began = event.sequence
+                given.ended = event.sequence
         for around in (self.root, *self._begun.values()):
             kept = [inner for inner in around.inside if not _is_open_question(inner)]
             self._counts[id(around), "question", ""] -= len(around.inside) - len(kept)
@@ -302,7 +313,8 @@ class _Placing:
         self._places[place_label(data)] = None
         made = self._ends.get(event.sequence) if self._is_answered else None
         if made is not None:
-            made.way, made.served = way_of(data), data.served
+            made.way = way_of(data)
+            made.served = data.served
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
         """Note how it ended; of several ends the last one counts."""
@@ -360,8 +372,10 @@ def _item(span: Span) -> OperationTree:
 
 
 def _timed(made: OperationTree, span: Span) -> OperationTree:
-    made.span, made.status = span, span.status
-    made.began, made.ended = span.sequences[0], span.sequences[-1]
+    made.span = span
+    made.status = span.status
+    made.began = span.sequences[0]
+    made.ended = span.sequences[-1]
     return made
 
 
@@ -487,7 +501,8 @@ class Side(NamedTuple):
         read = ReadLog.of(log)
         if not read or not isinstance(read[0].data, catalog.ExecutionStarted):
             raise SetupError("a run that has not begun has nothing to compare; start it first")
-        began, start = read[0], read[0].data
+        began = read[0]
+        start = read[0].data
         forks = [(event.sequence, event.data) for event in read if isinstance(event.data, catalog.ExecutionForked)]
         between = sum(read[place - 1].recorded_at - read[place - 2].recorded_at for place, _ in forks)
         shared().learn(start.inputs)
@@ -525,7 +540,8 @@ class Pair:
     """Two runs, place by place."""
 
     def __init__(self, a: Side, b: Side) -> None:
-        self.a, self.b = a, b
+        self.a = a
+        self.b = b
         self.rows: list[Row] = list(_rows(a.root, b.root, ""))
 
     @cached_property
@@ -548,7 +564,8 @@ class Pair:
         """Where they part: nothing that follows from a difference comes before it in a log."""
         if not self.differences:
             return None
-        reached, at = 0.0, dict[int, float]()
+        reached = 0.0
+        at = dict[int, float]()
         for row in sorted(self.rows, key=lambda row: row.b.began if row.b is not None else 0):
             at[id(row)] = reached + 0.5 if row.a is None else row.event_of(row.a) or 0
             if row.a is not None and row.b is not None:  # what lies inside comes before the end of what holds it

@@ -112,7 +112,8 @@ def _run(letter: str, side: Side) -> str:
 
 def _figures(pair: Pair) -> str:
     """Return how many places differ, and what both runs cost."""
-    counts, (one, other) = pair.counts, pair.totals
+    counts = pair.counts
+    (one, other) = pair.totals
     told = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
     if one.tokens or other.tokens:
         told.append(f"Tokens {one.tokens:,} → {other.tokens:,}{_percent(one.tokens, other.tokens)}")
@@ -134,7 +135,8 @@ def _first(pair: Pair) -> str:
     """Return the first difference, open."""
     first = pair.first
     assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
-    row, events = first.row, [f"event {first.event:,} of A"] if first.event else []
+    row = first.row
+    events = [f"event {first.event:,} of A"] if first.event else []
     events += [f"event {first.other_event:,} of B"] if first.other_event else []
     title = f"First difference: {safe(one_line(row.place, 200))}"
     lanes = (
@@ -155,14 +157,17 @@ def _table(pair: Pair) -> str:
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
-    shown, left, alone = [], len(telling), 0
+    shown = []
+    left = len(telling)
+    alone = 0
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
             shown.append(f'<tr class="divebook-same">{line}</tr>')
         elif len(shown) < 2 * MOST:
             shown.append(_line(row))
-            left, alone = left - count, alone + 1
+            left = left - count
+            alone = alone + 1
     within = len(pair.differences) - left - alone
     told = [f"… and {plural(left, 'more difference')}"] if left else []
     told += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
@@ -179,7 +184,9 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]
 
     What lies inside of what one run lacks as a whole is not said again.
     """
-    same, alone, pending = 0, "", None
+    same = 0
+    alone = ""
+    pending = None
     count = 0
     for row in rows:
         if pending is not None and row.difference in ("added", "removed") and row.place.startswith(alone):
@@ -194,7 +201,8 @@ def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]
         if same:
             yield "same", same, None
             same = 0
-        pending, count = row, 1
+        pending = row
+        count = 1
         alone = f"{row.place} / " if row.difference != "changed" else "\0"
     if pending is not None:
         yield pending.difference, count, pending
@@ -289,7 +297,8 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 def _short(text: str, place: int, count: int) -> str:
     """Return what stayed without its middle, or its far end where it stands first or last."""
-    head, tail = text[:KEPT] if place else "", text[-KEPT:] if place < count - 1 else ""
+    head = text[:KEPT] if place else ""
+    tail = text[-KEPT:] if place < count - 1 else ""
     return text if len(text) <= len(head) + len(tail) + KEPT else f"{head} … {tail}"
 
 

@@ -29,7 +29,8 @@ from divebook.workflow.definition import Workflow
 # (`tests/history/test_meanings.py`)
 
 
-MOST_KEYS, VALUE_WIDTH = 8, 60
+MOST_KEYS = 8
+VALUE_WIDTH = 60
 _TRY_AGAIN = "Continuing tries again."
 
 
@@ -136,7 +137,9 @@ def _short(value: Any) -> str:
     return one_line(repr(value), VALUE_WIDTH)
 
 
-MOST_ARGUMENT, MOST_ARGUMENTS, WIDTH = 2_000, 30, 64
+MOST_ARGUMENT = 2_000
+MOST_ARGUMENTS = 30
+WIDTH = 64
 _NO_CALLS = (AGENT_TURN, TIMER)
 """Operations that hold calls, or make none."""
 
@@ -223,7 +226,8 @@ class Failure:
 
 def failures_of(events: Sequence[Event]) -> list[Failure]:
     """Return the failures of a log as it stands, in the order in which their items and steps began."""
-    spans, names = ReadLog.of(events).spans, ItemNames.of(events)
+    spans = ReadLog.of(events).spans
+    names = ItemNames.of(events)
     return [failure_of(span, leaf_of(span, spans), names) for span in spans if span.is_failure]
 
 
@@ -276,8 +280,10 @@ def leaf_of(span: Span, spans: Sequence[Span]) -> Span:
 
 def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
     """Return the failure that a span stands for; `leaf`, what made it fail, must have what it was given."""
-    place, signal = leaf.place or {}, (leaf.parameters or {}).get("signal")
-    first, lines = place.get("first", 1), place.get("lines", ())
+    place = leaf.place or {}
+    signal = (leaf.parameters or {}).get("signal")
+    first = place.get("first", 1)
+    lines = place.get("lines", ())
     return Failure(
         error_type=leaf.error_type or span.error_type or "",
         message=shared().text(leaf.error or span.error or ""),

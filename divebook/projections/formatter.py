@@ -60,13 +60,15 @@ class Steps:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
         spans.take(event)
-        changed, spans.changed = spans.changed.values(), {}
+        changed = spans.changed.values()
+        spans.changed = {}
         return next((span for span in changed if span.kind == "step" and self._has_moved(event, span)), None)
 
     def _has_moved(self, event: Event, span: Span) -> bool:
         place = (event.execution_id, span.path)
         if span.ended_us is None:
-            was_open, self.open[place] = place in self.open, span
+            was_open = place in self.open
+            self.open[place] = span
             return not was_open
         return self.open.pop(place, None) is not None
 

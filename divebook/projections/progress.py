@@ -196,7 +196,8 @@ class Activity:
             return
         if self.doing != WORKED and moment - self.since_us >= SHORTEST_US:
             self._note(Phase(self.doing, self.since_us, moment))
-        self.doing, self.since_us = doing, moment
+        self.doing = doing
+        self.since_us = moment
 
     def _note(self, stretch: Phase) -> None:
         self.stretches.append(stretch)
@@ -210,7 +211,9 @@ class Activity:
         """Count anew: the time before was the source's, and so is what was in flight."""
         self._turn_to(STOPPED, self.last_us)
         self._turn_to(WORKED, max(event.recorded_at, self.last_us))
-        self._halted, self._idle, self._started_us = None, {}, self.since_us
+        self._halted = None
+        self._idle = {}
+        self._started_us = self.since_us
         self._calls, self._sleeps, self._questions = _Open(), _Open(), _Open()
 
     def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
@@ -260,7 +263,8 @@ class Activity:
         if before is not None:
             _stop(before)
             told = before.progress
-            told.done, told.total = told.done - before.done, told.total - before.total
+            told.done = told.done - before.done
+            told.total = told.total - before.total
             told.failed -= len(before.failed)
 
     def _item_started(self, event: Event, data: catalog.IterationStarted) -> None:
@@ -279,7 +283,8 @@ class Activity:
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
             visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
-        told, visit.is_running = visit.progress, True
+        told = visit.progress
+        visit.is_running = True
         if not told.running:
             told.ends = deque([self.spent(WORKED, event.recorded_at)], maxlen=LATEST_ENDS + 1)
         told.running += 1
@@ -299,7 +304,8 @@ class Activity:
     def _item_done(self, event: Event, visit: _Visit | None) -> None:
         if visit is None:
             return
-        told, visit.done = visit.progress, visit.done + 1
+        told = visit.progress
+        visit.done = visit.done + 1
         told.done += 1
         told.at_us = event.recorded_at
         told.ends.append(self.spent(WORKED, event.recorded_at))
@@ -310,8 +316,10 @@ class Activity:
         if visit is None or not visit.is_running:
             visit = self._begun(event, visit)
         told = visit.progress
-        told.total, visit.total = told.total - visit.total + data.total, data.total
-        told.done, visit.done = told.done + data.rows, visit.done + data.rows
+        told.total = told.total - visit.total + data.total
+        visit.total = data.total
+        told.done = told.done + data.rows
+        visit.done = visit.done + data.rows
         told.failed += data.failed
         visit.failed.update(range(len(visit.failed), len(visit.failed) + data.failed))
         told.at_us = event.recorded_at
@@ -354,13 +362,15 @@ def course_of(events: Iterable[Event]) -> Activity:
 def _stop(visit: _Visit) -> None:
     """Note that a visit has ended, or rests."""
     if visit.is_running:
-        visit.is_running, told = False, visit.progress
+        visit.is_running = False
+        told = visit.progress
         told.running -= 1
         told.left_us = _left_us(told)
 
 
 def _left_us(told: ItemProgress) -> int | None:
-    left, ends = told.total - told.done, told.ends
+    left = told.total - told.done
+    ends = told.ends
     if not told.running or left < 0 or len(ends) < 2:
         return None
     return left * (ends[-1] - ends[0]) // (len(ends) - 1)
@@ -570,7 +580,8 @@ def _of_values(name: str, counts: list[tuple[str, int]], tally: ColumnTally) -> 
     is_free = len(counts) > total / 2 if len(counts) > MOST_VALUES else len(counts) == total
     if not total or is_free or tally.other == total:
         return None
-    first, rest = (ranked := sorted(counts, key=lambda one: (-one[1], one[0])))[:MOST_VALUES], ranked[MOST_VALUES:]
+    first = (ranked := sorted(counts, key=lambda one: (-one[1], one[0])))[:MOST_VALUES]
+    rest = ranked[MOST_VALUES:]
     others = Counted(f"{len(rest):,} other{'' if len(rest) == 1 else 's'}", sum(count for _, count in rest))
     return Distribution(one_line(name, NAME), "values", tuple(Counted(*one) for one in first), others, tally.empty)
 
@@ -580,7 +591,8 @@ def _of_numbers(name: str, tally: ColumnTally) -> Distribution | None:
     if bins.count < LEAST_NUMBERS:
         return None
     exponent = max(0, bins.exponent) if tally.are_whole else bins.exponent
-    listed, width = bins.listed(exponent), math.ldexp(1.0, exponent)
+    listed = bins.listed(exponent)
+    width = math.ldexp(1.0, exponent)
     step = 1.0 if tally.are_whole else 0.0  # from the greatest number of a bin to the least one of the next
     parts = tuple(Counted(_range(begin, begin + width - step), count) for begin, count in listed)
     middle = _about(_middle(listed, bins.count) + (width - step) / 2, width)

@@ -61,7 +61,8 @@ class CallMessage(NamedTuple):
 
 def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
     """Return what a model is asked: instructions, the agent's context, then content and prompt."""
-    instructions, context = parameters.get("instructions"), mappings_in(parameters.get("context"))
+    instructions = parameters.get("instructions")
+    context = mappings_in(parameters.get("context"))
     asked = [*mappings_in(parameters.get("content")), text_block(parameters.get("prompt", ""))]
     return [
         *([CallMessage("system", [text_block(instructions)])] if instructions else []),
@@ -169,7 +170,8 @@ def mappings_in(value: Any) -> list[Mapping[str, Any]]:
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANEW = re.compile(r"anew-\d+/$")
 """At the end of the prefix of a turn that was begun anew; `divebook.agents.changed` makes it."""
-_REQUEST, _CALL = re.compile(r"model-(\d+)"), re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
+_REQUEST = re.compile(r"model-(\d+)")
+_CALL = re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 
 
 def call_name(tool_call_id: str) -> str:
@@ -322,14 +324,17 @@ class _Turn:
 
     def view(self, span: Span, number: int) -> RequestView:
         """Return a request, which builds on the one before."""
-        said, before = span.parameters or {}, self._sent.get(number - 1, self.base)
+        said = span.parameters or {}
+        before = self._sent.get(number - 1, self.base)
         kept = said.get("kept") if "new" in said else len(before)
         marks = mappings_in(said.get("new")) if "new" in said else self._usual(number)
         new = [self._message(mark) for mark in marks]
         sent = [*before[: kept if isinstance(kept, int) and kept > 0 else 0], *new]
         setting = {**self._settings.get(number - 1, {}), **opened(mapping_in(span.setting), lenient=True)}
-        self._sent[number], self._settings[number] = sent, setting
-        self._requests[number], self.latest = span, number
+        self._sent[number] = sent
+        self._settings[number] = setting
+        self._requests[number] = span
+        self.latest = number
         told = [message for mark, message in zip(marks, new, strict=True) if "response" not in mark]
         return RequestView(
             n=number,

@@ -134,7 +134,8 @@ class Span(Timed):
     def forget_error(self) -> None:
         """Let it have no error: it goes on."""
         self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
-        self.cause, self.handled = -1, ""
+        self.cause = -1
+        self.handled = ""
 
 
 def headline(error_type: str, message: str) -> str:
@@ -194,7 +195,8 @@ class Spans:
     """
 
     def __init__(self, *, for_people: bool = False) -> None:
-        self._for_people, self._hidden = for_people, frozenset[str]()
+        self._for_people = for_people
+        self._hidden = frozenset[str]()
         self._entered: dict[str, Event] = {}
         """By path: the beginning of the hidden step that it is in."""
         self.changed: dict[int, Span] = {}
@@ -262,7 +264,8 @@ class Spans:
         return self._steps.get(event.path) if event.step else None
 
     def _begin(self, span: Span, event: Event) -> None:
-        span.index, self._count = self._count, self._count + 1
+        span.index = self._count
+        self._count = self._count + 1
         self._mark_open(span)
         self._touch(span, event)
 
@@ -276,7 +279,9 @@ class Spans:
     def _end(self, span: Span | None, event: Event, status: str, error: str | None = None) -> None:
         if span is None:
             return
-        span.status, span.ended_us, span.error = status, event.recorded_at, error
+        span.status = status
+        span.ended_us = event.recorded_at
+        span.error = error
         self._fall_asleep(span, asleep=False)
         self._touch(span, event)
         self._open.get(span.path, {}).pop(span.index, None)
@@ -302,7 +307,8 @@ class Spans:
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         span = Span("step", event.path, event.step, data.visit, data.step_type, event.recorded_at)
-        self._steps[event.path], self._retries[event.path] = span, {}
+        self._steps[event.path] = span
+        self._retries[event.path] = {}
         self._begin(span, event)
 
     def _step_completed(self, event: Event, data: catalog.StepCompleted) -> None:
@@ -332,9 +338,13 @@ class Spans:
     ) -> None:
         """Let a span have the error of the call that made it fail, or its own."""
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
-            failed, span.trace, span.place = None, data.trace, data.place
+            failed = None
+            span.trace = data.trace
+            span.place = data.place
         if failed is not None:
-            span.cause, span.trace, span.place = failed.index, failed.trace, failed.place
+            span.cause = failed.index
+            span.trace = failed.trace
+            span.place = failed.place
             span.reason = failed.reason or failed.error
         names = data.error_names if data is not None else None
         span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
@@ -364,7 +374,8 @@ class Spans:
             return
         type_ = step.type if step else ""
         span = Span("item", event.path, event.step, visit, type_, event.recorded_at, iteration=data.iteration_index)
-        span.item, span.item_key = data.item, data.item_key
+        span.item = data.item
+        span.item_key = data.item_key
         self._items[key] = span
         self._begin(span, event)
 
@@ -396,7 +407,9 @@ class Spans:
         step = self._steps.get(event.path)
         visit, name = (step.visit, event.step or step.step) if step else (1, event.step)
         span = Span("operation", event.path, name, visit, data.operation_type, event.recorded_at)
-        span.iteration, span.operation_id, span.parameters = data.iteration_index, data.operation_id, data.parameters
+        span.iteration = data.iteration_index
+        span.operation_id = data.operation_id
+        span.parameters = data.parameters
         span.called, span.is_pause = data.name, is_pause(data.operation_type, data.key)
         given = data.parameters or {}
         span.key, span.within, span.setting = data.key, self._holders.get(data.within), data.setting
@@ -406,10 +419,12 @@ class Spans:
         if span.within is not None and span.type in (AGENT_RESPONSE, CACHED_RESPONSE):
             span.model = self._models[span.within] = span.model or self._models.get(span.within)
         if step is not None and step.model is None and span.type == AGENT_RESPONSE:
-            step.agent, step.model = span.agent, span.model
+            step.agent = span.agent
+            step.model = span.model
         item = None if data.iteration_index is None else self._items.get((event.path, data.iteration_index))
         if item is not None:
-            span.item, span.item_key = item.item, item.item_key
+            span.item = item.item
+            span.item_key = item.item_key
         retries = self._retries.get(event.path, {})
         call = data.key.partition("@")[0] if isinstance(data.key, str) else data.iteration_index
         span.attempts += retries.get(call, retries.get(data.iteration_index, 0))
@@ -430,7 +445,8 @@ class Spans:
         if span is not None:
             before = self._failed_calls.get((event.path, span.iteration))
             if before is not None and before.within == span.operation_id:  # what it holds has made it fail
-                span.cause, span.reason = before.index, before.reason or before.error
+                span.cause = before.index
+                span.reason = before.reason or before.error
             self._failed_calls[event.path, span.iteration] = span
             span.trace, span.error_type = data.trace, next(iter(data.error_names or ()), None)
             place = (data.raised or {}).get("place")
@@ -478,7 +494,8 @@ class Spans:
         self._doubtful.pop(data.interrupt_id, None)
 
     def _wait(self, span: Span, event: Event) -> None:
-        span.status, span.ended_us = catalog.WAITING, None
+        span.status = catalog.WAITING
+        span.ended_us = None
         self._mark_open(span)
         self._touch(span, event)
 
@@ -501,7 +518,8 @@ class Spans:
             span.ended_us = max(span.started_us, self._last_us)
         for operation, result in Change.recorded(data).results.items():
             if (changed := self._operations.get(operation)) is not None:
-                changed.status, changed.result = catalog.COMPLETED, result
+                changed.status = catalog.COMPLETED
+                changed.result = result
                 changed.forget_error()
 
     def _go_on(self, step: Span, event: Event) -> None:
@@ -513,7 +531,8 @@ class Spans:
             self._touch(step, event)
 
     def _begin_again(self, span: Span, event: Event) -> None:
-        span.status, span.ended_us = catalog.RUNNING, None
+        span.status = catalog.RUNNING
+        span.ended_us = None
         span.forget_error()
         span.attempts += 1
         self._mark_open(span)
@@ -565,7 +584,8 @@ def places_in(workflow: Workflow) -> PlaceOf:
     loops = {step.name: step.each for step in workflow.steps if step.each is not None}
 
     def place_of(span: Span) -> str:
-        each, index = loops.get(span.step, _UNKNOWN), span.iteration
+        each = loops.get(span.step, _UNKNOWN)
+        index = span.iteration
         return "" if index is None else each.item_name(index, span.item_key, span.step)
 
     return place_of

@@ -110,7 +110,9 @@ class Summing:
     def __init__(self) -> None:
         self.sequence = 0
         """The last event that is in it."""
-        self._course, self._usage, self._asked_models = Activity(), NO_USAGE, False
+        self._course = Activity()
+        self._usage = NO_USAGE
+        self._asked_models = False
         self._given = self._step = self._error = self._ended_by = ""
         self._failed_item: int | None = None
         """The item that made a step fail, which the error names."""
@@ -154,16 +156,19 @@ class Summing:
         kind = type(data)
         if kind in (catalog.OperationCompleted, catalog.OperationFailed):
             if data.usage:
-                self._usage, self._asked_models = self._usage.plus(data.usage), True
+                self._usage = self._usage.plus(data.usage)
+                self._asked_models = True
         elif kind is catalog.StepStarted:
-            self._step, self._failed_item = event.step, None
+            self._step = event.step
+            self._failed_item = None
         elif kind is catalog.StepFailed:
             self._failed_item = data.iteration_index
         elif kind is catalog.ExecutionStarted:
             self._learn(data.inputs)
         elif kind in STATUS_AFTER:
             if kind is catalog.ExecutionForked:  # what its source consumed counts there
-                self._usage, self._asked_models = NO_USAGE, False
+                self._usage = NO_USAGE
+                self._asked_models = False
                 self._learn({**self._inputs, **(data.change or {}).get("inputs", {})})
             self._error = self._clean(data.error) if kind is catalog.ExecutionFailed else ""
             self._ended_by = (
@@ -339,7 +344,8 @@ class Overview:
     """Makes the lines of a store's executions, and knows what it has read."""
 
     def __init__(self, store: EventStore, clock: Callable[[], float] = time.monotonic) -> None:
-        self.store, self._clock = store, clock
+        self.store = store
+        self._clock = clock
         self._known: dict[str, tuple[int, Summary]] = {}
         """With the last event that is in each."""
         self._following: dict[str, Summing] = {}
@@ -368,7 +374,8 @@ class Overview:
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:
         """Return what the logs of executions come to, as far as that can be read in so many seconds."""
         self._recall([record for record in records if not self._is_known(record)])
-        until, read = self._clock() + patience, {}
+        until = self._clock() + patience
+        read = {}
         for record in records:
             if not self._is_known(record) and self._clock() < until and self._read(record):
                 read[record.execution_id] = record
@@ -615,7 +622,8 @@ def _backwards(paths: dict[str, _OnePath], began: int, ended: int) -> Iterator[P
     name = max(paths, key=lambda name: paths[name].last)
     left = {name: len(known.parts) for name, known in paths.items()}
     joins = {name: len(known.joins) for name, known in paths.items()}
-    now, latest = ended, None
+    now = ended
+    latest = None
     while now > began:
         known = paths[name]
         found = _waited_for(known.parts, left[name], now, latest)
@@ -623,13 +631,17 @@ def _backwards(paths: dict[str, _OnePath], began: int, ended: int) -> Iterator[P
         if joined is not None and joined[0] <= now and (found is None or known.parts[found].ended_us <= joined[0]):
             joins[name] -= 1
             name = max(joined[1], key=lambda other: paths[other].arrived_us)
-            now, latest = min(now, paths[name].arrived_us or joined[0]), None
+            now = min(now, paths[name].arrived_us or joined[0])
+            latest = None
         elif found is not None:
-            latest, left[name] = known.parts[found], found
+            latest = known.parts[found]
+            left[name] = found
             yield latest._replace(started_us=max(began, latest.started_us), ended_us=min(now, latest.ended_us))
             now = latest.started_us
         elif known.parent is not None:
-            now, name, latest = min(now, known.began_us or now), known.parent, None
+            now = min(now, known.began_us or now)
+            name = known.parent
+            latest = None
         else:
             return
 
@@ -653,13 +665,17 @@ _NEAR = 200
 def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[PathPart]:
     """Return the parts oldest first, with what lies between them."""
     parts: list[PathPart] = []
-    now, path, step = ended, "", ""
+    now = ended
+    path = ""
+    step = ""
     for part in backwards:
         if part.ended_us < now:
             parts.append(PathPart(OVERHEAD, part.ended_us, now, path or part.path, step or part.step))
         if part.took_us > 0:
             parts.append(part)
-        now, path, step = min(now, part.started_us), part.path, part.step
+        now = min(now, part.started_us)
+        path = part.path
+        step = part.step
     if now > began:
         parts.append(PathPart(OVERHEAD, began, now, path, step))
     return parts[::-1]

@@ -337,7 +337,8 @@ def _number(value: Any) -> Decimal | None:
 def _raised(question: Question, to: Any) -> Any:
     """Return the new bound as it is kept: above what is used already; by default twice the old one."""
     told = question.data or {}
-    limit, used = _number(told.get("limit")) or Decimal(0), _number(told.get("used")) or Decimal(0)
+    limit = _number(told.get("limit")) or Decimal(0)
+    used = _number(told.get("used")) or Decimal(0)
     number = max(limit, used, Decimal(1)) * 2 if to is None else _number(to)
     if number is None or number <= used or number <= limit:
         raise _unfit(question, f"the new bound must be a number above {max(limit, used)}, not {to!r}")

@@ -16,7 +16,8 @@ from divebook.errors import BoundsError, nearest
 from divebook.text.ranges import COUNT, COUNT_OR_ZERO, SECONDS
 
 ARROW = "->"
-ASK, FAIL = "ask", "fail"
+ASK = "ask"
+FAIL = "fail"
 OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
 """What one turn of an agent can be bounded in."""
 DEFAULT_MAX_DEPTH: Final = 100

@@ -77,10 +77,13 @@ FINISH, ANEW = "finish", "anew"
 """Answers to a question about an agent that has changed: finish its turn with what it began with, or begin it anew."""
 RAISE, STOP = "raise", "stop"
 """Answers to a question about a bound: raise it and go on, or stop."""
-APPROVE, REJECT, MODIFY = "approve", "reject", "modify"
+APPROVE = "approve"
+REJECT = "reject"
+MODIFY = "modify"
 JUDGED = (CONFIRMATION, AGENT_REVIEW)
 """Kinds that a word answers, perhaps with a reason; the schema of one is that of data which may come with the word."""
-YES, NO = ("yes", "y", "true", "approve", "approved"), ("no", "n", "false", "deny", "denied", "reject")
+YES = ("yes", "y", "true", "approve", "approved")
+NO = ("no", "n", "false", "deny", "denied", "reject")
 
 
 class KindOfQuestion(NamedTuple):

@@ -119,7 +119,8 @@ class ChangedFiles:
 
     def within(self, characters: int) -> ChangedFiles:
         """Return it with differences of so many characters in all at most: longer ones are only named."""
-        left, kept = characters, []
+        left = characters
+        kept = []
         for found in self.files:
             is_long = len(found.text) > left
             left -= 0 if is_long else len(found.text)
@@ -210,7 +211,8 @@ class KeptFiles:
         """Its name."""
         self.others = tuple(name for name in points if name != found)
         """The other workspaces of the execution."""
-        self.opened, self._points = opened[found], points[found]
+        self.opened = opened[found]
+        self._points = points[found]
 
     @property
     def first(self) -> int:
@@ -274,7 +276,8 @@ class KeptFiles:
 
     def changes(self, since: int | None = None, until: int | None = None) -> list[FileChange]:
         """Return what is otherwise at one event than at another, by default from the first to the last."""
-        before, after = self.at(self.first if since is None else since), self.at(until)
+        before = self.at(self.first if since is None else since)
+        after = self.at(until)
         return changes_between(before.entries, after.entries)
 
     def diff(
@@ -297,7 +300,8 @@ class KeptFiles:
         files = diffs_of(changes[:most], self.content)
         more = len(changes) - len(changes[:most])
         left_out = [(each["path"], each["reason"]) for each in self._known(until)[-1].left_out]
-        begin, end = since or self.first, until or self.last
+        begin = since or self.first
+        end = until or self.last
         return ChangedFiles(self.workspace, files, begin, end, whole, left_out, more)
 
     def __repr__(self) -> str:
@@ -375,7 +379,8 @@ class KeptFiles:
         NotFoundError
             There is no file of a name.
         """
-        place, tree = Path(folder), self.at(sequence)
+        place = Path(folder)
+        tree = self.at(sequence)
         if not place.is_dir() and (place.exists() or place.is_symlink()):
             raise SetupError(f"{place} is no folder: name an empty one, or one that is not there yet")
         place.mkdir(parents=True, exist_ok=True)

@@ -92,7 +92,10 @@ class Inspected(FramedLog):
 # An inspection as a few tables, in text and as HTML with inline styles only.
 
 
-MOST_PARTS, MOST_RETRIES, MOST_COSTS, WIDTH = 20, 10, 10, 60
+MOST_PARTS = 20
+MOST_RETRIES = 10
+MOST_COSTS = 10
+WIDTH = 60
 _CELL = f"text-align:left;vertical-align:top;padding:2px 12px 2px 0;border:0;border-bottom:1px solid {LIGHT['rule']}"
 
 

@@ -474,7 +474,9 @@ class Origins:
         known = self._calls.get(data.operation_id)
         if known is not None and known[1] is visit:  # it is made again
             visit.under_way += known[0].ended is not None
-            known[0].sequence, known[0].ended, known[0].status = event.sequence, None, catalog.RUNNING
+            known[0].sequence = event.sequence
+            known[0].ended = None
+            known[0].status = catalog.RUNNING
             return
         call = StepCall(
             data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within
@@ -495,7 +497,8 @@ class Origins:
         call.ended = event.sequence
         call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
         for origin in visit.unclaimed:  # a script's changes stand directly before its end
-            origin.item, origin.calls = call.item, tuple(visit.calls[call.item])
+            origin.item = call.item
+            origin.calls = tuple(visit.calls[call.item])
         if call.type == SCRIPT_EXECUTION:
             self._keep_unchanged(event, visit)
         visit.unclaimed.clear()
@@ -515,7 +518,8 @@ class Origins:
     def _iteration_started(self, event: Event, data: catalog.IterationStarted) -> None:
         visit = self._line(event).visit
         if visit is not None:
-            visit.item, visit.is_item_new = data.iteration_index, True
+            visit.item = data.iteration_index
+            visit.is_item_new = True
 
     def _iteration_ended(self, event: Event, data: catalog.IterationCompleted | catalog.IterationFailed) -> None:
         visit = self._line(event).visit
@@ -622,7 +626,8 @@ class Origins:
 
     def _decide(self, line: PathOrigins, taken: list[str]) -> None:
         """Note the choice after a step, once it is known which ways were taken."""
-        after, line.after = line.after, None
+        after = line.after
+        line.after = None
         if after is None:
             return
         visit = after.visit
@@ -676,7 +681,9 @@ class Origins:
             visit = self._last
             output = self._add("output", name, event.sequence)
             if visit is not None:
-                output.step, output.visit, output.because = visit.step, visit.number, visit.because
+                output.step = visit.step
+                output.visit = visit.number
+                output.because = visit.because
                 output.reads = tuple(visit.read)
                 output.calls = tuple(call for calls in visit.calls.values() for call in calls)
             self._history[name].append((event.sequence, output.number))

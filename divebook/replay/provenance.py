@@ -53,14 +53,17 @@ class ProvenanceTree:
     """
 
     def __init__(self, root: ValueOrigin, known: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
-        self.root, self.at = root, at
-        self._known, self._log = known, log
+        self.root = root
+        self.at = at
+        self._known = known
+        self._log = log
         self._events: dict[int, Event] = {}
         self.depths = self._reached()
         """Numbers of all that it came from, itself first, with how many steps back that is."""
 
     def _reached(self) -> dict[int, int]:
-        root, known = self.root, self._known
+        root = self.root
+        known = self._known
         depths = {root.number: 0}
         waiting = list(root.causes)
         depth = 0
@@ -263,7 +266,8 @@ class ProvenanceText:
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
-        name, at = one_line(origin.name, VALUE), f"at event {origin.sequence:,}"
+        name = one_line(origin.name, VALUE)
+        at = f"at event {origin.sequence:,}"
         place = self._place(origin)
         match origin.kind:
             case "input":
@@ -398,7 +402,10 @@ class ProvenanceText:
 
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
     """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
-    teller, told, count, is_cut = ProvenanceText(why), set[int](), 0, False
+    teller = ProvenanceText(why)
+    told = set[int]()
+    count = 0
+    is_cut = False
     waiting = [(0, why.root.number)]
     while waiting:
         depth, number = waiting.pop()

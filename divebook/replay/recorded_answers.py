@@ -89,7 +89,8 @@ def asked_of(operation_type: str, parameters: Any, setting: Any = None) -> Asked
     elif operation_type == SIGNAL_WAIT:
         told = parameters["signal"]
     elif operation_type in REQUESTS:
-        told, operation_type = [parameters, setting], AGENT_RESPONSE
+        told = [parameters, setting]
+        operation_type = AGENT_RESPONSE
     return operation_type, canonical_hash(_canonical(told))
 
 
@@ -197,7 +198,8 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
         match event.data:
             case catalog.OperationStarted() as data:
                 own = asked_of(data.operation_type, data.parameters or {}, data.setting)
-                asked[data.operation_id], within[data.operation_id] = own, data.within
+                asked[data.operation_id] = own
+                within[data.operation_id] = data.within
             case catalog.InterruptRaised() as data:
                 own = question_asked(data.kind, data.question, data.message, data.data, data.schema)
                 asked[data.interrupt_id] = own
@@ -274,11 +276,14 @@ class RecordedFiles:
 
     def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
         """Return what says whether a call found the files that are in a workspace now."""
-        name, tree = inside.name, inside.tree()
+        name = inside.name
+        tree = inside.tree()
         return lambda end: tree in self._found.get(end.sequence, {}).get(name, {None})
 
 
-RECORDED, READ_ONLY, LIVE = "recorded", "read-only", "live"
+RECORDED = "recorded"
+READ_ONLY = "read-only"
+LIVE = "live"
 TOOLS = (RECORDED, READ_ONLY, LIVE)
 """Which actions and tools a what-if may execute: none, those declared so, all."""
 BLOCKED = "not executed in a what-if: no recorded result for these arguments"
@@ -326,11 +331,15 @@ class RecordedAnswers:
         assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
         events = list(source)
         self.pool = RecordedEnds(begun.source, events, begun.at)
-        self._tools, self._reads_only, self._clock, self._rests = begun.tools or RECORDED, reads_only, clock, rests
+        self._tools = begun.tools or RECORDED
+        self._reads_only = reads_only
+        self._clock = clock
+        self._rests = rests
         self._settings, self._children = _settings(events), _children(events)
         self._files = RecordedFiles(events, begun.at)
         self._seed = begun.seed or forked.execution_id
-        self._since, self._moment = forked.recorded_at, events[begun.at - 1].recorded_at if begun.at else 0
+        self._since = forked.recorded_at
+        self._moment = events[begun.at - 1].recorded_at if begun.at else 0
         self._is_trial = begun.came_from == catalog.TRIAL
         self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
         self._turns: dict[str, int | None] = {}
@@ -410,7 +419,8 @@ class RecordedAnswers:
 
     def _may_run(self, wanted: OperationRequest) -> bool:
         """Return whether a call may be carried out of which the source has nothing."""
-        kind, parameters = wanted.operation_type, wanted.parameters
+        kind = wanted.operation_type
+        parameters = wanted.parameters
         if kind == CHILD_WORKFLOW:
             return self.child_like(wanted) is not None  # else it would be a plain run, whose calls nobody answers
         if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
@@ -484,7 +494,8 @@ class RecordedAnswers:
             return self._served(found)
         if wanted.operation_type == TIME_ACCESS:
             now = self._clock.now()
-            self._moment, self._since = self._moment + max(0, now - self._since), now
+            self._moment = self._moment + max(0, now - self._since)
+            self._since = now
             return PolicyAnswer(_end(wanted, self._moment))
         count = wanted.parameters["count"]
         drawn = hashlib.shake_256(f"{self._seed}/{wanted.operation_id}".encode()).digest(count // 8 + 1)

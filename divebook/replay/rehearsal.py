@@ -155,7 +155,8 @@ def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, i
     totals: Counter[str] = Counter()
     for event in events:
         if isinstance(event.data, catalog.StepStarted):
-            begun[event.path], totals[event.path] = set(), 0
+            begun[event.path] = set()
+            totals[event.path] = 0
         elif isinstance(event.data, catalog.IterationStarted):
             begun[event.path].add(event.data.iteration_index)
             totals[event.path] = max(totals[event.path], event.data.total or 0)

@@ -80,7 +80,9 @@ class Positions:
         self, execution_id: str, read: Read, total: Callable[[], int], *, kept_every: int = KEPT_EVERY
     ) -> None:
         self.execution_id = execution_id
-        self._read, self._total, self._every = read, total, kept_every
+        self._read = read
+        self._total = total
+        self._every = kept_every
         self._kept = [ExecutionState(execution_id)]
         """States after events 0, `kept_every`, 2 `kept_every` ... as far as anybody asked."""
         self._front = self._kept[0]
@@ -152,11 +154,13 @@ class Positions:
 
     def backwards(self, before: int) -> Iterator[Event]:
         """Yield the events before event `before`, the newest first."""
-        stop, size = min(before - 1, self.total), self._every
+        stop = min(before - 1, self.total)
+        size = self._every
         while stop > 0:
             begins = max(0, stop - size)
             yield from reversed(self._read(begins, stop - begins))
-            stop, size = begins, READ_ON
+            stop = begins
+            size = READ_ON
 
     def _block(self, number: int, events: int) -> _Block:
         """Return a block with at least so many events; its states begin with the one before, where that is kept."""
@@ -499,7 +503,8 @@ class Replayer(LogWalk):
     """
 
     def __init__(self, positions: Positions, workflow: Workflow) -> None:
-        self._positions, self._workflow = positions, workflow
+        self._positions = positions
+        self._workflow = workflow
 
     def __repr__(self) -> str:
         event = self.event
@@ -514,5 +519,6 @@ def replayer_of(execution: Execution) -> Replayer:
 
 def positions_of(execution: Execution) -> Positions:
     """Return the positions of an execution's log, as far as it is written when somebody asks."""
-    store, name = execution.store, execution.id
+    store = execution.store
+    name = execution.id
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

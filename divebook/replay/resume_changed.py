@@ -178,7 +178,8 @@ def planned_to_go_on(
     world: RehearsalHost, source: Execution, workflow: Workflow, kept: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
     """Return what an execution would reuse and do if it went on so, without a call."""
-    events, at = source.history(), kept.at
+    events = source.history()
+    at = kept.at
     came = rehearsed(world, events, forked)
     own = came.events
     left = (end for end in came.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)

@@ -127,14 +127,17 @@ def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
     """
     if type(recorded) is not type(data):
         return False
-    before, now = _compared(recorded), _compared(data)
+    before = _compared(recorded)
+    now = _compared(data)
     if failure:
-        before, now = _in_own_words(before, failure), _in_own_words(now, failure)
+        before = _in_own_words(before, failure)
+        now = _in_own_words(now, failure)
     if canonical_hash(before) == canonical_hash(now):
         return True
     # Only what differs is reworded, so that texts of a person's own that look like an older wording stay as they are
     # (test_texts_of_a_persons_own_are_compared_as_they_are).
-    before, now = in_present_wording(before), in_present_wording(now)
+    before = in_present_wording(before)
+    now = in_present_wording(now)
     if canonical_hash(before) == canonical_hash(now):
         return True
     uncovered = _uncovered(before, now)

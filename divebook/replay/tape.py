@@ -68,7 +68,11 @@ _SHARED = (
 )
 """What several strands of a step may record, without a place of its own."""
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
-BEGIN, END, UNKNOWN, ASK, TURN = "begin", "end", "unknown", "ask", "turn"
+BEGIN = "begin"
+END = "end"
+UNKNOWN = "unknown"
+ASK = "ask"
+TURN = "turn"
 PATIENCE = 200
 """Turns of the loop in which nothing is claimed, after which an end is given though earlier events were not met."""
 
@@ -165,7 +169,8 @@ class Tape:
             self._enter(event)
 
     def _enter(self, event: Event) -> None:
-        data, number = event.data, event.sequence
+        data = event.data
+        number = event.sequence
         if isinstance(data, catalog.InterruptResolved | catalog.InterruptExpired):
             self._settled[data.interrupt_id] = number
         if isinstance(data, OUTSIDE) or (isinstance(data, catalog.EventEmitted) and data.operation_id is None):
@@ -190,8 +195,10 @@ class Tape:
 
     def begin(self, low: int, high: int) -> None:
         """Come to a stretch, in which everything begins anew."""
-        self.low, self.high = low, high
-        self._known, self._wanted = {}, {}
+        self.low = low
+        self.high = high
+        self._known = {}
+        self._wanted = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
         """Return the state after an event."""
@@ -360,7 +367,8 @@ class Tape:
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
         """Pass over the further beginnings of an item: it waited, and began anew when there was an answer."""
-        path, index = event.path, data.iteration_index
+        path = event.path
+        index = data.iteration_index
         change = self._change_after(event)
         self._items[path, index] = event, change
         key = key_of(path, data)
@@ -563,7 +571,8 @@ class AnsweredOnce(OperationLog):
 
     def __init__(self, journal: TapeLog, tape: Tape, waits: Waits) -> None:
         super().__init__(journal, RunMisses(tape))
-        self.tape, self._waits = tape, waits
+        self.tape = tape
+        self._waits = waits
         self.answered: Counter[str] = Counter()
 
     @staticmethod
@@ -586,7 +595,8 @@ class AnsweredOnce(OperationLog):
         return self._from_log(wanted, carry_out, beside)
 
     async def _from_log(self, wanted: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
-        place, operation_id = wanted.place, wanted.operation_id
+        place = wanted.place
+        operation_id = wanted.operation_id
         self.tape.require_agreement(place.path)
         self._meet(place.path, operation_id)
         known = self.record_of(place, operation_id)
@@ -602,7 +612,8 @@ class AnsweredOnce(OperationLog):
         return await self._answer(wanted, beside, has_begun=known is not None and known.status == RUNNING)
 
     def _otherwise(self, sequence: int, wanted: OperationRequest, beside: CallOptions) -> Diverged:
-        place, setting = wanted.place, beside.setting
+        place = wanted.place
+        setting = beside.setting
         begun = catalog.OperationStarted(
             wanted.operation_id,
             wanted.operation_type,
@@ -614,7 +625,8 @@ class AnsweredOnce(OperationLog):
 
     async def _answer(self, wanted: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
         """Go through all that the stretch has of an operation; return what it came to, or raise that."""
-        place, operation_id = wanted.place, wanted.operation_id
+        place = wanted.place
+        operation_id = wanted.operation_id
         while (found := self.tape.next_of(operation_id)) is not None:
             what, sequence = found
             if what == BEGIN:
@@ -657,7 +669,8 @@ class AnsweredOnce(OperationLog):
 
         So code that does otherwise where the log has something does as after a restart: no policy is asked again.
         """
-        known, operation_id = self.record_of(place, place.operation_id), place.operation_id
+        known = self.record_of(place, place.operation_id)
+        operation_id = place.operation_id
         if known is not None and known.status != PENDING:
             return known
         ahead = self.tape.ahead(place.path, operation_id)

@@ -273,7 +273,8 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Exe
     if done is None:  # it was stopped before it could begin, by a bound for instance
         return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
     status = done.status if done.ended_us is not None else state.status
-    usage, took = done.usage or _consumed(own), done.duration_us
+    usage = done.usage or _consumed(own)
+    took = done.duration_us
     return TrialResult(
         number,
         execution.id,

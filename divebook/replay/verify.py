@@ -133,7 +133,8 @@ class PathByPath(PathRunner):
 
     def _join(self, path: str) -> None:
         """Compare what becomes of a path at a join with what the rules say of all that wait there."""
-        tape, sequence = self._tape, self._tape.next_of_path(path)
+        tape = self._tape
+        sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
         before = sequence - 1
         while before and self._is_joined_away(before):
@@ -191,7 +192,9 @@ def _compare_end(tape: Tape, workflow: Workflow) -> None:
                 tape.differ(number, "", "", decided)
 
 
-EQUAL, DIFFERS, UNCHECKED = "equal", "differs", "not checked"
+EQUAL = "equal"
+DIFFERS = "differs"
+UNCHECKED = "not checked"
 _MOST, _PARTS = 400, 3
 """Characters of what was expected, and of what came; parts that differ of which is told."""
 
@@ -354,7 +357,8 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
     """Return what is to be said of functions that are not those that the execution ran with."""
-    then, now = execution.state.code, control.means.code_of(workflow)
+    then = execution.state.code
+    now = control.means.code_of(workflow)
     changed = sorted(name for name in then if name in now and now[name] != then[name])
     gone = sorted(name for name in then if name not in now)
     told = [f"{', '.join(changed)}: not the code that ran"] if changed else []
@@ -388,7 +392,8 @@ def _place(noted: ReplayDifference, workflow: Workflow, name: str, data: Payload
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
-    step, did = workflow.steps[number], noted.actual
+    step = workflow.steps[number]
+    did = noted.actual
     if step.type == FUNCTION and workflow.name in WORKFLOW_FUNCTIONS:
         return str((noted.line or line_of(WORKFLOW_FUNCTIONS[workflow.name].function))["label"])
     part = _part_of(step, did if type(did) is type(data) else data)

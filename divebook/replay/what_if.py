@@ -73,7 +73,8 @@ def tally(source: Sequence[Event], own: Sequence[Event], forked: Event) -> Tally
     """Return how a what-if was answered, as its log says."""
     begun = forked.data
     assert isinstance(begun, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-    pool, counted = RecordedEnds(begun.source, source, begun.at), Counter[str]()
+    pool = RecordedEnds(begun.source, source, begun.at)
+    counted = Counter[str]()
     for event in own:
         if event.sequence > forked.sequence and isinstance(event.data, ENDS):
             told = event.data.served
@@ -134,7 +135,8 @@ _WHOLE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;white-space:
 _OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", "outputs")
 
 
-FULL, PARTLY = "full", "partly"
+FULL = "full"
+PARTLY = "partly"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -361,10 +363,12 @@ def bounds_beside(own: Bounds, before: ExecutionState) -> Bounds:
 
 def planned(world: RehearsalHost, asked: Proposal) -> Plan:
     """Return what would be reused and what would be live, without a call."""
-    came, at = rehearsed(world, asked.events, asked.forked), asked.forked.at
+    came = rehearsed(world, asked.events, asked.forked)
+    at = asked.forked.at
     told = tally(asked.events, came.events, forked_by(came.events))
     before = sum(isinstance(event.data, ENDS) for event in asked.events[:at])
-    live, items = tuple(planned_call(wanted) for wanted in came.unanswered), items_to_come(came.events, came.state)
+    live = tuple(planned_call(wanted) for wanted in came.unanswered)
+    items = items_to_come(came.events, came.state)
     costs = likely_cost(asked.events, came.unanswered), likely_items(asked.events, items)
     return Plan(
         asked.source,
@@ -389,7 +393,8 @@ def result_of(execution: Execution, asked: Proposal, unchecked: Sequence[str] = 
 def _answered(store: EventStore, source: Sequence[Event], own: Sequence[Event]) -> tuple[Tally, tuple[Answered, ...]]:
     """Return how a what-if was answered, and those of other workflows in it, and what was not from a log."""
     forked = forked_by(own)
-    told, calls = tally(source, own, forked), [*not_served(own, forked)]
+    told = tally(source, own, forked)
+    calls = [*not_served(own, forked)]
     for child in begun_in(own, forked):
         try:
             inner = store.read(child)

@@ -200,7 +200,8 @@ def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]
             f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
             "let the workflow that is started from outside do so"
         )
-    left, variables = left_of(state), dict(state.variables)
+    left = left_of(state)
+    variables = dict(state.variables)
     return Child("", state.execution_id, workflow, inputs, left, model=state.model, variables=variables)
 
 
@@ -274,7 +275,8 @@ class Children:
     """
 
     def __init__(self, once: OperationLog, waits: Waits, chance: Chance) -> None:
-        self._once, self._waits = once, waits
+        self._once = once
+        self._waits = waits
         self._ids = Ids(once.journal.clock, chance)
 
     async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
@@ -297,7 +299,8 @@ class Children:
                 reserved: Reserved | None = share.plus(self._handed_on(place, child_id))
                 begun = self._once.begin(wanted, reserved)
             else:
-                begun, reserved = record, record.reserved
+                begun = record
+                reserved = record.reserved
             bounds = given_with(journal.state, reserved)
             asked = Child(
                 child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
@@ -372,7 +375,8 @@ class Children:
 
     def _taken(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
         """Record how a child ended, and its consumption since the last count. Return its result, or raise its error."""
-        used, held = self._not_counted(child), held_by(child).to_dict() or None
+        used = self._not_counted(child)
+        held = held_by(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
             self._once.complete(place, record, result, used, held=held)

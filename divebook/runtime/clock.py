@@ -76,8 +76,11 @@ class Ids:
     """
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
-        self._clock, self._chance = clock, chance
-        self._milliseconds, self._beginning, self._count = -1, "", 0
+        self._clock = clock
+        self._chance = chance
+        self._milliseconds = -1
+        self._beginning = ""
+        self._count = 0
 
     def execution(self) -> str:
         """Return a new execution id."""
@@ -85,9 +88,11 @@ class Ids:
 
     def event(self, recorded_at: int) -> str:
         """Return a new event id for a time in microseconds."""
-        milliseconds, count = recorded_at // 1000, self._count
+        milliseconds = recorded_at // 1000
+        count = self._count
         if milliseconds != self._milliseconds or count == len(PAIRS):
-            self._milliseconds, count = milliseconds, 0
+            self._milliseconds = milliseconds
+            count = 0
             self._beginning = type_id("event", milliseconds, self._chance.bits(SHARED_BITS) << COUNTED_BITS)[:-2]
         self._count = count + 1
         return self._beginning + PAIRS[count]

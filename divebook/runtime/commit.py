@@ -85,7 +85,8 @@ class Syncs(Generic[J]):
         """
         if not self._store.syncs_apart:
             return False
-        are_full, usual = False, self._store.durability
+        are_full = False
+        usual = self._store.durability
         for journal, batch in batches.items():
             if (batch.durability or usual) == FULL:
                 are_full = True
@@ -204,7 +205,9 @@ class StoreCalls:
 
 
 async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    pause, since, is_said = SHORTEST, time.monotonic(), False
+    pause = SHORTEST
+    since = time.monotonic()
+    is_said = False
     while True:
         try:
             return await call()
@@ -278,7 +281,9 @@ class PendingCommit:
     """
 
     def __init__(self, batches: Mapping[Committing, Batch], call: ThreadCall | None, waited: float = 0.0) -> None:
-        self.batches, self.call, self.waited = batches, call, waited
+        self.batches = batches
+        self.call = call
+        self.waited = waited
         self.is_over = call is None
         """True once the journals have received the outcomes."""
 
@@ -295,7 +300,8 @@ class GroupCommit:
     """
 
     def __init__(self, calls: StoreCalls) -> None:
-        self.calls, self.store = calls, calls.store
+        self.calls = calls
+        self.store = calls.store
         self._under_way: asyncio.Task[None] | None = None
         self._dirty: dict[Committing, None] = {}
         self._apart: dict[Committing, asyncio.Task[None]] = {}
@@ -310,7 +316,8 @@ class GroupCommit:
         """True if a single path was running in the last turn; true if the last commit in a thread took less than
         `MOMENT`."""
         self._in_a_row = 0
-        self._pause, self._is_said = SHORTEST, False
+        self._pause = SHORTEST
+        self._is_said = False
         self.held_up: StoreUnavailable | None = None
         """Why the store cannot be written to at present, or None if it can."""
 
@@ -404,7 +411,8 @@ class GroupCommit:
             if is_apart and any(outcome is None for outcome in outcomes):
                 written = zip(batches.items(), outcomes, strict=True)
                 reached = {journal: batch.last_sequence for (journal, batch), refusal in written if refusal is None}
-                waiting, self._waiting = self._waiting, []
+                waiting = self._waiting
+                self._waiting = []
                 self._syncs.wait_for(reached, waiting)
         self._wake()
 
@@ -438,7 +446,8 @@ class GroupCommit:
 
     def _handed_in_a_moment(self) -> PendingCommit:
         """Write pending events: on the loop for at most `MOMENT` seconds, the rest in a thread."""
-        batches, began = self._take(), time.perf_counter()
+        batches = self._take()
+        began = time.perf_counter()
         count = len(batches)
         try:
             appending = self.store.append_in_a_moment([*batches.values()], MOMENT)
@@ -493,14 +502,16 @@ class GroupCommit:
     def _end_handed(self, handed: PendingCommit) -> None:
         assert handed.call is not None and handed.call.outcome is not None  # noqa: S101, PT018 - the call is over
         outcomes, error = handed.call.outcome
-        handed.is_over, self._was_quick = True, handed.waited + handed.call.seconds < MOMENT
+        handed.is_over = True
+        self._was_quick = handed.waited + handed.call.seconds < MOMENT
         if error is None:
             self._end(handed.batches, outcomes)
         else:  # not an `Exception`: those are among the outcomes
             self._stop(handed.batches)
 
     def _take(self) -> dict[Committing, Batch]:
-        journals, self._dirty = self._dirty, {}
+        journals = self._dirty
+        self._dirty = {}
         if self._apart:
             self._dirty = {journal: None for journal in journals if journal in self._apart}
             journals = {journal: None for journal in journals if journal not in self._apart}
@@ -545,7 +556,8 @@ class GroupCommit:
 
     def _try_later(self, journals: Iterable[Committing], error: StoreBusyError) -> None:
         self._dirty = {**dict.fromkeys(journals), **self._dirty}
-        loop, before = asyncio.get_running_loop(), self.held_up
+        loop = asyncio.get_running_loop()
+        before = self.held_up
         since = loop.time() if before is None else before.since
         self.held_up = StoreUnavailable(str(error), since, "disk" if self.store.local else "server")
         if not self._is_said and loop.time() - self.held_up.since >= PATIENCE_SECONDS:
@@ -558,7 +570,9 @@ class GroupCommit:
     def _go_on(self) -> None:
         if self._is_said:
             _log.warning("%s can be written again; executions go on", self.store.location)
-        self.held_up, self._pause, self._is_said = None, SHORTEST, False
+        self.held_up = None
+        self._pause = SHORTEST
+        self._is_said = False
 
 
 def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:

@@ -32,7 +32,9 @@ class GoesOnElsewhere(Suspended):
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
-        self.successor, self.reason, self.inputs = successor, reason, inputs
+        self.successor = successor
+        self.reason = reason
+        self.inputs = inputs
 
 
 class CallCounter:
@@ -42,7 +44,8 @@ class CallCounter:
     """
 
     def __init__(self, strands: ConcurrentCalls) -> None:
-        self._strands, self._count = strands, 0
+        self._strands = strands
+        self._count = 0
 
     def begin(self) -> None:
         """Count one more call."""
@@ -80,7 +83,9 @@ class ConcurrentCalls:
         self.running = 1
         self.are_resting = False
         """True while the execution is not driven. A strand that moves nevertheless is unwound."""
-        self._idle, self._changed, self._may_stay = idle, changed, True
+        self._idle = idle
+        self._changed = changed
+        self._may_stay = True
         self._open_calls = 0
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._last: list[asyncio.Future[None]] = []
@@ -328,7 +333,8 @@ class Group:
                     with anyio.CancelScope(shield=True):
                         while self._tasks:
                             await self._next_end()
-        error, self._error = self._error, None
+        error = self._error
+        self._error = None
         if error is not None:
             try:
                 raise error

@@ -112,7 +112,9 @@ class TimeLimit:
     """Time limits of the calls of a step: each call has its own, and all share that of the step."""
 
     def __init__(self, step: Step, journal: StepLog) -> None:
-        self._whole, self._name, self._journal = step.timeout, f"step {step.name!r}", journal
+        self._whole = step.timeout
+        self._name = f"step {step.name!r}"
+        self._journal = journal
         self._began_at = 0 if step.timeout is None else journal.clock.now()
 
     def of(
@@ -128,7 +130,8 @@ class TimeLimit:
 
     def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
         """Return the seconds left for a call, and the error raised after them: that of the call or of the step."""
-        whole, own = self._whole, math.inf if timeout is None else timeout
+        whole = self._whole
+        own = math.inf if timeout is None else timeout
         spent = self._journal.seconds_since(self._began_at)
         left = math.inf if whole is None else max(0.0, whole - spent)
         if whole is None or own < left:
@@ -225,7 +228,8 @@ def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple
 
 def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
     """Record another attempt, if the policy has one and the log can still be written. Return whether there is one."""
-    journal, index = recorder.journal, place.iteration_index
+    journal = recorder.journal
+    index = place.iteration_index
     if policy is None or journal.error is not None or place.path in recorder.once.diverged:
         return False
     failures = _failures(recorder, place, index if key is None else key)[0] + 1
@@ -271,11 +275,17 @@ class StepContext:
         local: Mapping[str, Any] | None = None,
         executors: Executors | None = None,
     ) -> None:
-        self.workflow, self.step, self.path, self.visit = workflow, step, path, visit
-        self.attempt, self.iteration_index = attempt, iteration_index
+        self.workflow = workflow
+        self.step = step
+        self.path = path
+        self.visit = visit
+        self.attempt = attempt
+        self.iteration_index = iteration_index
         self.local: Mapping[str, Any] = local or {}
         self.executors = executors or Executors()
-        self._recorder, self.approving, self.beyond = recorder, recorder.approving, recorder.once.beyond
+        self._recorder = recorder
+        self.approving = recorder.approving
+        self.beyond = recorder.once.beyond
         self._calls: dict[str, int] = {}
         self.known: dict[int, Any] = {}
         """Variables passed as whole values, by their ``id``. The log has them, so they need not be checked again."""
@@ -489,7 +499,8 @@ class StepContext:
         if has_one_attempt(self._recorder, self.path, policy):
             return make(0)
         name = f"call-{key}" if isinstance(key, int) else key
-        known, of = self._attempts_of(name), functools.partial(self.place, key)
+        known = self._attempts_of(name)
+        of = functools.partial(self.place, key)
         return retried(self._recorder, self.place(name), policy, make, key=known, within=within, place_of=of)
 
     def _attempts_of(self, name: str) -> str:

@@ -129,7 +129,8 @@ def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
     """Return the topmost execution in `parents` above one."""
     parent = parents[execution_id]
     while parent is not None and parent in parents:
-        execution_id, parent = parent, parents[parent]
+        execution_id = parent
+        parent = parents[parent]
     return execution_id
 
 
@@ -223,7 +224,8 @@ class KnownExecution(Belonging):
 
     def __init__(self, execution_id: str, past: LoadedLog | Callable[[], LoadedLog]) -> None:
         super().__init__()
-        self.id, self._past = execution_id, past
+        self.id = execution_id
+        self._past = past
         self._latest: ExecutionState | None = None
         """The newest state, or None while it equals the state of the loaded log."""
 
@@ -296,7 +298,8 @@ class Driver(KnownExecution):
         shared().learn(inputs)  # before any input is shown, printed or raised in this process
         self.opening: catalog.ExecutionStarted | None = None  # the first event of its log, while it is pending
         self.durability: Durability | None = None  # None: the default of the store
-        self._is_stored, self._written = True, 0
+        self._is_stored = True
+        self._written = 0
         self._journal: Journal | None = None
         self._runner: Runner | None = None
         self.standing = ParkedRun(self)
@@ -413,7 +416,8 @@ class Driver(KnownExecution):
     def refresh(self) -> Driver:
         """Read new events if another process has written to the log."""
         if self.is_read and not self.is_live:
-            self._state, self._is_stored = self.newest(), True
+            self._state = self.newest()
+            self._is_stored = True
         return self
 
     def newest(self) -> ExecutionState:
@@ -431,7 +435,8 @@ class Driver(KnownExecution):
         read.
         """
         if not self._is_stored or self._token is None or lease.token != self._token + 1:
-            self._state, self._is_stored = self.newest(), True
+            self._state = self.newest()
+            self._is_stored = True
         return self._state
 
     def require_log(self) -> None:
@@ -475,7 +480,9 @@ class Driver(KnownExecution):
         anew: bool,
     ) -> None:
         """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code."""
-        self._state, self._is_stored, self.may_have_children = state, True, True
+        self._state = state
+        self._is_stored = True
+        self.may_have_children = True
         if anew:
             self.standing.let_go()
         journal, first = self._take_up(given, lease, resumed)
@@ -506,7 +513,9 @@ class Driver(KnownExecution):
 
         With `undoes`, its rollback runs here, if it has any; otherwise the process that resumes it runs it.
         """
-        self._state, self._is_stored, self.may_have_children = state, True, True
+        self._state = state
+        self._is_stored = True
+        self.may_have_children = True
         self.standing.let_go()
         work = self._record_cancel(given, self._open_journal(given, lease), why, lease, undoes=undoes)
         self._set_going(work, lease)
@@ -518,7 +527,8 @@ class Driver(KnownExecution):
         """
         if self.opening is None or self.was_driven:
             return False
-        held, journal = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0), self._open_journal(given, None)
+        held = Lease(self.id, FIRST_TOKEN, Owner.current(), expires_at=0)
+        journal = self._open_journal(given, None)
         journal.record_all(decide_opening(replace(self.opening, key=None)))
         self._set_going(self._record_cancel(given, journal, why, held, undoes=False), held)
         return True
@@ -535,7 +545,8 @@ class Driver(KnownExecution):
     def cancel(self, reason: str) -> bool:
         """Cancel the execution, unless it is being rolled back. Return False if this process no longer drives it."""
         if self._is_driving and not self.was_forked and self.state.rolling_back is None:
-            self._cancel_reason, self._is_asked = self._cancel_reason or reason, True
+            self._cancel_reason = self._cancel_reason or reason
+            self._is_asked = True
             self._pass_on()
         return self._is_driving
 
@@ -607,7 +618,10 @@ class Driver(KnownExecution):
             await given.came_to_rest(self)
 
     def _rest(self) -> None:
-        self._is_driving, self._cancel_reason, self._paused, self._desk = False, None, None, None
+        self._is_driving = False
+        self._cancel_reason = None
+        self._paused = None
+        self._desk = None
 
     async def _drive_once(
         self, given: DriverDependencies, journal: Journal, held: Lease, first: Sequence[Fact]
@@ -645,7 +659,8 @@ class Driver(KnownExecution):
     ) -> Runner:
         """Return a new runner for the rollback, after the child executions have been stopped."""
         await given.stop_children(self)
-        self._cancel_reason, journal.is_left = None, False
+        self._cancel_reason = None
+        journal.is_left = False
         runner = self._runner = self.standing.begin(self.workflow, journal, given, beyond)
         self._pass_on()
         desk.mailroom.admit(self.id, runner)
@@ -653,8 +668,12 @@ class Driver(KnownExecution):
 
     def _settle(self, journal: Journal) -> None:
         """Keep the last state after the last write. If the log could not be written, it may differ from the store."""
-        self._state, self._is_stored, self._written = journal.state, journal.error is None, journal.written
-        self._journal, runner, self._runner = None, self._runner, None
+        self._state = journal.state
+        self._is_stored = journal.error is None
+        self._written = journal.written
+        self._journal = None
+        runner = self._runner
+        self._runner = None
         if runner is not None:
             self.standing.keep(runner, is_stored=self._is_stored)
 
@@ -723,7 +742,8 @@ class Driver(KnownExecution):
 
     def _open_journal(self, given: DriverDependencies, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
-        commit, ids = self._present_desk().commit, Ids(given.clock, given.chance)
+        commit = self._present_desk().commit
+        ids = Ids(given.clock, given.chance)
         self._journal = Journal(self._state, commit, given.clock, ids, token=token, durability=self.durability)
         return self._journal
 
@@ -794,12 +814,14 @@ class ExecutionRegistry:
     def _sound_part(self, execution_id: str, damage: StoreError) -> LoadedLog:
         """Return the definition and state in the readable beginning of a damaged log."""
         events, found = self.store.read_sound(execution_id)
-        damage, state = found or damage, ExecutionState(execution_id)
+        damage = found or damage
+        state = ExecutionState(execution_id)
         for number, event in enumerate(events):
             try:
                 state = fold(execution_id, (event,), state)
             except CorruptStoreError as error:
-                damage, events = error, events[:number]
+                damage = error
+                events = events[:number]
                 break
         if not events:
             raise damage

@@ -55,7 +55,9 @@ def clean_failure(error: BaseException) -> str:
 
 ELSEWHERE = "__divebook_frames__"
 """Attribute of an error that was raised in another process: its frames there."""
-MOST_FRAMES, MOST_TRACE, MOST_CAUSES = 10, 4_000, 3
+MOST_FRAMES = 10
+MOST_TRACE = 4_000
+MOST_CAUSES = 3
 AROUND, MOST_LINE = 2, 200
 """Lines before and after the one that raised; maximum number of characters of a line."""
 _OURS = str(Path(__file__).parents[1])
@@ -291,7 +293,8 @@ def error_from(record: OperationRecord) -> OperationError:
     """Return the error of a failed operation."""
     names = record.error_names
     error = _error_like(record.error or "failed", names, record.raised or {})
-    error.operation_id, error.operation_type = record.operation_id, record.operation_type
+    error.operation_id = record.operation_id
+    error.operation_type = record.operation_type
     return error
 
 
@@ -307,7 +310,9 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
     error = None if cls is None else _made(_caught_as(cls), cls, message, facts)
     if error is None:
         error = OperationError(message)
-    error.operation_id, error.operation_type, error.error_names = "", "", names
+    error.operation_id = ""
+    error.operation_type = ""
+    error.error_names = names
     place = facts.get("place")
     error.raised_at = place if isinstance(place, Mapping) else None
     return error
@@ -319,9 +324,11 @@ def _made(kind: type[OperationError], cls: type, message: str, facts: Mapping[st
     Return None if the base class does not accept the arguments, for example a group without its members.
     """
     try:
-        args, fields = tuple(_of(list, facts.get("args", [message]))), _of(dict, facts.get("fields", {}))
+        args = tuple(_of(list, facts.get("args", [message])))
+        fields = _of(dict, facts.get("fields", {}))
     except (UnopenableValueError, TypeError):
-        args, fields = (message,), {}
+        args = (message,)
+        fields = {}
     built_in: Any = next(base for base in cls.__mro__ if base.__module__ == "builtins")
     try:
         error = kind.__new__(kind, *args)

@@ -183,7 +183,8 @@ class Execution(ReadExecution):
     """
 
     def __init__(self, control: Control, driver: Driver) -> None:
-        self._control, self._driver = control, driver
+        self._control = control
+        self._driver = driver
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Execution) and other._driver is self._driver

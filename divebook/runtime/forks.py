@@ -54,7 +54,8 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
     SetupError
         As for `point_of`; or the change or the event requires effects that are already rolled back.
     """
-    point, undone = point_of(events, at, change, reaching_back=reaching_back), undone_in(events)
+    point = point_of(events, at, change, reaching_back=reaching_back)
+    undone = undone_in(events)
     if undone is None or point <= undone.before:
         return point
     if at is not None or not _FROM_EARLIER.issuperset(change.named):
@@ -106,7 +107,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
     """Return, for each changed operation and question, the last event before it first ended or was answered."""
     found: dict[str, int] = {}
-    results, answers = change.results, change.answers
+    results = change.results
+    answers = change.answers
     for event in events:
         match event.data:
             case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in results:
@@ -412,7 +414,8 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     """
     at = forked.sequence - 1
     last = store.read_records(source, at - 1, at)[0]
-    shared, rows = last.last_sequence, [Record.of(forked)]
+    shared = last.last_sequence
+    rows = [Record.of(forked)]
     if shared >= forked.sequence:
         shared = last.sequence - 1
         kept = last.facts[: forked.sequence - last.sequence]

@@ -99,18 +99,26 @@ class RecordBuilder:
     )
 
     def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
-        self._execution_id, self._ids, self.recorded_at = execution_id, ids, recorded_at
+        self._execution_id = execution_id
+        self._ids = ids
+        self.recorded_at = recorded_at
         self._path = self._step = self._id = ""
-        self._sequence, self.folded = 0, 0
+        self._sequence = 0
+        self.folded = 0
         self._record: Record | None = None
         self.facts: list[Payload] = []
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
         """Start a new record with its first fact."""
-        self._id, self._sequence, self.recorded_at = self._ids.event(now), sequence, now
-        self._path, self._step = path, step
-        self._record, self.facts, self.folded = None, [data], 0
+        self._id = self._ids.event(now)
+        self._sequence = sequence
+        self.recorded_at = now
+        self._path = path
+        self._step = step
+        self._record = None
+        self.facts = [data]
+        self.folded = 0
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
@@ -142,7 +150,8 @@ class RecordBuilder:
 
     def end(self) -> None:
         """Close the record, so that no fact joins it any more."""
-        self.facts, self._may_follow = [], _NOTHING
+        self.facts = []
+        self._may_follow = _NOTHING
 
 
 # --- detection of large facts ----------------------------------------------------------------------------------------
@@ -245,12 +254,15 @@ class Journal:
         """True if the code that runs on this log was asked to stop."""
         self.is_resting = False
         """True if this process no longer drives the execution. Further records of its code are refused."""
-        self._is_held, self._resumed_at = False, 0
+        self._is_held = False
+        self._resumed_at = 0
         self._is_waiting = False
         """True if all unwritten records may wait for the records that follow them."""
         self.first_written: Future[None] | None = None
         """Set once the first events of the execution are in the store. From then on it can receive messages."""
-        self._commit, self._token, self._durability = commit, token, durability
+        self._commit = commit
+        self._token = token
+        self._durability = durability
         self._state, self._home, self._lock = state, get_ident(), Lock()
         self._draft: Draft | None = None
         """The state being changed; None if `_state` is up to date."""
@@ -307,7 +319,8 @@ class Journal:
         Suspended
             This process no longer drives the execution.
         """
-        now, latest = self.clock.now(), self._latest
+        now = self.clock.now()
+        latest = self._latest
         if not latest.join(data, path, step, now):
             self._close()
             if self.error is not None:
@@ -358,7 +371,9 @@ class Journal:
 
     def go_on(self, commit: GroupCommit, token: int) -> None:
         """Accept records again under a new lease. No other process may have written since `rest`."""
-        self._commit, self._token, self.is_resting = commit, token, False
+        self._commit = commit
+        self._token = token
+        self.is_resting = False
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
@@ -374,16 +389,20 @@ class Journal:
     def _seal(self) -> ExecutionState:
         """Convert the draft to the immutable state. The caller holds the lock."""
         if self._draft is not None:
-            self._state, self._draft, self._unsealed = self._draft.sealed(), None, []
+            self._state = self._draft.sealed()
+            self._draft = None
+            self._unsealed = []
         return self._state
 
     def _fold(self) -> None:
         """Fold all recorded facts into the draft."""
-        unfolded, latest = self._unfolded, self._latest
+        unfolded = self._unfolded
+        latest = self._latest
         if latest.folded < len(latest.facts):
             unfolded.append((latest.record(), latest.folded))
             latest.folded = len(latest.facts)
-        self._unfolded, self._is_folded = [], True
+        self._unfolded = []
+        self._is_folded = True
         with self._lock:
             if len(self._unsealed) > MOST_UNSEALED:
                 self._seal()
@@ -400,7 +419,9 @@ class Journal:
 
         The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
         """
-        unsealed, self._unsealed, self._draft = self._unsealed, [], None
+        unsealed = self._unsealed
+        self._unsealed = []
+        self._draft = None
         for record, known in unsealed:
             try:
                 self._state = evolve_records(self._state, [(record, known)])
@@ -463,8 +484,11 @@ class Journal:
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
-        pending, status = self._pending, present.status
-        self._pending, self.is_heavy, self._is_waiting = [], False, False
+        pending = self._pending
+        status = present.status
+        self._pending = []
+        self.is_heavy = False
+        self._is_waiting = False
         batch = Batch(
             self.execution_id,
             self.written,
@@ -486,7 +510,8 @@ class Journal:
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
         """Handle the outcome of a batch; more may have been recorded since it was taken. Called by `GroupCommit`."""
         if outcome is None:
-            self.written, self._is_in_doubt = batch.last_sequence, False
+            self.written = batch.last_sequence
+            self._is_in_doubt = False
             if is_durable:
                 self.synced(batch.last_sequence, None)
         elif isinstance(outcome, StoreBusyError):
@@ -521,7 +546,8 @@ class Journal:
 
         Checkpoints are optional, so a failure is only logged.
         """
-        state, size = None if self._batch is None else self._batch[1], 0
+        state = None if self._batch is None else self._batch[1]
+        size = 0
         if state is None:
             return
         try:

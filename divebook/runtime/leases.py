@@ -84,7 +84,8 @@ class DrivenLeases:
         LeaseHeldError
             The execution is being driven, perhaps by this process.
         """
-        me, owner = threading.get_ident(), Owner.current()
+        me = threading.get_ident()
+        owner = Owner.current()
         before = self._taking.get(execution_id)
         try:
             lease = store.acquire(execution_id, owner)
@@ -155,7 +156,8 @@ class LeaseKeeper:
     """
 
     def __init__(self, calls: StoreCalls) -> None:
-        self._calls, self._store = calls, calls.store
+        self._calls = calls
+        self._store = calls.store
         self._held: dict[str, Lease] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None

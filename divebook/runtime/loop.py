@@ -42,7 +42,8 @@ class Mailroom:
     """The runners of one store, and the task that reads the inbox when there is news."""
 
     def __init__(self, calls: StoreCalls) -> None:
-        self._calls, self._store = calls, calls.store
+        self._calls = calls
+        self._store = calls.store
         self._runners: dict[str, Runner] = {}
         self._seen: int | None = None
         """Number of the last message that was read, or None before the first read."""
@@ -175,7 +176,8 @@ class EngineThread:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             guard(self._loop)
-            self._desks, self._background = weakref.WeakValueDictionary(), set()
+            self._desks = weakref.WeakValueDictionary()
+            self._background = set()
             DRIVEN_LEASES.clear()
             RESTING.forget()
             self._thread = threading.Thread(target=self._serve, args=(self._loop,), name="divebook-engine", daemon=True)
@@ -219,8 +221,10 @@ class EngineThread:
         Unwinds parked code first, then cancels all tasks. Each of the two steps takes at most `STOP_SECONDS`.
         """
         with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop, self._thread = None, None
+            loop = self._loop
+            thread = self._thread
+            self._loop = None
+            self._thread = None
         rest()
         if loop is None or thread is None or thread is threading.current_thread():
             return
@@ -287,7 +291,8 @@ class EngineThread:
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
-        claimed, called = threading.Lock(), threading.Lock()
+        claimed = threading.Lock()
+        called = threading.Lock()
         called.acquire()
 
         def call() -> None:

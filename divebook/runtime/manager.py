@@ -107,7 +107,8 @@ class FamilyBounds:
     """
 
     def __init__(self, store: EventStore, find: Callable[[str], Driver]) -> None:
-        self._store, self._find = store, find
+        self._store = store
+        self._find = find
         self._counts: OrderedDict[str, _Count] = OrderedDict()
         """By execution id, in the order of the last count."""
         self._lock = threading.Lock()
@@ -393,14 +394,17 @@ class Control(QueueControl):
         clock: Clock,
         chance: Chance,
     ) -> None:
-        self.store, self.clock, self.chance = store, clock, chance
+        self.store = store
+        self.clock = clock
+        self.chance = chance
         self.check = check
         self._register = ExecutionRegistry(store)
         self.answering = Answering(self._register, self.go_on, clock, chance)
         """Delivery of answers and signals."""
         self.family_bounds = FamilyBounds(store, self._register.find)
         """Limits on the number of child executions."""
-        self._resuming, self._cancelling = threading.Lock(), threading.RLock()
+        self._resuming = threading.Lock()
+        self._cancelling = threading.RLock()
         self._alarms: dict[str, asyncio.Future[None]] = {}
         self._latest_desk: StoreSession | None = None
         """Kept alive, so that consecutive executions share one session."""
@@ -481,7 +485,9 @@ class Control(QueueControl):
         self, source: str, at: int, forked: catalog.ExecutionForked, kept: Durability | None = None, name: str = ""
     ) -> Driver:
         """Create an execution that shares the first `at` events of another one, and drive it."""
-        ids, owner, now = Ids(self.clock, self.chance), Owner.current(), self.clock.now()
+        ids = Ids(self.clock, self.chance)
+        owner = Owner.current()
+        now = self.clock.now()
         execution_id = name or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
         alone = nullcontext() if ENGINE.is_current() else self._resuming  # the second fork with a key finds the first
@@ -697,7 +703,8 @@ class Control(QueueControl):
         if isinstance(opened, catalog.ExecutionForked):
             driver = await work(lambda: self.fork(opened.source, opened.at, opened, durability, child.id))
         else:
-            driver, begun = self.create(workflow, opened, durability, child.id), Future[None]()
+            driver = self.create(workflow, opened, durability, child.id)
+            begun = Future[None]()
             self._let_come_from(driver, child.parent)
             driver.begin(self.means, begun)
             ends = [asyncio.wrap_future(begun), asyncio.wrap_future(driver.driving())]

@@ -64,8 +64,11 @@ class Answering:
     def __init__(
         self, register: ExecutionRegistry, go_on: Callable[[Driver], Driver], clock: Clock, chance: Chance
     ) -> None:
-        self._register, self._store, self._go_on = register, register.store, go_on
-        self._clock, self._chance = clock, chance
+        self._register = register
+        self._store = register.store
+        self._go_on = go_on
+        self._clock = clock
+        self._chance = chance
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -74,7 +77,8 @@ class Answering:
     ) -> Driver:
         """Answer a question; see `Environment.answer`."""
         driver, question = self._asked(interrupt_id, execution_id)
-        what, state = f"the answer to {address_of(driver.id, question)}", driver.state
+        what = f"the answer to {address_of(driver.id, question)}"
+        state = driver.state
         if state.is_over and question.is_open:
             way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
@@ -82,7 +86,8 @@ class Answering:
         is_unused = not question.is_open and state.interrupts[question.id].is_open
         if is_unused and self._repeats(question, response) and self._go_on_with(what, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
-        fitting, author = checked_answer(question, response, FITTING, self._clock.now()), by or this_person()
+        fitting = checked_answer(question, response, FITTING, self._clock.now())
+        author = by or this_person()
         checked(catalog.InterruptResolved(question.id, fitting, author))
         mine, kept = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
         if not mine:
@@ -146,7 +151,8 @@ class Answering:
             way_on = WAY_ON[driver.status]
             raise ExecutionError(f"execution {driver.id} is {driver.status}, and takes no signals; {way_on}")
         key = Ids(self._clock, self._chance).event(self._clock.now())
-        sent, author = storable(payload, "payload"), by or this_person()
+        sent = storable(payload, "payload")
+        author = by or this_person()
         # A message that cannot be recorded would block every process that resumes the execution.
         checked(catalog.SignalReceived(name, sent, author))
         _, kept = self._post(driver.id, SIGNAL, key, signal_payload(name, sent, author), author)
@@ -154,7 +160,8 @@ class Answering:
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
         """Revoke a rule that a person made in an execution for it alone."""
-        driver, author = self._register.find(execution_id), by or this_person()
+        driver = self._register.find(execution_id)
+        author = by or this_person()
         if driver.state.is_over:
             raise ExecutionError(f"execution {driver.id} is {driver.status}: its rule {rule_id} holds no more")
         _, kept = self._post(driver.id, REVOCATION, rule_id, {"by": author}, author)
@@ -278,7 +285,8 @@ def annotation(
     """
     if note is not None and not isinstance(note, str):
         raise SetupError(f"a note must be a text, not {note!r}")
-    added, removed = [_tag(tag) for tag in tags], [_tag(tag) for tag in untagged]
+    added = [_tag(tag) for tag in tags]
+    removed = [_tag(tag) for tag in untagged]
     told = {name: storable(value, f"label {name}") for name, value in (labels or {}).items() if _is_name(name)}
     if not (added or removed or told) and note is None:
         raise SetupError("nothing is said: give a tag, a note or a label, such as label(quality='good')")
@@ -295,7 +303,10 @@ class Annotating:
     """
 
     def __init__(self, store: EventStore, clock: Clock, ids: Ids, deliver: Callable[[str], object]) -> None:
-        self._store, self._clock, self._ids, self._deliver = store, clock, ids, deliver
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._deliver = deliver
 
     def annotate(self, execution_id: str, said: ExecutionAnnotated) -> None:
         """Append an annotation, or send it to the driver of the execution.
@@ -348,7 +359,8 @@ class Annotating:
         kept = list(takewhile(_is_annotation, self._store.inbox(record.execution_id, record.taken)))
         told = [annotated(message) for message in kept]
         facts = [*told, *([] if said is None else [said])]
-        now, first = self._clock.now(), record.last_sequence + 1
+        now = self._clock.now()
+        first = record.last_sequence + 1
         events = [
             Event(self._ids.event(now), record.execution_id, number, now, fact)
             for number, fact in enumerate(facts, first)

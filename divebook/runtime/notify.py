@@ -64,12 +64,14 @@ class Addresses:
                 "notify names addresses, which the package apprise sends to, and it is not installed: "
                 "pip install 'divebook[notify]'"
             )
-        self._addresses, self._failed = tuple(addresses), set[int]()
+        self._addresses = tuple(addresses)
+        self._failed = set[int]()
         self._lock = threading.Lock()
 
     def __call__(self, told: Mapping[str, Any]) -> None:
         """Send a question."""
-        title, body = title_of(told), text_of(told)
+        title = title_of(told)
+        body = text_of(told)
         for number, address in enumerate(self._addresses, start=1):
             if not _sent(address, title, body):
                 self._tell(number, address)

@@ -290,7 +290,8 @@ class OperationLog:
     only_settles = staticmethod(only_settles)
 
     def __init__(self, journal: StepLog, beyond: MissPolicy | None = None) -> None:
-        self.journal, self.beyond = journal, beyond
+        self.journal = journal
+        self.beyond = beyond
         self._met: set[str] = set()
         """Ids of the operations and questions that code has requested in this process."""
         self.diverged: dict[str, DivergenceError] = {}
@@ -397,7 +398,8 @@ class OperationLog:
         Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
         the log has a question at this place.
         """
-        place, operation_id = wanted.place, wanted.operation_id
+        place = wanted.place
+        operation_id = wanted.operation_id
         is_new = place.path in self.fresh and operation_id not in self._met
         self._meet(place.path, operation_id)
         if is_new:
@@ -503,7 +505,8 @@ class OperationLog:
         Failures that the step's code caught before it continued are not included: they are final.
         """
         behind = (link for link in links_of(error) if isinstance(link, OperationError))
-        found, latest = {link.operation_id for link in behind if link.operation_id}, self._latest.get(path)
+        found = {link.operation_id for link in behind if link.operation_id}
+        latest = self._latest.get(path)
         return sorted(found) or ([] if latest is None else [latest])
 
     # --- recording ---------------------------------------------------------------------------------------------------
@@ -607,7 +610,8 @@ class OperationLog:
         """
         if usage:
             self.fresh.discard(place.path)
-        operation_id, operation_type = record.operation_id, record.operation_type
+        operation_id = record.operation_id
+        operation_type = record.operation_type
         duration = self._duration(record, since)
         told = names or None, usage or None
         failed = catalog.OperationFailed(operation_id, operation_type, duration, error, *told, held=held, final=final)

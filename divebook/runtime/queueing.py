@@ -181,7 +181,8 @@ class QueueControl(ABC):
         driver.refresh()
 
     def _records(self, execution_id: str, last: int, *payloads: catalog.Payload) -> list[Record]:
-        now, ids = self.clock.now(), Ids(self.clock, self.chance)
+        now = self.clock.now()
+        ids = Ids(self.clock, self.chance)
         facts = enumerate(payloads, last + 1)
         return records_of(Event(ids.event(now), execution_id, sequence, now, data) for sequence, data in facts)
 
@@ -288,7 +289,8 @@ def move_out(
             with DRIVEN_LEASES.taking(store, execution_id) as lease:
                 events = store.read(execution_id)
                 _check_movable(store, fold(execution_id, events))
-                now, last = clock.now(), len(events)
+                now = clock.now()
+                last = len(events)
                 moved = Event(ids.event(now), execution_id, last + 1, now, ExecutionMoved(str(file)))
                 lines.events([*events, moved])
                 flush(lines.stream)
@@ -336,7 +338,10 @@ class Relatives:
         cancel: Callable[[str, str], Driver],
         send_word: Callable[[str, Driver], None],
     ) -> None:
-        self._store, self._find, self._cancel, self._send_word = store, find, cancel, send_word
+        self._store = store
+        self._find = find
+        self._cancel = cancel
+        self._send_word = send_word
 
     async def ended(self, driver: Driver) -> None:
         """Cancel the children of an ended execution, wait for their end, and notify its parent."""

@@ -147,7 +147,8 @@ async def seen_through(made: Coroutine[Any, Any, Any], is_left: Callable[[], boo
     is_left
         Return whether the execution is left as if the process had ended. The call is then aborted as well.
     """
-    task, cancelled = asyncio.ensure_future(made), None
+    task = asyncio.ensure_future(made)
+    cancelled = None
     while not task.done():
         try:
             with anyio.CancelScope(shield=cancelled is not None):
@@ -257,7 +258,8 @@ class UnknownOutcomes:
     """Questions about calls with an unknown outcome; one question for each start of a call."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once, self._waits = once, waits
+        self._once = once
+        self._waits = waits
 
     async def settle(
         self,
@@ -386,7 +388,8 @@ class Recorder:
         surrounded: SurroundedCalls | None = None,
     ) -> None:
         self.journal, self.chance, self.loop = once.journal, chance, asyncio.get_running_loop()
-        self.once, self.waits = once, waits
+        self.once = once
+        self.waits = waits
         self.signals = Signals(self.once, self.waits)
         self.children = Children(self.once, self.waits, chance)
         self.asking = Asking(self.once, self.waits)
@@ -406,7 +409,8 @@ class Recorder:
 
     def pause(self, at_rest: Callable[[], None]) -> None:
         """Start no more calls. Call `at_rest` once no call is running that must not be repeated."""
-        self._at_rest, self.once.begins_nothing = at_rest, True
+        self._at_rest = at_rest
+        self.once.begins_nothing = True
         if not self._under_way:
             at_rest()
 
@@ -521,7 +525,8 @@ class Recorder:
         with the lost result, if there is one. File changes in the workspace are recorded in each case.
         """
         started_at = self.journal.clock.now()
-        result, has_returned = None, False
+        result = None
+        has_returned = False
         try:
             made = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
             surround = self._surrounded.surround

@@ -56,7 +56,9 @@ class PathRunner(ABC):
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
         self.journal: StepLog = recorder.journal
-        self.workflow, self._services, self._recorder = workflow, services, recorder
+        self.workflow = workflow
+        self._services = services
+        self._recorder = recorder
 
     @abstractmethod
     def _start(self, path_id: str) -> None:
@@ -161,7 +163,8 @@ class PathRunner(ABC):
             except GoesOnElsewhere as left:
                 return self._leave(run, instruction.path, left)
             except Suspended:
-                seen, woken = woken, self.journal.state.paths[instruction.path].woken
+                seen = woken
+                woken = self.journal.state.paths[instruction.path].woken
                 if seen == woken:
                     return False
                 self._recorder.once.enter(instruction.path, is_new=False)
@@ -187,7 +190,8 @@ class PathRunner(ABC):
         Continue at the step that catches it, or fail the path. Return whether the path continues. A failure is not
         caught if the execution was stopped, or if the step's code diverged from the log.
         """
-        step, place = run.step, definition_place(self.workflow, run.step, error)
+        step = run.step
+        place = definition_place(self.workflow, run.step, error)
         failure = fault_of(error, place)
         policy = catching(step, failure)
         gives_up = policy is None or self.journal.state.stopped is not None or path in self._recorder.once.diverged
@@ -269,7 +273,10 @@ class Alarms:
     def __init__(
         self, journal: Journal, group: Group, woken: Woken, claim_expired: Callable[[str, str], Awaitable[object]]
     ) -> None:
-        self._journal, self._group, self._woken, self._claim_expired = journal, group, woken, claim_expired
+        self._journal = journal
+        self._group = group
+        self._woken = woken
+        self._claim_expired = claim_expired
 
     def set(self, path: str, deadline: int) -> None:
         """Set a timer that checks a path at a time, in microseconds since 1970."""
@@ -429,7 +436,8 @@ class Runner(PathRunner):
         With `gives_back`, the execution returns to its queue.
         """
         if self._pause_reason is None and self._cancel_reason is None:
-            self._pause_reason, self._gives_back = reason, gives_back
+            self._pause_reason = reason
+            self._gives_back = gives_back
             self._recorder.pause(self._stop)
 
     def break_off(self) -> None:
@@ -546,13 +554,15 @@ class Runner(PathRunner):
         if self._apart is None or not self.may_take():
             strands.let_go()
             return
-        self._still, strands.are_resting = strands, True
+        self._still = strands
+        strands.are_resting = True
         self._alarms.stop()
         self._apart.rest()
 
     async def _go_on(self, strands: ConcurrentCalls, first: Callable[[], object]) -> None:
         """Continue parked code with the messages that have arrived meanwhile."""
-        self._still, strands.are_resting = None, False
+        self._still = None
+        strands.are_resting = False
         with self.journal.held():
             first()
             await self.take()
@@ -749,7 +759,8 @@ class ParkedRun:
             RESTING.most > 0 and journal.state.rolling_back is None and any(part is not None for part in self._made_of)
         )
         services = given.services
-        once, waits = OperationLog(journal, beyond), Waits(journal)
+        once = OperationLog(journal, beyond)
+        waits = Waits(journal)
         above = services.texts, services.policy, services.lender, services.surrounded
         recorder = Recorder(once, waits, given.chance, *above)
         return Runner(journal, recorder, services.as_written(workflow), services, may_stay=may_stay)

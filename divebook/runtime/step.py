@@ -123,10 +123,14 @@ class Iterations:
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
         self._recorder, self._journal, self._strands = recorder, recorder.journal, recorder.waits.strands(path)
-        self._path, self._workflow, self._step, self._each = path, workflow, step, step.each
+        self._path = path
+        self._workflow = workflow
+        self._step = step
+        self._each = step.each
         self._keys = list(items) if isinstance(items, dict) else None
         self._items: Sequence[Any] = list(items.values()) if isinstance(items, dict) else items
-        self._keeps_text, self._is_counted = False, False
+        self._keeps_text = False
+        self._is_counted = False
         tried = self._journal.state.only.get("item")
         self._indexes = [index for index in range(len(self._items)) if tried in (None, index)]
 
@@ -218,7 +222,8 @@ class Iterations:
         if self._recorder.once.begins_nothing:  # a start now would only be a long bar in views (test_pausing.py)
             raise Suspended
         key = None if self._keys is None else self._keys[index]
-        total, self._is_counted = None if self._is_counted else len(self._items), True
+        total = None if self._is_counted else len(self._items)
+        self._is_counted = True
         self._record(catalog.IterationStarted(index, item, key, total))
         if self._each.as_ and self._each.parallel == 1:
             self._record(catalog.StateMutated((catalog.Mutation("set", self._each.as_, item),)))
@@ -363,8 +368,11 @@ class StepRun:
         if (number := state.paths[instruction.path].undoes) is not None:
             undoing = state.rollbacks[number]
             self.step = self.step.undoing(undoing.kind, undoing.called, undoing.parameters)
-        self._recorder, self._services, self._workflow = recorder, services, workflow
-        self._path, self._visit = instruction.path, instruction.visit
+        self._recorder = recorder
+        self._services = services
+        self._workflow = workflow
+        self._path = instruction.path
+        self._visit = instruction.visit
         self._handler: Handler | None = None
 
     @property

@@ -45,7 +45,8 @@ class Asking:
     """Questions of one execution. Each is asked once, and an answer stays with the question that was shown."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once, self._waits = once, waits
+        self._once = once
+        self._waits = waits
         self._model_calls = 0
         """Number of running model calls. Each reserves its maximum cost until it ends."""
         self._next_end: asyncio.Event | None = None
@@ -201,11 +202,13 @@ class Approving:
     """Approval decisions for the calls of one execution."""
 
     def __init__(self, once: OperationLog, policy: ApprovalPolicy) -> None:
-        self._once, self._policy = once, policy
+        self._once = once
+        self._policy = policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
         """Return the decision on a call that the log does not have."""
-        table, now = self._policy.table(call.agent), self._once.journal.clock.now()
+        table = self._policy.table(call.agent)
+        now = self._once.journal.clock.now()
         files = call.files
         if files is not None:
             call = replace(call, spellings=tuple(files.spellings(call.arguments)))
@@ -318,7 +321,10 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
     a context variable for each timer.
     """
     target: Any = loop
-    time, call_at, call_later, create_future = loop.time, loop.call_at, loop.call_later, loop.create_future
+    time = loop.time
+    call_at = loop.call_at
+    call_later = loop.call_later
+    create_future = loop.create_future
 
     def guarded_time() -> float:
         if _IS_OWN_CODE.get():
@@ -342,7 +348,9 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
                 raise _refused(asked.name, "which call ends first", _OTHERWISE["race"])
         return create_future()
 
-    target.time, target.call_at, target.call_later = guarded_time, guarded_call_at, guarded_call_later
+    target.time = guarded_time
+    target.call_at = guarded_call_at
+    target.call_later = guarded_call_later
     target.create_future = guarded_create_future
 
 
@@ -390,9 +398,11 @@ def _asked(frame: FrameType | None) -> _Asked:
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
     Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.
     """
-    name, is_of_library = "", False
+    name = ""
+    is_of_library = False
     while frame is not None:
-        library, code = str(frame.f_globals.get("__name__", "")).partition(".")[0], frame.f_code
+        library = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        code = frame.f_code
         if code.co_filename == _LOOP:
             break  # the loop itself: a task without user code, such as `asyncio.wait_for(...)`
         if code.co_filename.startswith(_OURS):
@@ -435,7 +445,8 @@ class Signals:
     """Timers and signal waits of one execution."""
 
     def __init__(self, once: OperationLog, waits: Waits) -> None:
-        self._once, self._waits = once, waits
+        self._once = once
+        self._waits = waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
         """Sleep for `seconds` since the timer was first started.

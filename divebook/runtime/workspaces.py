@@ -90,7 +90,9 @@ class OpenWorkspace:
     """An entered workspace, and the known state of its files."""
 
     def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
-        self.workspace, self.snapshots, self.is_copy = workspace, snapshots, is_copy
+        self.workspace = workspace
+        self.snapshots = snapshots
+        self.is_copy = is_copy
         self.known: Tree | None = None
         """The files according to the log."""
         self.at: int | None = None
@@ -116,7 +118,8 @@ class WorkspaceLease:
     """
 
     def __init__(self, opened: OpenWorkspace, left: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
-        self._open, self.left = opened, left
+        self._open = opened
+        self.left = left
 
     def around(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """Return the call, run in the workspace."""
@@ -185,7 +188,8 @@ MOST_CHANGES = 1_000
 
 def copied(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
     """Copy the files of a folder to the folder of an execution, without the stores in it."""
-    root, target = Root(source), Root(folder)
+    root = Root(source)
+    target = Root(folder)
     try:
         # The protection of stores would not cover a copy.
         exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
@@ -293,9 +297,12 @@ class Workspaces:
     """Workspaces of one execution in this process. Lives on the engine's event loop."""
 
     def __init__(self, once: OperationLog, waits: Waits, lender: WorkspaceProvider | None) -> None:
-        self._once, self._waits, self._lender = once, waits, lender
+        self._once = once
+        self._waits = waits
+        self._lender = lender
         self._opened: dict[str, OpenWorkspace] = {}
-        self._opening, self._serving = asyncio.Lock(), asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._serving = asyncio.Lock()
         self._expected: dict[str, str] = {}
         """By workspace: treatment of files that differ from the log, if that is decided already."""
         self._egress: dict[str, int] = {}
@@ -323,7 +330,8 @@ class Workspaces:
             async with opened.lock:
                 if opened is self._opened.get(name) and await self._agrees(name, opened, place, expected):
                     return WorkspaceLease(opened, functools.partial(self._left, name, opened))
-                known, found = opened.known, opened.found
+                known = opened.known
+                found = opened.found
             if known is not None and found is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, known, found.tree, place)
 
@@ -415,7 +423,9 @@ class Workspaces:
             kept = replace(data, workspace=name, before=held.tree, after=after, previous=held.at, beside=None)
             self._once.record(place, replace(kept, operation_id=operation_id))
             if opened is not None:
-                opened.known, opened.at, opened.is_behind = tree, self._journal.recorded, True
+                opened.known = tree
+                opened.at = self._journal.recorded
+                opened.is_behind = True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
         """Return the folder with the files of a workspace, and its name for tools.
@@ -447,7 +457,8 @@ class Workspaces:
             The workspace is not a copy of a folder, or it has no snapshots.
         """
         await self.enter(name, place)
-        held, lender = self._journal.state.workspaces[name], self._lender
+        held = self._journal.state.workspaces[name]
+        lender = self._lender
         assert lender is not None  # noqa: S101 - the workspace was entered
         folder = None if held.source is None else lender.source_of(lender.definition(name))
         if held.tree is None or folder is None:
@@ -518,7 +529,8 @@ class Workspaces:
         opened = await enter(Path(held.reference["folder"]), is_copy=is_copy)
         taken = await taken_of(opened, everything=True)
         if taken is not None and held.tree is not None:
-            opened.known, opened.at = await self._tree(held), held.at
+            opened.known = await self._tree(held)
+            opened.at = held.at
             if taken.tree.digest != held.tree:
                 opened.found = taken
         return opened
@@ -544,7 +556,8 @@ class Workspaces:
         reference = opened.workspace.reference
         told = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, held.tree)
         self._once.record(place, told)
-        opened.known, opened.at = tree, held.at
+        opened.known = tree
+        opened.at = held.at
         return opened
 
     def _record_opened(
@@ -566,7 +579,9 @@ class Workspaces:
         reference = opened.workspace.reference
         self._once.record(place, catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, **told))
         if taken is not None:
-            opened.known, opened.at, opened.unrecorded = taken.tree, self._journal.recorded, {}
+            opened.known = taken.tree
+            opened.at = self._journal.recorded
+            opened.unrecorded = {}
 
     async def _tree(self, held: HeldWorkspace) -> Tree:
         """Return the files of a workspace according to the log."""
@@ -600,7 +615,10 @@ class Workspaces:
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
         """Restore the files of the log, or record the present files as a change from outside."""
-        found, known, lender, snapshots = opened.found, opened.known, self._lender, opened.snapshots
+        found = opened.found
+        known = opened.known
+        lender = self._lender
+        snapshots = opened.snapshots
         assert found and known and lender and snapshots  # noqa: S101, PT018 - a difference was found
         if outcome == RESTORE:
             await asyncio.to_thread(snapshots.restore, known, lender.content)
@@ -677,4 +695,5 @@ class Workspaces:
             self._once.record(place, data)
             if isinstance(data, catalog.FilesChanged) and data.workspace in self._opened:
                 opened = self._opened[data.workspace]
-                opened.at, opened.unrecorded = self._journal.recorded, {}
+                opened.at = self._journal.recorded
+                opened.unrecorded = {}

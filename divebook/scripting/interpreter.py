@@ -110,8 +110,10 @@ class _Processes:
             return  # at exit of a forked child: the processes are the parent's
         atexit.unregister(self.close)
         with self._changed:
-            idle, self._idle = self._idle, []
-            sandbox, self._sandbox = self._sandbox, None
+            idle = self._idle
+            self._idle = []
+            sandbox = self._sandbox
+            self._sandbox = None
         for session in idle:
             session.close()
         if sandbox is not None:

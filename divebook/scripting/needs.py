@@ -296,7 +296,8 @@ _OWN: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
 
 
 T = TypeVar("T")
-STATE, INPUTS = "state", "inputs"
+STATE = "state"
+INPUTS = "inputs"
 KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "workflow"})
 """Types of step whose code stands in their definition; a handler of another type may read everything."""
 
@@ -312,7 +313,8 @@ class ReadKeys(NamedTuple):
         return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
-NOTHING, EVERYTHING = ReadKeys(), ReadKeys(None, None)
+NOTHING = ReadKeys()
+EVERYTHING = ReadKeys(None, None)
 
 
 def _both(one: Keys, other: Keys) -> Keys:

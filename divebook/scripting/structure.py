@@ -214,7 +214,8 @@ class _ComputedItem:
     key: Structure
 
     def value(self, scope: Scope) -> Any:
-        whole, key = self.whole.value(scope.of_parts), self.key.value(scope.of_parts)
+        whole = self.whole.value(scope.of_parts)
+        key = self.key.value(scope.of_parts)
         return Item(key).of(whole) if type(key) in (str, int) else NOTHING
 
 
@@ -336,7 +337,8 @@ class _Builder:
         return _Leaf(text) if structure is None else Node(structure, text)
 
     def _text(self, node: ast.expr) -> str:
-        first, last = node.lineno - 1, cast(int, node.end_lineno) - 1
+        first = node.lineno - 1
+        last = cast(int, node.end_lineno) - 1
         if first == last:
             return self._lines[first][node.col_offset : node.end_col_offset].decode()
         inner = self._lines[first + 1 : last]
@@ -413,7 +415,8 @@ class _Builder:
     def _loop(self, loop: ast.comprehension) -> _Loop | None:
         if not isinstance(loop.target, ast.Name):
             return None
-        name, items = loop.target.id, self._text(loop.iter)
+        name = loop.target.id
+        items = self._text(loop.iter)
         tests = " and ".join(f"({self._text(test)})" for test in loop.ifs)
         return _Loop(name, self.of(loop.iter), f"[bool({tests}) for {name} in {items}]" if tests else "")
 

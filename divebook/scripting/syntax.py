@@ -403,7 +403,8 @@ class _Editor(ast.NodeVisitor):
 
     def __init__(self, source: str, modules: frozenset[str], *, has_own_dict: bool) -> None:
         self._source = source.encode()
-        self._modules, self._has_own_dict = modules, has_own_dict
+        self._modules = modules
+        self._has_own_dict = has_own_dict
         self._edits: list[_Edit] = []
         self._line_starts = [0]
         for line in self._source.split(b"\n"):
@@ -445,7 +446,8 @@ class _Editor(ast.NodeVisitor):
         start, end = self._span(node.args[0])
         opening = self._after(_SPACE, self._span(node.func)[1])
         if start == opening:  # a generator without parentheses of its own begins and ends with those of the call
-            start, end = start + 1, end - 1
+            start = start + 1
+            end = end - 1
         self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
 
     def visit_Dict(self, node: ast.Dict) -> None:
@@ -905,7 +907,9 @@ class SandboxError(Exception):
     """The sandbox gave no value; `line` counts in the text it was fed."""
 
     def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
-        self.kind, self.text, self.line = kind, text, line
+        self.kind = kind
+        self.text = text
+        self.line = line
         self.printed = ""
         super().__init__(text)
 

@@ -252,7 +252,8 @@ def fill_values(
     Keys of mappings are passed as they are written. What ``$(...)`` only refers to, ``state.rows`` for example, stays
     as it is, also what no script could take, and is put into `known` by its ``id``.
     """
-    expressions, templates = {}, {}
+    expressions = {}
+    templates = {}
     for place, text in texts_in(values):
         if is_expression(text):
             expressions[place] = text.strip()[2:-1]

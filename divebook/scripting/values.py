@@ -14,8 +14,11 @@ from divebook.errors import ScriptError, UnopenableValueError
 from divebook.events.recorded import Recorded
 
 _ATOMS = (type(None), bool, int, float, str, bytes)
-_NUMBERS, _LISTS, _SETS = (int, float), (list, tuple), (set, frozenset)
-_SCALARS, _COLLECTIONS = (str, *_NUMBERS), (*_LISTS, *_SETS, Mapping)
+_NUMBERS = (int, float)
+_LISTS = (list, tuple)
+_SETS = (set, frozenset)
+_SCALARS = (str, *_NUMBERS)
+_COLLECTIONS = (*_LISTS, *_SETS, Mapping)
 _TIMES = (datetime, date, time)
 
 

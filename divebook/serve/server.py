@@ -202,7 +202,8 @@ def _is_required(entry: InputDefinition) -> bool:
 
 
 def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
-    types, annotated = INPUT_TYPES.get((entry.type or "").lower(), ()), declared_type(workflow, entry)
+    types = INPUT_TYPES.get((entry.type or "").lower(), ())
+    annotated = declared_type(workflow, entry)
     schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
     if annotated is not None:
         schema = annotated.schema()
@@ -376,7 +377,8 @@ class WorkflowServer:
     """
 
     def __init__(self, environment: Environment, *, wait: float = WAIT) -> None:
-        self._environment, self._wait = environment, wait
+        self._environment = environment
+        self._wait = wait
         tool_names(environment.workflows.values())
         self.protocol: Server[Any] = Server(
             NAME,
@@ -507,7 +509,8 @@ class WorkflowServer:
 
     async def _asked_within(self, context: Context, execution: Execution) -> bool:
         """Ask the first question within the call; return whether it is settled, here or by somebody else."""
-        question, complaint = execution.interrupts[0], ""
+        question = execution.interrupts[0]
+        complaint = ""
         while True:
             form = form_of(question, complaint)
             asking = context.session.elicit_form(form.message, form.requested_schema, context.request_id)
@@ -553,7 +556,8 @@ class _Progress:
     """Tells a client how many calls of its execution are done."""
 
     def __init__(self, context: Context) -> None:
-        self._context, self._done = context, 0
+        self._context = context
+        self._done = 0
         self._loop = asyncio.get_running_loop()
 
     def tell(self, events: Sequence[Event]) -> None:

@@ -59,7 +59,8 @@ from divebook.workspace.workspace import present_workspace
 TAKE_OVER = "Workspace.Apply"
 MOST_SHOWN = 100_000
 """Characters of all differences that a question has."""
-_PATHS, _ASK = "Paths", "Ask"
+_PATHS = "Paths"
+_ASK = "Ask"
 
 
 async def take_over(
@@ -94,7 +95,9 @@ async def take_over(
 
     async def carry_out() -> dict[str, Any]:
         own = await context.workspaces.own_changes(workspace, context.place(f"{key}-now"), tree)
-        known, protected, named = [diff.path for diff in own.diffs()], own.protected(), set(paths or ())
+        known = [diff.path for diff in own.diffs()]
+        protected = own.protected()
+        named = set(paths or ())
         # With all of the visible files go the folders, which no question lists.
         is_all = paths is None or named | protected >= set(known)
         done = own.take_over(None if is_all else paths, by_name=named & protected)
@@ -110,7 +113,8 @@ async def take_over(
 
 
 def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | None, bool]:
-    paths, asks = parameters.get(_PATHS), parameters.get(_ASK, True)
+    paths = parameters.get(_PATHS)
+    asks = parameters.get(_ASK, True)
     if paths is not None and not (isinstance(paths, list | tuple) and all(isinstance(path, str) for path in paths)):
         raise StepError(f"{_PATHS} of {TAKE_OVER} are a list of paths, not {paths!r}")
     if not isinstance(asks, bool):
@@ -145,7 +149,8 @@ async def _asked(
 def _question(
     workspace: str, own: OwnChanges, diffs: Sequence[FileDiff], by_name: Sequence[str]
 ) -> tuple[str, dict[str, Any]]:
-    names, protected = [diff.path for diff in diffs], own.protected() - set(by_name)
+    names = [diff.path for diff in diffs]
+    protected = own.protected() - set(by_name)
     added, removed = (sum(getattr(diff, way) or 0 for diff in diffs) for way in ("added", "removed"))
     told = f"{plural(len(diffs), 'file')} changed in workspace {workspace} (+{added} -{removed})"
     if unselected := [name for name in names if name in protected]:
@@ -163,7 +168,8 @@ def _question(
 
 def _shown(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
     """Return the differences as a question has them: without secrets, and without those that are too long."""
-    left, told = MOST_SHOWN, []
+    left = MOST_SHOWN
+    told = []
     for diff in diffs:
         row: dict[str, Any] = shared().value(diff.to_dict())
         if len(row["diff"]) > left:
@@ -196,7 +202,8 @@ async def _read(Path: str) -> str:  # noqa: N803
 
 async def _write(Path: str, Content: str) -> None:  # noqa: N803
     """Write a file whole; folders are made."""
-    files, folder = present_workspace().file_operator, Path.rpartition("/")[0]
+    files = present_workspace().file_operator
+    folder = Path.rpartition("/")[0]
     if folder:
         await files.mkdir(folder, parents=True)
     await files.write_file(Path, Content)
@@ -259,7 +266,9 @@ class ScriptHost:
     """Answers a script's questions to the outside, each as a recorded operation; called in the script's thread."""
 
     def __init__(self, context: StepContext, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
-        self._context, self._documents, self._printer = context, documents, printer
+        self._context = context
+        self._documents = documents
+        self._printer = printer
         self.mutations: list[catalog.Mutation] | None = None
         """Changes of variables, where the script may make some."""
 
@@ -314,7 +323,9 @@ class ScriptStep:
     """Carries out script steps."""
 
     def __init__(self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None]) -> None:
-        self._interpreter, self._documents, self._printer = interpreter, documents, printer
+        self._interpreter = interpreter
+        self._documents = documents
+        self._printer = printer
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Run the script; the value of its last expression is the step's value, and as text its output."""
@@ -323,7 +334,8 @@ class ScriptStep:
             raise StepError(f'no script specified for script activity step "{context.step.name}"')
         host = ScriptHost(context, self._documents, self._printer)
         manner = context.workflow.manner
-        names, seconds = context.names, context.step.timeout
+        names = context.names
+        seconds = context.step.timeout
         limits = DEFAULT_LIMITS if seconds is None else replace(DEFAULT_LIMITS, seconds=seconds)
 
         async def call() -> Any:
@@ -406,7 +418,8 @@ class ActionStep:
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Call the action; its result is the step's value, and as text its output."""
-        name, parameters = context.step.action, context.step.parameters
+        name = context.step.action
+        parameters = context.step.parameters
         if not name:
             raise StepError(f'no action specified for action step "{context.step.name}"')
         action = self._find(name)

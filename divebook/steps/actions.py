@@ -154,7 +154,8 @@ def built_in_actions(
 
     async def write(Path: Any = None, Content: Any = None, **_: Any) -> None:  # noqa: N803
         """Write a document whole."""
-        path, content = _text(Path, "path"), _text(Content, "content")
+        path = _text(Path, "path")
+        content = _text(Content, "content")
         try:
             documents.put(path, content)
         except (DivebookError, OSError, UnicodeError) as error:

@@ -44,7 +44,8 @@ MOST_SECONDS = 10
 """How long the end of an execution waits for the provider to take that its batches are to end."""
 LATER = "later"
 """What a submission says that is to be made again: after how many seconds at least."""
-BATCHES, ENDED = "divebook.agents.batches", "ended"
+BATCHES = "divebook.agents.batches"
+ENDED = "ended"
 
 
 async def run_batches(context: StepContext, agent: Agent, frame: Any, offers: AgentServices) -> Outcome:
@@ -89,7 +90,10 @@ class BatchedRows:
     """The rows of one step, batch by batch, from wherever the log has got to."""
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
-        self._context, self._agent, self._batches, self._rows = context, agent, batches, rows
+        self._context = context
+        self._agent = agent
+        self._batches = batches
+        self._rows = rows
 
     async def run(self) -> int:
         """Submit all batches, and collect one after the other; return how many rows failed.
@@ -98,7 +102,8 @@ class BatchedRows:
         its end by then; one that goes on is looked at as any other.
         """
         submitted: list[tuple[int, Mapping[str, Any]]] = []
-        first, failed = 0, 0
+        first = 0
+        failed = 0
         try:
             while first < len(self._rows):
                 submitted.append((first, await self._submitted(first, [batch for _, batch in submitted])))
@@ -124,14 +129,17 @@ class BatchedRows:
         The bounds must allow that beside what the batches before it may use. While its provider takes none, or cannot
         be reached, a timer runs, and it is submitted then.
         """
-        tries, pause, may_exist = 0, FIRST_PAUSE, False
+        tries = 0
+        pause = FIRST_PAUSE
+        may_exist = False
         while True:
             found = await self._submission(first, before, tries, may_exist=may_exist)
             if LATER not in found:
                 return found
             may_exist = found["may_exist"]
             await self._context.sleep(max(pause, found[LATER]))
-            tries, pause = tries + 1, min(pause * GROWTH, LONGEST_PAUSE)
+            tries = tries + 1
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
 
     async def _submission(
         self, first: int, before: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
@@ -140,7 +148,9 @@ class BatchedRows:
 
         `may_exist` says whether an earlier submission may have made it.
         """
-        key, batches, context = _key("submit", first, tries or None), self._batches, self._context
+        key = _key("submit", first, tries or None)
+        batches = self._batches
+        context = self._context
         parameters = {"agent": self._agent.name, "first": first, "model": self._agent.model_name}
         record = context.record_of(key)
         is_made = record is not None and record.status == COMPLETED
@@ -191,7 +201,9 @@ class BatchedRows:
 
     async def _prompts(self, first: int) -> tuple[dict[str, str], dict[str, str]]:
         """Return the prompts of rows by the ids of their requests, and why others have none, by position."""
-        names, prompts, unsaid = self._context.names, dict[str, str](), dict[str, str]()
+        names = self._context.names
+        prompts = dict[str, str]()
+        unsaid = dict[str, str]()
         for at, row in enumerate(self._rows[first : first + MOST], first):
             try:
                 (text,) = await render_texts(
@@ -204,7 +216,10 @@ class BatchedRows:
 
     async def _collected(self, first: int, batch: Mapping[str, Any]) -> int:
         """Wait until a batch has ended, and write what it gave; return how many of its rows failed."""
-        handle, pause, looks, unread = batch["batch"], FIRST_PAUSE, 0, 0
+        handle = batch["batch"]
+        pause = FIRST_PAUSE
+        looks = 0
+        unread = 0
         parameters = {"agent": self._agent.name, "first": first}
         while True:
             if handle is not None and handle["status"] != ENDED:
@@ -222,13 +237,15 @@ class BatchedRows:
                     return int(found["failed"])
                 unread += 1
             await self._context.sleep(pause)
-            pause, looks = min(pause * GROWTH, LONGEST_PAUSE), looks + 1
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
+            looks = looks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
         """Write what the rows of a batch gave; None while the provider cannot be reached."""
         from divebook.events.arrow.rows import frame_of, standing_of
 
-        unsaid, rows = batch["unsaid"], range(first, batch["last"] + 1)
+        unsaid = batch["unsaid"]
+        rows = range(first, batch["last"] + 1)
         names = {at: self._name(first, at) for at in rows if str(at) not in unsaid}
         if batch["batch"] is None:
             answers: Mapping[str, Any] | None = {}
@@ -240,7 +257,8 @@ class BatchedRows:
         written = standing_of(list(self._context.items.values()))
         if not written.keys() & set(rows):  # else a process died after it wrote them
             failed = sum(error is not None for *_, error in ended)
-            number, operation_id = len(self._context.items), self._context.place(key).operation_id
+            number = len(self._context.items)
+            operation_id = self._context.place(key).operation_id
             result = storable(frame_of(ended), "rows")
             fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
             self._context.note(fact)

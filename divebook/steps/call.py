@@ -104,7 +104,8 @@ async def approve(
         return await denied(verdict)
     if verdict.outcome != ASK:
         return Approved(dict(call.arguments), verdict.rule)
-    data, wanted = shown_on_card(call, verdict.rule), schema_of_answer(_sound(schema))
+    data = shown_on_card(call, verdict.rule)
+    wanted = schema_of_answer(_sound(schema))
     answer = await ask(message=verdict.reason or description or None, data=data, schema=wanted)
     return await _answered(context, call, answer, operation, denied)
 
@@ -398,7 +399,8 @@ async def invoke(
 
     `failures` says how often the call has failed before, where that is not what the step says.
     """
-    given, takes = opened(dict(arguments)), function.takes
+    given = opened(dict(arguments))
+    takes = function.takes
     if takes.key and IDEMPOTENCY_KEY not in given:
         given[IDEMPOTENCY_KEY] = context.idempotency_key("step" if isinstance(key, int) else key)
     if takes.context and function.kind == "action":
@@ -433,7 +435,8 @@ async def invoke(
 
 RULES = "divebook/rules"
 """Start key of the book of rules."""
-ADDED, REVOKED = "added", "revoked"
+ADDED = "added"
+REVOKED = "revoked"
 NOBODY = "nobody"
 
 
@@ -447,7 +450,8 @@ class StandingPolicy(ApprovalPolicy):
     """
 
     def __init__(self, table: Callable[[str], Approvals], books: DurableLog) -> None:
-        self._table, self._books = table, books
+        self._table = table
+        self._books = books
 
     def table(self, agent: str) -> Approvals:
         """Return the rules and modes for the calls of an agent."""

@@ -59,7 +59,9 @@ class DurableLog:
     """
 
     def __init__(self, store: EventStore, begin: Callable[[str], str], clock: Clock) -> None:
-        self._store, self._begin, self._clock = store, begin, clock
+        self._store = store
+        self._begin = begin
+        self._clock = clock
         self._calls = StoreCalls(store)
         self._begun: dict[str, str] = {}
         """Books that were begun and are not in the store yet, by start key."""
@@ -106,7 +108,9 @@ def _entry(message: Message) -> Entry:
 
 NAMED = "divebook/thread/"
 """Before the id of a thread, in the start key of its book."""
-AFTER, CHUNKS, KEEP = "after", "chunks", "keep"
+AFTER = "after"
+CHUNKS = "chunks"
+KEEP = "keep"
 BRANCHED = "thread_branched"
 """Event of an execution whose turn did not become the next one of its thread."""
 _BRANCH = "~"
@@ -261,7 +265,8 @@ class Thread:
         if not 0 <= at <= len(turns):
             raise SetupError(f"thread {self.id} has {len(turns)} turns; at is 0 to {len(turns)}, not {at!r}")
         name = id or f"{self.id.replace(_BRANCH, '-')}@{at}"
-        chunks, key = [chunk for _, chunk, _ in turns[:at]], f"{self.id}@{at}"
+        chunks = [chunk for _, chunk, _ in turns[:at]]
+        key = f"{self.id}@{at}"
         there = self._threads.lines(name).get(name)
         if there is None or (there.keys and key not in there.keys):
             raise SetupError(

@@ -149,7 +149,8 @@ class WorkspaceOfContext:
     """
 
     def __init__(self, name: str, call: CallInWorkspace) -> None:
-        self.name, self._call = name, call
+        self.name = name
+        self._call = call
 
     async def shell(
         self,
@@ -290,7 +291,9 @@ class WorkflowContext:
     def __init__(
         self, context: StepContext, drive_child: DriveChild, ask_agent: AskAgent, begin_successor: BeginSuccessor
     ) -> None:
-        self._context, self._drive_child, self._ask_agent = context, drive_child, ask_agent
+        self._context = context
+        self._drive_child = drive_child
+        self._ask_agent = ask_agent
         self._begin_successor = begin_successor
         self._calls: dict[str, int] = {}
         self._made_calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
@@ -550,7 +553,8 @@ class WorkflowContext:
 
     async def _work(self, workspace: str, name: str, parameters: Mapping[str, Any]) -> Any:
         self.tasks.require_place("a call in a workspace")
-        key, there = self._next_key(), replace(WORKSPACE_ACTIONS[name], workspace=workspace)
+        key = self._next_key()
+        there = replace(WORKSPACE_ACTIONS[name], workspace=workspace)
         return await self._made(name, lambda: call(self._context, there, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
@@ -709,7 +713,8 @@ def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasF
     if not code or workflow is None:
         return []
     parts = parts_of(roots_of(workflow, environment.actions))
-    before, now = dict(code), {label: part.digest for label, part in parts.items()}
+    before = dict(code)
+    now = {label: part.digest for label, part in parts.items()}
     different = sorted(label for label in before | now if before.get(label) != now.get(label))
     return [_changed(label, before, parts) for label in different]
 

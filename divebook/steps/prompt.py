@@ -73,7 +73,9 @@ class ContentBuilder:
     def __init__(
         self, interpreter: Interpreter, documents: DocumentRepository, printer: Callable[[str], None], policy: Policy
     ) -> None:
-        self._interpreter, self._documents, self._printer = interpreter, documents, printer
+        self._interpreter = interpreter
+        self._documents = documents
+        self._printer = printer
         self._policy = policy
 
     async def blocks(
@@ -371,7 +373,8 @@ class _Taking:
 
     def _tools(self, turn: str) -> list[ToolFunction]:
         """Return the tools that its agent names, and that by which it hands work on, if it may and has no such tool."""
-        definition, below = self.agent.definition, DelegationChain(turn, (*self.chain.agents, self.agent.name))
+        definition = self.agent.definition
+        below = DelegationChain(turn, (*self.chain.agents, self.agent.name))
         named = [*self.offers.tools_for(definition)]
         handing = work_tool(
             self.offers.subordinates_for(definition), below.agents, functools.partial(self._hand, below)
@@ -408,7 +411,8 @@ async def _made_with(
 ) -> dict[str, Any]:
     """Return what a turn is made with: its places in a script and in a thread stay, whatever process goes on."""
     made_with: dict[str, Any] = {"model": agent.model_name}
-    record, above = context.record_of(key), present()
+    record = context.record_of(key)
+    above = present()
     known = {} if record is None else (await context.start_of(key))[1]
     if above is not None and (SHARE in known or record is None):
         is_again = record is not None and record.status == PENDING
@@ -500,7 +504,9 @@ class PromptStep:
     def __init__(
         self, find_agent: Callable[[str | None], Agent | None], content: ContentBuilder, offers: AgentServices
     ) -> None:
-        self._find_agent, self._content, self._offers = find_agent, content, offers
+        self._find_agent = find_agent
+        self._content = content
+        self._offers = offers
 
     async def __call__(self, context: StepContext) -> Outcome:
         """Ask the agent; its answer is the step's value and output."""

@@ -134,7 +134,9 @@ class RowCalls:
     """The calls of one step, from wherever the log has got to."""
 
     def __init__(self, context: StepContext, action: UserFunction, rows: list[Row]) -> None:
-        self._context, self._action, self._rows = context, action, rows
+        self._context = context
+        self._action = action
+        self._rows = rows
         assert context.step.each is not None  # noqa: S101 - what has rows has `Each`
         self._parallel = context.step.each.parallel
         self._compute = compute_for(context, action, {})
@@ -232,7 +234,8 @@ class RowCalls:
 
     def _write(self, key: str) -> None:
         """Record what has ended."""
-        ended, self._ended = self._ended, []
+        ended = self._ended
+        self._ended = []
         if ended:
             self._note(key, ended)
 
@@ -258,7 +261,8 @@ class RowCalls:
             )
             return
         failed = sum(error is not None for *_, error in ended)
-        number, operation_id = len(self._context.items), self._context.place(key).operation_id
+        number = len(self._context.items)
+        operation_id = self._context.place(key).operation_id
         fact = catalog.RowsCompleted(number, operation_id, result, len(ended), failed, len(self._rows))
         self._context.note(fact)
         self._known.update((at, error is not None) for at, _, error in ended)
@@ -279,7 +283,9 @@ class RowCalls:
         return self._call_elsewhere(self._compute)
 
     async def _call_on_loop(self) -> None:
-        function, policy, seconds = self._action.function, self._policy, self._action.timeout
+        function = self._action.function
+        policy = self._policy
+        seconds = self._action.timeout
         yielded = time.monotonic()
         while self._left and not self._stopped:
             at, arguments = self._left.popleft()
@@ -303,7 +309,8 @@ class RowCalls:
                 yielded = time.monotonic()
 
     def _call_in_thread(self) -> None:
-        function, policy = self._action.function, self._policy
+        function = self._action.function
+        policy = self._policy
         while not self._stopped:
             try:
                 at, arguments = self._left.popleft()

@@ -161,7 +161,8 @@ def _schedule(definitions: Definitions, index: int) -> Iterator[Problem]:
 
 def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
     """Yield what is wrong in the prompts of a pipeline, whose code has the name ``envelope``."""
-    pipeline, place = definitions.pipelines[index], ("Pipelines", index)
+    pipeline = definitions.pipelines[index]
+    place = ("Pipelines", index)
     for key, text in pipeline.prompts.items():
         code = CodeText(("Prompts", key), text, check_template)
         yield from _mistakes(definitions, code, place, f"pipeline {pipeline.name!r}", "envelope")
@@ -174,7 +175,8 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
 
 def _mistakes(definitions: Definitions, code: CodeText, above: Place, owner: str, name: str) -> Iterator[Problem]:
     """Yield what is wrong in one text whose code has that one name."""
-    place, hint = (*above, *code.place), None
+    place = (*above, *code.place)
+    hint = None
     try:
         for program in code.check(code.text):
             hint = code.escape(program)

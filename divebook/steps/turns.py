@@ -127,8 +127,11 @@ class StepTurn:
     def __init__(
         self, context: StepContext, prefix: str, turn: str, offers: AgentServices, recall: ResponseSource | None = None
     ) -> None:
-        self.prefix, self.recall = prefix, recall
-        self._context, self._turn, self._offers = context, turn, offers
+        self.prefix = prefix
+        self.recall = recall
+        self._context = context
+        self._turn = turn
+        self._offers = offers
         self._under_way = CallCounter(context.strands())
         self._unwinding: Suspended | None = None
         self._failures: dict[str, int] = {}
@@ -157,7 +160,8 @@ class StepTurn:
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
         """Return what the failed attempts at an operation consumed all the same, as the log has it."""
-        consumed, attempt = Counter[str](), 0
+        consumed = Counter[str]()
+        attempt = 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
             consumed.update(record.consumed)
             attempt += 1
@@ -269,12 +273,14 @@ class StepTurn:
         done: Callable[[Any], Any],
     ) -> Any:
         """Make a call of a tool once."""
-        name, compute = self.prefix + key, self._compute(tool, arguments)
+        name = self.prefix + key
+        compute = self._compute(tool, arguments)
         workspace = workspace_of(self._context, tool)
         is_limited = tool.timeout is not None or self._context.is_limited
 
         def attempt(failures: int) -> Awaitable[Any]:
-            slot, self._failures[name] = _slot(tool, compute, limited=is_limited), failures
+            slot = _slot(tool, compute, limited=is_limited)
+            self._failures[name] = failures
             return self._context.operation(
                 TOOL_CALL,
                 parameters,
@@ -296,7 +302,8 @@ class StepTurn:
         """Call the function itself, where its executor is."""
         if tool.inline:
             return await tool.function(**arguments)
-        compute, name = self._compute(tool, arguments), self.prefix + key
+        compute = self._compute(tool, arguments)
+        name = self.prefix + key
         called = invoke(self._context, tool, arguments, name, compute, failures=self._failures.get(name))
         return await self._going_on(called)
 

@@ -142,7 +142,8 @@ def bounds_of(records: Sequence[Record]) -> Bounds:
     InvalidEventError
         One of them is there twice.
     """
-    known, index = _Taken(), 0
+    known = _Taken()
+    index = 0
     for record in records:
         known.refuse(record, index)
         known.add(record.id, len(record.facts))
@@ -230,7 +231,8 @@ class Beginning(NamedTuple):
 
     def annotated(self, said: Iterable[ExecutionAnnotated]) -> Self:
         """Return it with the tags and the note that people have given the execution since."""
-        tags, note = self.tags, self.note
+        tags = self.tags
+        note = self.note
         for fact in said:
             removed = {*(fact.untagged or ())}
             tags = tuple(tag for tag in dict.fromkeys([*tags, *(fact.tags or ())]) if tag not in removed)
@@ -527,7 +529,9 @@ class _Course:
             self.withheld = STATUS_AFTER[kind] in TERMINAL
             self.turn = turn_after(fact, recorded_at)
             if isinstance(fact, ExecutionStarted | ExecutionForked):
-                self.beginning, self.began_at, self.annotations = Beginning.of(fact, sequence), recorded_at, []
+                self.beginning = Beginning.of(fact, sequence)
+                self.began_at = recorded_at
+                self.annotations = []
 
 
 _NO_COURSE = _Course("")
@@ -548,13 +552,16 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     drafts = _Drafts(batch)
     for record in batch.records:
         drafts.take(record)
-    course, payloads = drafts.course, drafts.payloads
+    course = drafts.course
+    payloads = drafts.payloads
     _check_source(batch, course.beginning)
     turn, status = _standing(batch, course.turn)
     blobs = drafts.kept | drafts.spared() if drafts.are_long else drafts.kept
-    beginning, annotations = course.beginning, course.annotations
+    beginning = course.beginning
+    annotations = course.annotations
     if beginning is not None:
-        beginning, annotations = beginning.annotated(annotations), []
+        beginning = beginning.annotated(annotations)
+        annotations = []
     if drafts.are_long or sealing.codec is not None:
         payloads = list(map(sealing.seal_packed, payloads))
     if sealing.codec is not None:
@@ -609,7 +616,9 @@ class _Drafts:
     )
 
     def __init__(self, batch: Batch) -> None:
-        self.batch, self.last_sequence, self.course = batch, batch.expected_sequence, _NO_COURSE
+        self.batch = batch
+        self.last_sequence = batch.expected_sequence
+        self.course = _NO_COURSE
         self.types: list[str] = []
         self.bodies: list[list[Body]] = []
         self.payloads: list[bytes] = []
@@ -625,7 +634,8 @@ class _Drafts:
 
     def take(self, record: Record) -> None:
         """Add a record; InvalidEventError if one of its facts is not as it should be, or out of place."""
-        batch, sequence = self.batch, self.last_sequence + 1
+        batch = self.batch
+        sequence = self.last_sequence + 1
         bodies: list[Body] = []
         try:
             last_id = _check(record, batch.execution_id, sequence)
@@ -639,7 +649,8 @@ class _Drafts:
             is_large_one = batch.is_heavy and any(map(is_large, bodies))
             payload = LARGE if is_large_one else encode_facts(bodies, self._tagged)
             if is_large_one or self.has_met:
-                bodies, self.has_met = by_reference(bodies, self.kept), False
+                bodies = by_reference(bodies, self.kept)
+                self.has_met = False
             self.heads.append(head(record.recorded_at, name, record.id, record.path, record.step))
         except (InvalidEventError, UnstorableValueError, UnicodeEncodeError) as error:
             raise invalid(sequence - batch.expected_sequence - 1 + _wrong_one(record, bodies), error) from error
@@ -830,9 +841,13 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
 
 def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
     """Return an execution's row once a batch is written and its log has such a size."""
-    status, ended_at, error = batch.status or line.status, line.ended_at, line.error
+    status = batch.status or line.status
+    ended_at = line.ended_at
+    error = line.error
     if batch.turn is not None:
-        status, ended_at, error = batch.turn.status, batch.turn.ended_at, batch.turn.error
+        status = batch.turn.status
+        ended_at = batch.turn.ended_at
+        error = batch.turn.error
     taken = max(line.taken, batch.taken)
     if batch.annotations:
         said = _beginning(line).annotated(batch.annotations)

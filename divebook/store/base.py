@@ -331,7 +331,8 @@ class EventLogs(ABC):
         return self._opened(self._record(id_of(execution_id)))
 
     def _opened(self, record: ExecutionRecord) -> ExecutionRecord:
-        error, note = self.sealing.open_text(record.error), self.sealing.open_text(record.note)
+        error = self.sealing.open_text(record.error)
+        note = self.sealing.open_text(record.note)
         return record if (error, note) == (record.error, record.note) else replace(record, error=error, note=note)
 
     def records(

@@ -103,7 +103,8 @@ class Sealing:
     """
 
     def __init__(self, codec: Codec | None = None, *, packs: bool = False) -> None:
-        self.codec, self.packs = codec, packs
+        self.codec = codec
+        self.packs = packs
 
     def seal(self, data: bytes) -> bytes:
         """Return the data as they are written."""

@@ -65,8 +65,10 @@ class LineWriter:
     """Writes an export; without its end the file is one that was cut off."""
 
     def __init__(self, stream: BinaryIO, get_file: GetFile = lambda _: None) -> None:
-        self.stream, self.count = stream, 0
-        self._chain, self._get_file = Chain(), get_file
+        self.stream = stream
+        self.count = 0
+        self._chain = Chain()
+        self._get_file = get_file
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
@@ -154,7 +156,8 @@ def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         if not has_begun and line.lstrip().startswith(b"["):
             yield from _entries(line + stream.read(), name)
             return
-        has_begun, place = True, f"{name}, line {number}"
+        has_begun = True
+        place = f"{name}, line {number}"
         yield place, _parsed(line, place, "a line of JSON")
 
 
@@ -227,13 +230,15 @@ class _Reader:
                 f"{place}: the export has form {form}, this version of divebook knows forms up to {FORM}; "
                 "upgrade divebook"
             )
-        self._chain, self._header = Chain(), header
+        self._chain = Chain()
+        self._header = header
 
     def _check_hash(self, place: str, record: Any, chain: Chain) -> None:
         if not isinstance(record, dict):
             raise InvalidEventError(f"{place}: an event is a JSON object")
         content = {name: value for name, value in record.items() if name != HASH}
-        expected, found = chain.after(content), record.get(HASH)
+        expected = chain.after(content)
+        found = record.get(HASH)
         if found == expected:
             return
         sequence = record.get("sequence")
@@ -326,8 +331,12 @@ def _check_follows(event: Event, before: list[Event], place: str) -> None:
         raise InvalidEventError(f"{place}: a log begins with execution_started, got {event.event_type}")
 
 
-PAGE, NOTEBOOK = (".html", ".htm"), ".ipynb"
-TEXTS, RUN, LOG, VIEWER = "texts", "run", "log", "viewer"
+PAGE = (".html", ".htm")
+NOTEBOOK = ".ipynb"
+TEXTS = "texts"
+RUN = "run"
+LOG = "log"
+VIEWER = "viewer"
 METADATA = "divebook"
 MAX_FILE = 500_000_000
 MAX_UNPACKED = 256_000_000
@@ -391,7 +400,8 @@ def columns_of(
     texts
         Those of the other parts; new ones stay in this one.
     """
-    own, names = LongTexts([*data], texts), {"": 0}
+    own = LongTexts([*data], texts)
+    names = {"": 0}
     prefix = _beginning([event.id for event in events])
     times = [event.recorded_at for event in events]
 
@@ -419,7 +429,8 @@ def columns_of(
 
 def _beginning(ids: Sequence[str]) -> str:
     """Return what all ids begin with."""
-    first, last = min(ids), max(ids)
+    first = min(ids)
+    last = max(ids)
     return first[: next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))]
 
 
@@ -561,7 +572,8 @@ def log_of(name: str, metadata: Mapping[str, Any]) -> LogFile:
 
 
 def _log_of(carried: Carried) -> LogFile:
-    columns, listed = carried.data(LOG), carried.data(TEXTS)
+    columns = carried.data(LOG)
+    listed = carried.data(TEXTS)
     try:
         texts = whole_texts(listed)
         if type(columns["form"]) is int and columns["form"] > FORM:
@@ -571,7 +583,8 @@ def _log_of(carried: Carried) -> LogFile:
             view = with_texts(carried.data(RUN)["view"], texts)
             shown = dict(zip(view["events"]["sequence"], view["data"], strict=True))
         log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown), carried.name)
-        log.status, log.is_verified = str(columns["status"]), True
+        log.status = str(columns["status"])
+        log.is_verified = True
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
             f"{carried.name}: its log has the wrong form: {type(error).__name__}: {error}"

@@ -176,10 +176,13 @@ def _unreadable(record_type: str, error: Exception) -> CorruptStoreError:
 
 PACKED_FROM = 1000
 """Bytes from which on it is tried; shorter data would share a page of a file with others anyway."""
-_WINDOW, _MEMORY, _LEVEL = 12, 5, 1
+_WINDOW = 12
+_MEMORY = 5
+_LEVEL = 1
 PACKED = b"H"
 """How what is compressed with that window begins."""
-_SAMPLE, _LONG = 2048, 8192
+_SAMPLE = 2048
+_LONG = 8192
 _WORTH = 0.9  # of the size; what shrinks less is kept as it is
 
 
@@ -397,7 +400,8 @@ def verified(digest: bytes, content: bytes) -> bytes:
 def pack_blob(content: bytes) -> Packed:
     """Compress a content if it pays; a sample tells, so that pictures cost next to nothing."""
     sample = content[:_SAMPLE_BYTES]
-    coded, sought = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY)), len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
+    coded = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY))
+    sought = len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
     if min(coded, sought) > _WORTH * len(sample):
         return Packed(compressed=False, data=content)
     # Of base64 or hexadecimal digits only the code is dense, and looking for repeats takes thrice as long.
@@ -416,7 +420,9 @@ def packed_but(blobs: Blobs, lately: dict[bytes, None]) -> dict[bytes, Packed]:
 
 def _deflated(content: bytes, strategy: int) -> bytes | bytearray:
     compressor = zlib.compressobj(1, strategy=strategy)
-    rest, pieces = memoryview(content), bytearray()  # piece by piece, so that what is made lies in memory once
+    # piece by piece, so that what is made lies in memory once
+    rest = memoryview(content)
+    pieces = bytearray()
     while rest:
         pieces += compressor.compress(rest[:_PIECE])
         rest = rest[_PIECE:]
@@ -576,7 +582,8 @@ class LongTexts:
     def __init__(self, value: Any, known: LongTexts | None = None) -> None:
         alike: dict[str, list[str]] = {}
         self._places: dict[str, int] = {} if known is None else known.places()
-        first, seen = len(self._places), set(self._places)
+        first = len(self._places)
+        seen = set(self._places)
         for text in _texts_in(value):
             for piece in (*_pieces(text), text):
                 if len(piece) >= LONG_TEXT and piece not in seen:
@@ -694,7 +701,8 @@ def unpack_id(packed: bytes | str) -> str:
 # Files that only their owner may read: stores and what lies beside them, exports.
 
 
-FILE, FOLDER = 0o600, 0o700
+FILE = 0o600
+FOLDER = 0o700
 
 
 def opener(path: str, flags: int) -> int:

@@ -55,11 +55,14 @@ async def follow(
     listens = store.shared and poll_interval is None
     ignore = store.on_news(inbox.suspect, execution_id) if listens else lambda: None
     try:
-        last, ended, behind = after, False, True
+        last = after
+        ended = False
+        behind = True
         while True:
             while behind and (page := await _called(store, partial(store.read, execution_id, last, PAGE))):
                 for event in page:
-                    last, ended = event.sequence, _ends(event, ended)
+                    last = event.sequence
+                    ended = _ends(event, ended)
                     yield event
                 await asyncio.sleep(0)
             if until_end and (ended or (behind and await _has_ended(store, execution_id, last))):
@@ -67,7 +70,8 @@ async def follow(
             woken = await inbox.wait(poll_interval)
             news, complete = inbox.take(last)
             for event in news:
-                last, ended = event.sequence, _ends(event, ended)
+                last = event.sequence
+                ended = _ends(event, ended)
                 yield event
             behind = not (woken and complete)
     finally:
@@ -134,7 +138,8 @@ class _Inbox:
     def take(self, last: int) -> tuple[list[Event], bool]:
         """Return the events that continue after `last`, and whether nothing is missing."""
         events: list[Event] = []
-        is_sure, self._is_suspected = not self._is_suspected, False
+        is_sure = not self._is_suspected
+        self._is_suspected = False
         while self._events:
             event = self._events.popleft()
             if event.sequence == last + 1:

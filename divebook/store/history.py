@@ -52,7 +52,9 @@ class History(Sequence[Event]):
     """
 
     def __init__(self, store: Reads, execution_id: str, after: int, last: int) -> None:
-        self.store, self.execution_id, self.after = store, execution_id, after
+        self.store = store
+        self.execution_id = execution_id
+        self.after = after
         self._length = max(last - after, 0)
         self._pages: dict[int, list[Event]] = {}
 

@@ -176,7 +176,8 @@ def _check_values(
     found = list(_check_payloads(store, log, contents, (opened, events)))
     if found or not intact:
         return found
-    error, note = store.sealing.open_text(log.record.error), store.sealing.open_text(log.record.note)
+    error = store.sealing.open_text(log.record.error)
+    note = store.sealing.open_text(log.record.note)
     line = replace(log.record, error=error, note=note)
     found = [*_check_record(line, events), *_check_blobs(log, opened, contents)]
     if not log.altered:
@@ -200,7 +201,8 @@ def _by_sequence(finding: Finding) -> int:
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
     """Find what is missing, changed, or in another's place."""
-    expected, noted = 1, log.record.last_sequence
+    expected = 1
+    noted = log.record.last_sequence
     before: set[int | None] = {0}
     """What the checksum of the last record may be: as it stands there, or as the record gives it. A record that fits
     neither has changed itself; one that fits the second follows a record whose checksum has changed."""
@@ -219,10 +221,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         is_sound = not whole or unchecked or record.checksum in given
         if not is_sound:
             yield record.sequence, f"{_events(record)} not have the checksum it was written with"
-        before, expected = (
-            {None} if unchecked else {record.checksum, *(given if whole else ())},
-            record.last_sequence + 1,
-        )
+        before = {None} if unchecked else {record.checksum, *(given if whole else ())}
+        expected = record.last_sequence + 1
         if expected == noted + 1 and log.checksum not in before and (before != {None} or log.checksum):
             yield record.sequence, f"{_events(record)} not have the checksum that the record says is the last"
     yield from _check_end(log, expected)
@@ -230,7 +230,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 def _of_another_log(log: StoredLog) -> str | None:
     """Return what tells that a log does not begin with its own first event: every chain of checksums begins alike."""
-    began, first = to_microseconds(log.record.created_at), log.records[0] if log.records else None
+    began = to_microseconds(log.record.created_at)
+    first = log.records[0] if log.records else None
     if first is None or first.sequence != 1 or log.altered or log.record.opened > 1 or first.recorded_at == began:
         return None
     return "event 1 was not recorded when the execution began: it is changed, or that of another execution"
@@ -251,7 +252,8 @@ def _named(first: int, last: int) -> str:
 
 
 def _events(record: StoredRecord) -> str:
-    first, last = record.sequence, record.last_sequence
+    first = record.sequence
+    last = record.last_sequence
     return f"event {first} does" if first == last else f"the record of events {first} to {last} does"
 
 

@@ -100,7 +100,9 @@ class MemoryLog:
         """
         known = self.shared_blobs.union(self.blobs)
         count = bisect_right(self.heads, at, key=itemgetter(0))
-        heads, payloads, checksums = self.heads[:count], self.payloads[:count], self.checksums[:count]
+        heads = self.heads[:count]
+        payloads = self.payloads[:count]
+        checksums = self.checksums[:count]
         return replace(
             like,
             heads=heads,
@@ -302,9 +304,11 @@ class MemoryStore(MemoryQueues):
             log.beginning = log.beginning.annotated(batch.annotations)
         log.enqueued = batch.enqueued or log.enqueued
         log.withheld = log.withheld if batch.withheld is None else batch.withheld
-        log.wake_at, log.taken = batch.wake_at, max(log.taken, batch.taken)
+        log.wake_at = batch.wake_at
+        log.taken = max(log.taken, batch.taken)
         if batch.lease is not None:
-            log.token, log.lease = 1, batch.lease
+            log.token = 1
+            log.lease = batch.lease
         if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
@@ -359,7 +363,9 @@ class MemoryStore(MemoryQueues):
 
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
         with self._lock:
-            leases, untaken, now = self._leases(), self._untaken(), to_datetime(moment.wall)
+            leases = self._leases()
+            untaken = self._untaken()
+            now = to_datetime(moment.wall)
             driven = {lease.execution_id for lease in leases if lease.keeps_out(moment)}
             pressed = untaken | {lease.execution_id for lease in leases}
             idle = [record for record in self._unended() if record.execution_id not in driven]
@@ -375,7 +381,8 @@ class MemoryStore(MemoryQueues):
             for name, log in self._logs.items():
                 if log.beginning.origin == CHILD and log.beginning.parent is not None:
                     below.setdefault(log.beginning.parent, []).append(name)
-        total, left = 0, [execution_id]
+        total = 0
+        left = [execution_id]
         while left:
             children = below.pop(left.pop(), [])
             total += len(children)

@@ -28,7 +28,8 @@ class Arrivals:
     """Counts what comes from outside, for those who wait for it."""
 
     def __init__(self) -> None:
-        self._condition, self._count = threading.Condition(), 0
+        self._condition = threading.Condition()
+        self._count = 0
 
     def add(self) -> None:
         """Wake those who wait."""

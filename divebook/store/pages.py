@@ -185,7 +185,8 @@ class Rows(NamedTuple):
 
         `facts` is asked about what is not plain JSON, or not laid out as rows are now.
         """
-        widths, at = self.widths, self.recorded_at.cast(pa.int64()).to_numpy()
+        widths = self.widths
+        at = self.recorded_at.cast(pa.int64()).to_numpy()
         if (widths == 1).all():
             places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
             return EventPage(np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, facts))
@@ -203,7 +204,8 @@ class Rows(NamedTuple):
 
     def _payloads(self, widths: Numbers, facts: Facts) -> Any:
         """Return the JSON of each event."""
-        is_wide, payloads = widths > 1, self.payloads
+        is_wide = widths > 1
+        payloads = self.payloads
         odd = pc.starts_with(payloads, PACKED).to_numpy(zero_copy_only=False)
         if TAGGED in memoryview(content_of(payloads)).tobytes():
             odd = odd | pc.match_substring(payloads, TAGGED).to_numpy(zero_copy_only=False)
@@ -265,7 +267,8 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
 def _unpacked(packed: bytes) -> Any:
     """Return the texts of ids, as `divebook.store.sqlite.schema.unpack_id` does one by one."""
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
-    high, low = halves[:, 0], halves[:, 1]
+    high = halves[:, 0]
+    low = halves[:, 1]
     pairs = np.empty((len(halves), _ID_LETTERS // 2), dtype=np.uint16)
     for place in range(pairs.shape[1]):
         shift = 10 * (pairs.shape[1] - 1 - place)

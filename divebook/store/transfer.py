@@ -466,7 +466,9 @@ def copy(source: EventStore, target: EventStore, tell: Callable[[str], object] =
         Something cannot be read, or what was written is not what was read; names the execution.
     """
     _check_at_rest(source)
-    copied, already, events = 0, 0, 0
+    copied = 0
+    already = 0
+    events = 0
     records = [source.record(name) for name in reversed(source.ids())]  # a fork comes after what it forks
     for record in records:
         reached = _reached(source, target, record)
@@ -474,7 +476,8 @@ def copy(source: EventStore, target: EventStore, tell: Callable[[str], object] =
             already += 1
         else:
             _copy(source, target, record, reached)
-            copied, events = copied + 1, events + record.last_sequence - reached
+            copied = copied + 1
+            events = events + record.last_sequence - reached
         _compare(source, target, record)
         tell(record.execution_id)
     messages = _copy_messages(source, target)
@@ -578,7 +581,8 @@ def _batches(
             wake_at = record.wake_at
             settings |= {"status": record.status, "wake_at": None if wake_at is None else to_microseconds(wake_at)}
         yield Batch(record.execution_id, reached, records, source=fork_of, **settings)
-        reached, fork_of = records[-1].last_sequence, None
+        reached = records[-1].last_sequence
+        fork_of = None
 
 
 def _fill(source: EventStore, found: Record) -> None:

@@ -20,7 +20,8 @@ class Colour(NamedTuple):
     """The property of JupyterLab's theme that goes before it."""
 
 
-_DARK_TEXT, _LIGHT_TEXT = "#16181c", "#ffffff"
+_DARK_TEXT = "#16181c"
+_LIGHT_TEXT = "#ffffff"
 
 
 def _fill(colour: str, text: str = _DARK_TEXT) -> tuple[Colour, Colour]:

@@ -56,9 +56,11 @@ def size(count: int) -> str:
     """
     if count < 1000:
         return f"{count} B"
-    value, units = count / 1000, ["kB", "MB", "GB", "TB"]
+    value = count / 1000
+    units = ["kB", "MB", "GB", "TB"]
     while value >= 999.95 and len(units) > 1:
-        value, units = value / 1000, units[1:]
+        value = value / 1000
+        units = units[1:]
     return f"{value:.1f} {units[0]}"
 
 
@@ -319,7 +321,8 @@ def pieces(before: str, after: str) -> list[Piece]:
     >>> [tuple(piece) for piece in pieces("a red rose", "a white rose")]
     [('same', 'a '), ('removed', 'red'), ('added', 'white'), ('same', ' rose')]
     """
-    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    old = _WORDS.findall(before)
+    new = _WORDS.findall(after)
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
     found = [Piece(SAME, "".join(old[:head]))]

@@ -228,7 +228,8 @@ def assigned(text: str) -> str:
     lower = text.lower()
     if not any(hint in lower for hint in _HINTS):
         return text
-    parts, done = [], 0
+    parts = []
+    done = 0
     for match in _NAMED.finditer(text):
         if match.start() < done:
             continue
@@ -254,7 +255,8 @@ def named_at(text: str, start: int) -> int | None:
 
 
 def _found(text: str, match: re.Match[str], kind: int) -> _Found:
-    name, joint = match[2 * kind - 1], match[2 * kind]
+    name = match[2 * kind - 1]
+    joint = match[2 * kind]
     before = text[
         max(text.rfind("\n", max(0, match.start() - 80), match.start()) + 1, match.start() - 80) : match.start()
     ]

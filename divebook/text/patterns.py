@@ -64,7 +64,9 @@ def _require_small(pattern: str) -> None:
 
     ``((a{1000}){1000}){1000}`` takes gigabytes to compile (test_a_pattern_that_is_too_large_is_not_compiled).
     """
-    sizes, last = [0], 0  # of the open groups, and of what a count behind it repeats
+    # of the open groups, and of what a count behind it repeats
+    sizes = [0]
+    last = 0
     for token in _TOKEN.finditer(pattern):
         kind = token.lastgroup
         if kind in ("recursion", "flags"):
@@ -198,7 +200,8 @@ class WildcardMatcher:
             else:
                 self._tests[item] = self._tests.get(item, 0) | at
             self._empty |= at if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
-            at, before = at << 1, item
+            at = at << 1
+            before = item
         self._end = at
         self._masks: dict[str, tuple[int, int]] = {}
 
@@ -214,7 +217,8 @@ class WildcardMatcher:
 
     def _mask(self, character: str) -> tuple[int, int]:
         """Return the items that take a character once, and those that take it any number of times."""
-        once, looping = self._characters.get(character, 0), 0
+        once = self._characters.get(character, 0)
+        looping = 0
         for test, bits in self._tests.items():
             once |= bits if test(character) else 0
         for test, bits in self._loops.items():

@@ -650,7 +650,8 @@ def hand_on(record: logging.LogRecord) -> None:
 
 def _without_secrets(record: logging.LogRecord) -> bool:
     """Clean a record in place: its message, and the text of its traceback, which formatters take as it is."""
-    record.msg, record.args = shared().text(record.getMessage()), ()
+    record.msg = shared().text(record.getMessage())
+    record.args = ()
     if record.exc_info:
         record.exc_text = shared().text(logging.Formatter().formatException(record.exc_info))
     return True

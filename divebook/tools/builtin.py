@@ -66,7 +66,8 @@ def _harmless(markup: str) -> str:
 
     These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
     """
-    parts, done = [], 0
+    parts = []
+    done = 0
     while (start := markup.find("<!--", done)) >= 0:
         parts.append(markup[done:start])
         end = markup.find("-->", start + 4)
@@ -82,7 +83,8 @@ class _Reader(HTMLParser):
         self._address = address
         self._parts: list[str] = []
         self._title: list[str] = []
-        self._silent, self._depth = "", 0
+        self._silent = ""
+        self._depth = 0
         self._links: list[str] = []
         self._in_title = self._is_verbatim = False
 
@@ -459,7 +461,8 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
     if not arguments:
         return tool
     require_allowed(arguments, reach.policy, reach.folder)
-    function, signature = tool.function, signature_of(tool.function)
+    function = tool.function
+    signature = signature_of(tool.function)
     for name in arguments:
         if name not in signature.parameters:
             takes = ", ".join(signature.parameters) or "nothing"

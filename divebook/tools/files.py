@@ -89,7 +89,8 @@ class Folder:
     """
 
     def __init__(self, reach: ToolReach, allow: Sequence[str] = (), deny: Sequence[str] = (), root: str = "") -> None:
-        self._policy, self._base = reach.policy, reach.folder
+        self._policy = reach.policy
+        self._base = reach.folder
         self.root = reach.policy.file(root, reach.folder) if root else reach.folder.resolve()
         self._allow = [self._anchored(pattern) for pattern in allow]
         self._deny = [self._anchored(pattern).casefold() for pattern in deny]
@@ -410,7 +411,8 @@ def _create(edit: _Edit) -> str:
 
 
 def _replace(edit: _Edit) -> str:
-    old, new = edit.need("old_str", "str_replace"), edit.new_str or ""
+    old = edit.need("old_str", "str_replace")
+    new = edit.new_str or ""
     text = edit.text()
     count = text.count(old) if old else 0
     if count != 1:
@@ -424,7 +426,8 @@ def _replace(edit: _Edit) -> str:
 
 
 def _insert(edit: _Edit) -> str:
-    after, new = int(edit.need("insert_line", "insert")), edit.need("new_str", "insert")
+    after = int(edit.need("insert_line", "insert"))
+    new = edit.need("new_str", "insert")
     lines = edit.text().split("\n")
     if not 0 <= after <= len(lines):
         raise failed(f"`insert_line` must be between 0 and {len(lines)}, not {after}")

@@ -109,11 +109,14 @@ class _Text:
 
     def _forget_beginning(self, redactor: Redactor) -> None:
         """Forget all but the end, at a line, or else anywhere, where no secret is cut in two."""
-        whole, most = redactor.text(self.raw), len(self.raw) - KEPT
+        whole = redactor.text(self.raw)
+        most = len(self.raw) - KEPT
         for place in (self.raw.rfind("\n", 0, most) + 1, most):
-            beginning, rest = redactor.text(self.raw[:place]), redactor.text(self.raw[place:])
+            beginning = redactor.text(self.raw[:place])
+            rest = redactor.text(self.raw[place:])
             if place and beginning + rest == whole:
-                self.raw, self.clean = self.raw[place:], self.clean[len(beginning) :]
+                self.raw = self.raw[place:]
+                self.clean = self.clean[len(beginning) :]
                 self.base += len(beginning)
                 return
 
@@ -155,8 +158,11 @@ class Streams:
     def pieces(self) -> list[Streamed]:
         """Return what came since the last call; the texts of calls that have ended are forgotten."""
         with self._lock:
-            inbox, self._inbox, self._waiting = self._inbox, deque(), 0
-            dropped, self._dropped = self._dropped, set()
+            inbox = self._inbox
+            self._inbox = deque()
+            self._waiting = 0
+            dropped = self._dropped
+            self._dropped = set()
         for name in dropped:
             self._texts.setdefault(name, _Text()).is_cut = True
         grown: set[tuple[str, str]] = set()
@@ -168,14 +174,17 @@ class Streams:
             grown.add(name)
         for name in grown:
             self._texts[name].settle(shared())
-        told, left = [], PER_FRAME
+        told = []
+        left = PER_FRAME
         for (operation_id, part), text in list(self._texts.items()):
             span = self._builder.running_operation(operation_id)
             if span is None:
                 self._forget_if_over(operation_id, part)
             elif not text.is_told and left:
                 at, piece = text.since(text.sent, left)
-                text.sent, text.is_told, left = text.end, True, left - len(piece)
+                text.sent = text.end
+                text.is_told = True
+                left = left - len(piece)
                 told.append(Streamed(id=span.index, part=part, at=at, text=piece))
         return told
 
@@ -281,16 +290,17 @@ class Feed:
     def frame(self) -> Delta | None:
         """Return what changed since the last frame, or None."""
         self._take_news()
-        changed, questions, header = (
-            self._changed_spans(),
-            self._changed_questions(),
-            self._present_header(),
-        )
-        streamed, failures = self._streams.pieces(), self._report() if self._failing.has_changed else None
+        changed = self._changed_spans()
+        questions = self._changed_questions()
+        header = self._present_header()
+        streamed = self._streams.pieces()
+        failures = self._report() if self._failing.has_changed else None
         news = changed or questions or streamed or failures
         if not (news or self._last > self._framed or _differ(header, self._header)):
             return None
-        after, self._framed, self._header = self._framed, self._last, header
+        after = self._framed
+        self._framed = self._last
+        self._header = header
         return Delta(
             type="delta",
             after=after,
@@ -330,7 +340,8 @@ class Feed:
         self._spending.hear(event)
 
     def _changed_spans(self) -> list[tuple[Span, Labels]]:
-        changed, self._reader.changed = sorted(self._reader.changed.items()), {}
+        changed = sorted(self._reader.changed.items())
+        self._reader.changed = {}
         for index, span in changed:
             self._spending.take(span)
             self._failing.take(span)
@@ -371,7 +382,8 @@ class Feed:
         even = [told[place] for place in some_of([span for span, _ in told], most)] if evenly else None
         spans = self._spans_since(known, most) if even is None else even
         if known and len(spans) > most:
-            known, spans = 0, self._spans_since(0, most)
+            known = 0
+            spans = self._spans_since(0, most)
         return Welcome(
             type="welcome",
             view=view,

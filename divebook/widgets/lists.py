@@ -130,7 +130,10 @@ class InboxFeed:
         if not changed and (hidden, is_over) == (self._hidden, self._is_over):
             return None
         self._is_over = is_over
-        after, self._last, self._hidden, self._told = self._last, self._last + 1, hidden, shown
+        after = self._last
+        self._last = self._last + 1
+        self._hidden = hidden
+        self._told = shown
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
@@ -223,7 +226,8 @@ class Gathered:
     """
 
     def __init__(self, store: EventStore, kind: Mapping[str, Any] = NO_FILTERS) -> None:
-        self.store, self._kind = store, kind
+        self.store = store
+        self._kind = kind
         self.is_whole = False
         """Whether all were read."""
         self.version = 0
@@ -245,7 +249,8 @@ class Gathered:
     def look(self) -> None:
         """Read what may have changed, and a page of what was not read yet."""
         going = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
-        stale, self._stale = self._stale - going.keys(), {*going}
+        stale = self._stale - going.keys()
+        self._stale = {*going}
         found = {name: self._record(name) for name in stale} | going
         if self._read or self.is_whole:  # it was empty: test_what_begins_and_ends_between_two_looks_is_found
             found |= self._newest()
@@ -258,13 +263,15 @@ class Gathered:
         """Read the newest; if all of a page are unknown there may be more behind it, and all is read again."""
         newest = self._page(PAGE, 0)
         if len(newest) == PAGE and newest.keys().isdisjoint(self._records):
-            self._read, self.is_whole = PAGE, False
+            self._read = PAGE
+            self.is_whole = False
         return newest
 
     def _next_page(self) -> dict[str, ExecutionRecord]:
         limit = MORE if self._read else PAGE
         page = self._page(limit, self._read)
-        self._read, self.is_whole = self._read + len(page), len(page) < limit
+        self._read = self._read + len(page)
+        self.is_whole = len(page) < limit
         return page
 
     def _page(self, limit: int, offset: int) -> dict[str, ExecutionRecord]:
@@ -316,7 +323,8 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 def text_of(line: RunLine) -> str:
     """Return what is searched: its name, id, tags, note, error and inputs."""
-    record, summary = line.record, line.summary
+    record = line.record
+    summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
     return " ".join(filter(None, (*parts, summary and summary.given, line.about))).lower()
 
@@ -399,13 +407,18 @@ class RunsFeed:
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.environment, self._query, self._store, self._now = environment, query, store, now
+        self.environment = environment
+        self._query = query
+        self._store = store
+        self._now = now
         self._gathered, self._overview = Gathered(environment.store, kind), Overview(environment.store)
         self._clock = clock
-        self._behind, self._is_asked = True, False
+        self._behind = True
+        self._is_asked = False
         self._basis: tuple[object, ...] | None = None
         self._told: RunsPage | None = None
-        self._last, self._rests_until = 0, 0.0
+        self._last = 0
+        self._rests_until = 0.0
         self._wake: Callable[[], None] = _nothing
         self.opened: str | None = None
         """The execution that is shown below the list."""
@@ -464,7 +477,8 @@ class RunsFeed:
             self._wake()
         if told == self._told:
             return None
-        self._told, self._last = told, self._last + 1
+        self._told = told
+        self._last = self._last + 1
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
@@ -474,7 +488,9 @@ class RunsFeed:
 
     def _page(self) -> tuple[RunsPage, bool]:
         """Return the list, and whether all is known that it needs."""
-        query, now_us, records = self._query, self._now(), self._gathered.records
+        query = self._query
+        now_us = self._now()
+        records = self._gathered.records
         lines = self._overview.known_lines(records)
         week = [line for line in lines if is_within(line.record, WEEK, now_us)]
         lacking = [line.record for line in (week if query["by"] == "began" else lines) if line.summary is None]
@@ -505,7 +521,8 @@ class RunsFeed:
         return page, not lacking and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
-        record, summary = line.record, line.summary
+        record = line.record
+        summary = line.summary
         works = summary is not None and summary.works and line.status == RUNNING
         return RunView(
             execution_id=line.id,

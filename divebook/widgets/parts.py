@@ -72,7 +72,8 @@ def conversation_of(
     """
     views = [view for view in requests_in([turn, *inside]) if view.span.operation_id != turn.operation_id or not inside]
     thread = {**(turn.parameters or {}), **(turn.setting or {})}.get("thread")
-    told, numbers = views[-MOST_REQUESTS:], _numbers(views)
+    told = views[-MOST_REQUESTS:]
+    numbers = _numbers(views)
     # The request after a call says what that returned which has no operation.
     later = {numbers[view.span.index] - 1: view.span.sequences[-1] for view in views}
     asked = [(numbers[call.view.span.index], call) for call in tool_calls_in([turn, *inside])]
@@ -97,11 +98,13 @@ def conversation_of(
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
     """Return the numbers of requests as views show them, by span: of a turn that was begun anew they go on."""
     numbers: dict[int, int] = {}
-    shift, before = 0, None
+    shift = 0
+    before = None
     for view in views:
         if before is not None and (view.turn != before.turn or view.n <= before.n):
             shift = numbers[before.span.index]
-        numbers[view.span.index], before = shift + view.n, view
+        numbers[view.span.index] = shift + view.n
+        before = view
     return numbers
 
 
@@ -267,7 +270,8 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
     """Return the ids that questions about a call have; most calls have none."""
-    prefix, name = placed(call.view.span)[0], call.key.removeprefix("tool")
+    prefix = placed(call.view.span)[0]
+    name = call.key.removeprefix("tool")
     keys = [f"approve{name}", f"ask{name}", *(f"elicit{name}-{number}" for number in range(1, MOST_ROUNDS + 1))]
     places = (Place(turn.path, turn.step, turn.visit, turn.iteration, f"{prefix}{key}") for key in keys)
     about = [question_id("question", place.operation_id) for place in places]

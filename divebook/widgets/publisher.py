@@ -83,7 +83,8 @@ class Publisher(Generic[FeedT]):
         self._patient: deque[Reply] = deque()
         self._patience_was_last = False
         self._free_at = self._beat_at = 0.0
-        self._news, self._lock = threading.Event(), threading.Lock()
+        self._news = threading.Event()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -95,7 +96,8 @@ class Publisher(Generic[FeedT]):
         `end` is called by `stop`.
         """
         with self._lock:
-            self._listeners, self._beats = (*self._listeners, listener), (*self._beats, beat)
+            self._listeners = (*self._listeners, listener)
+            self._beats = (*self._beats, beat)
             self._ends = (*self._ends, end)
             if self._thread is None:
                 self._start()
@@ -121,7 +123,8 @@ class Publisher(Generic[FeedT]):
     def stop(self) -> None:
         """Let all listeners go, and return once nothing is sent any more."""
         with self._lock:
-            thread, ends = self._thread, self._ends
+            thread = self._thread
+            ends = self._ends
         for end in ends:
             end()
         with self._lock:

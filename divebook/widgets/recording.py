@@ -124,8 +124,10 @@ class RecordedPositions:
     """Answers what was so at each position of a recording, as `divebook.widgets.stepping.SteppedLog` does of a log."""
 
     def __init__(self, recording: Recording, store: str = "") -> None:
-        self._recording, self._store = recording, store
-        self._changes, self._sequences = recording["changes"], recording["events"]["sequence"]
+        self._recording = recording
+        self._store = store
+        self._changes = recording["changes"]
+        self._sequences = recording["events"]["sequence"]
         self._base = _taken_apart(recording["base"])
 
     @property
@@ -135,7 +137,8 @@ class RecordedPositions:
 
     def event_at(self, sequence: int) -> DetailEvent:
         """Return one event. Raises `IndexError`."""
-        row, block = self._row(sequence), self._recording["events"]
+        row = self._row(sequence)
+        block = self._recording["events"]
         return DetailEvent(
             sequence=sequence,
             event_type=block["names"][block["type"][row]],
@@ -145,7 +148,8 @@ class RecordedPositions:
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events that follow `after`, up to and with `stop`, as far as they are here."""
-        block, last = self._recording["events"], self.total if stop is None else stop
+        block = self._recording["events"]
+        last = self.total if stop is None else stop
         rows = slice(bisect_right(self._sequences, after), bisect_right(self._sequences, last))
         return EventBlock(
             first=after + 1,
@@ -164,13 +168,15 @@ class RecordedPositions:
 
         Raises `IndexError` where the notebook does not hold it.
         """
-        spans, until = self._recording["spans"], self.state_at(sequence)["sequence"]
+        spans = self._recording["spans"]
+        until = self.state_at(sequence)["sequence"]
         kinds = [spans["names"][place] for place in spans["type"]]
         begun = [row for row, kind in enumerate(kinds) if kind in MODEL_CALLS and spans["sequence"][row] <= until]
         if not begun:
             return 0, []
         row = max(begun, key=lambda row: spans["sequence"][row])
-        asked, request = spans["sequence"][row], spans["id"][row]
+        asked = spans["sequence"][row]
+        request = spans["id"][row]
         said = next(
             (one for one in self._recording["conversations"] if any(r["id"] == request for r in one["requests"])), None
         )
@@ -242,7 +248,8 @@ FRAMING, QUESTION, FAILURE, OTHER = range(4)
 MAX_MEMBERS = 20
 """Events of one span that are kept, the first and the last ones: a call may be begun a thousand times."""
 _FRAMING = ("execution_", "signal_", "approval_", "path_failed")
-_QUESTION, _FAILURE = "interrupt_", "_failed"
+_QUESTION = "interrupt_"
+_FAILURE = "_failed"
 
 
 def members(span: Span) -> list[int]:
@@ -392,7 +399,8 @@ class CleanRun:
         whole: int = MAX_EVENTS,
         sampled: int = SAMPLED,
     ) -> None:
-        self._redactor, self._origin = redactor, log[0].recorded_at if log else 0
+        self._redactor = redactor
+        self._origin = log[0].recorded_at if log else 0
         redactor.learn(shown({**execution.state.inputs, **execution.state.variables}))
         read = ReadLog.of(log)
         self._sample = sample_of(log, read.shown_spans)
@@ -414,7 +422,8 @@ class CleanRun:
         spans = [clean.get(span.index, span) for span in read.shown_spans]
         base, *self._changes = self._changes_of(_states(execution.id, log, self._rows))
         self._base = applied({}, [base])
-        spending, failing = Spending(), Failing(names)
+        spending = Spending()
+        failing = Failing(names)
         for event in read:
             spending.hear(event)
         for span in spans:
@@ -423,10 +432,12 @@ class CleanRun:
         self._failures: FailureReport = redactor.value(failing.report(spans))
         read.spreads.count()
         header = paced(failing.of(spending.of(header_of(execution))), read.course, read.spreads)
-        error, progress = redactor.text(header["error"]), redactor.value(header["progress"])
+        error = redactor.text(header["error"])
+        progress = redactor.value(header["progress"])
         self._header: Header = {**header, "live": False, "commands": [], "dashboards": []}
         self._header |= {"error": error, "progress": progress}
-        asked, hidden = execution.state.interrupts.values(), hidden_in(execution.workflow)
+        asked = execution.state.interrupts.values()
+        hidden = hidden_in(execution.workflow)
         self._questions = [redactor.value(shown(question_of(question, hidden))) for question in asked]
         self._variables = VariableReader(execution.workflow, redactor).of(execution.state, Setters(log))
         self._workspaces = FilesReader(execution, redactor).of()
@@ -440,7 +451,8 @@ class CleanRun:
     def recording(self, *, events: int, texts: int) -> Recording:
         """Return a sample of at most so many `events`, with texts of at most `texts` characters."""
         kept = self._sample.cut(events, self._rows) if events < self.length else self._kept
-        present, rows = frozenset(kept), [self._rows[sequence] for sequence in kept]
+        present = frozenset(kept)
+        rows = [self._rows[sequence] for sequence in kept]
         spans = [found for found in self._spans if found[0].sequences[0] in present]
         indices = {span.index for span, _ in spans}
 
@@ -505,7 +517,8 @@ class CleanRun:
             for part, fields in _MADE_OF.items():
                 if differing.isdisjoint(fields):
                     continue
-                cells, present = known[part], _cells(part, state)
+                cells = known[part]
+                present = _cells(part, state)
                 known[part] = present
                 changes += [[part, name] for name in cells if name not in present]
                 changes += [
@@ -596,13 +609,17 @@ def saved_run(
     (to 20,000, 2,000, then 300 characters), then events of which a sample is left, then everything but ids and the
     store's path.
     """
-    redactor, events = shared().fresh(known_secrets), execution.history() if log is None else log
-    saved, run, before = without_recording(execution, redactor, next_step), CleanRun(execution, events, redactor), None
+    redactor = shared().fresh(known_secrets)
+    events = execution.history() if log is None else log
+    saved = without_recording(execution, redactor, next_step)
+    run = CleanRun(execution, events, redactor)
+    before = None
     for texts, count in attempts(run.length):
         recording = run.recording(events=count, texts=texts)
         if recording == before:  # no text was so long: what was too large still is
             continue
-        packed, before = pack(recording), recording
+        packed = pack(recording)
+        before = recording
         if packed is not None and len(packed) + NAME * 5 <= max_bytes:
             form = FORMAT if recording["sample"] else WHOLE_FORMAT
             first = recording["events"]["first"]
@@ -768,7 +785,8 @@ def _name_events(data: dict[str, Any]) -> None:
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:
         return
-    first, kinds = events.get("first"), events.get("type")
+    first = events.get("first")
+    kinds = events.get("type")
     if isinstance(first, int) and isinstance(kinds, list) and first <= MAX_FIRST:
         events["sequence"] = [*range(first, first + len(kinds))]
         told = f"The last {len(kinds):,} of {first - 1 + len(kinds):,} events"
@@ -777,8 +795,10 @@ def _name_events(data: dict[str, Any]) -> None:
 
 def _check_sizes(recording: Recording) -> None:
     """Raise SavedRunError unless columns are of equal length and all places that they name exist."""
-    spans, events = recording["spans"], recording["events"]
-    count, rows = len(spans["id"]), len(events["type"])
+    spans = recording["spans"]
+    events = recording["events"]
+    count = len(spans["id"])
+    rows = len(events["type"])
     lengths = {len(cast("Any", spans)[name]) == count for name in SpanBlock.__annotations__ if name != "names"}
     lengths |= {len(cast("Any", events)[name]) == rows for name in ("sequence", "time", "path", "step", "text")}
     lengths |= {len(recording["members"]) == count, len(recording["data"]) == rows == len(recording["changes"])}
@@ -803,7 +823,8 @@ def _check_change(change: list[Any]) -> None:
     """Raise SavedRunError unless a change is of a part that states have, and leaves them whole."""
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")
-    (part, name), value = change[:2], change[2:]
+    (part, name) = change[:2]
+    value = change[2:]
     if part in WHOLE and (name or not value):
         raise SavedRunError(f"one of its changes takes {part} away")
     kind = PARTS.get(part)

@@ -156,7 +156,9 @@ class Spending:
     def hear(self, event: Event) -> None:
         """Let a fork begin anew: what was called before is its source's, as are tokens and cost in the header."""
         if isinstance(event.data, ExecutionForked):
-            self._by_agent, self._calls, self._since = {}, set(), event.sequence
+            self._by_agent = {}
+            self._calls = set()
+            self._since = event.sequence
 
     def take(self, span: Span) -> None:
         """Count a request that has ended, and a tool call that has begun."""
@@ -274,7 +276,9 @@ def _listed(brackets: str, parts: Iterable[tuple[str, Any]]) -> Iterator[str]:
 # Spans as columns for the browser: short texts only; what a span was given and what came out is asked for in full.
 
 
-NAME_WIDTH, LABEL_WIDTH, NOTE_WIDTH = 120, 60, 160
+NAME_WIDTH = 120
+LABEL_WIDTH = 60
+NOTE_WIDTH = 160
 _TELLING = ("tool_name", "tool", "action_name", "step", "workflow", "agent", "path", "model")
 """Parameters that tell an operation from its neighbours, the most telling first."""
 
@@ -364,7 +368,8 @@ def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
 
 MAX_TEXT = 20_000
 """Characters of one text."""
-LEAST_TEXT, COST_OF_VALUE = 200, 8
+LEAST_TEXT = 200
+COST_OF_VALUE = 8
 
 
 def is_short(value: Any, characters: int) -> bool:
@@ -382,7 +387,8 @@ class Budget:
     """How many characters may still be sent; `text` is the most of one text."""
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
-        self._left, self._text = characters, text
+        self._left = characters
+        self._text = text
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return stored values as JSON, shortened."""
@@ -484,7 +490,8 @@ def source_of(execution: Execution) -> Source:
         except ExecutionNotFoundError:  # its first event is still to come
             return []
 
-    variables, hidden = VariableReader(execution.workflow, shared()), hidden_in(execution.workflow)
+    variables = VariableReader(execution.workflow, shared())
+    hidden = hidden_in(execution.workflow)
 
     def question_id(*about: object) -> str:
         return execution.state.question_id(*about)
@@ -522,7 +529,8 @@ def heard(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> 
 
 def header_of(execution: Execution) -> Header:
     """Return the numbers of an execution as they stand."""
-    state, usage = execution.state, execution.usage
+    state = execution.state
+    usage = execution.usage
     driven_by = None if state.is_over else execution.driven_by
     return Header(
         execution_id=execution.id,

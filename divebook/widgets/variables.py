@@ -31,7 +31,8 @@ from divebook.workspace.snapshots.tree import FileDiff, Tree, changes_between, d
 MOST_VARIABLES = 200
 HEAD = 5
 """Rows of a table."""
-MOST_COLUMNS, CELL = 20, 60
+MOST_COLUMNS = 20
+CELL = 60
 LARGEST = 50_000_000
 """Bytes of a table that is opened for its head."""
 TEXT = 2_000
@@ -78,7 +79,8 @@ class VariableReader:
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
         """Return inputs and variables as they are, and those that steps are still to set."""
-        before, self._known = self._known, {}
+        before = self._known
+        self._known = {}
         return [self._view(named, before) for named in islice(self._named(state, setters), MOST_VARIABLES)]
 
     def _named(self, state: ExecutionState, setters: Setters) -> Iterator[_Named]:
@@ -96,7 +98,8 @@ class VariableReader:
         return view
 
     def _made(self, named: _Named) -> VariableView:
-        name, source = one_line(named.name, CELL), one_line(named.source, CELL)
+        name = one_line(named.name, CELL)
+        source = one_line(named.source, CELL)
         view = VariableView(name=name, source=source, type="", size="", text="", columns=[], rows=[], total=0)
         if not named.is_set:
             return {**view, "text": "not set yet"}
@@ -124,7 +127,8 @@ class VariableReader:
 
 def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView]:
     """Return views of which all texts together have about so many characters; after that only name, type and size."""
-    kept, left = [], characters
+    kept = []
+    left = characters
     for view in views:
         left -= len(view["text"]) + sum(len(cell) for row in view["rows"] for cell in row)
         kept.append(view if left >= 0 else {**view, "text": "", "columns": [], "rows": []})
@@ -222,7 +226,8 @@ def _is_nested(value: Any) -> bool:
 # Files that an execution has changed, as views show them: the first of them, with what has changed in each.
 
 
-MOST_FILES, MOST_POINTS = 500, 200
+MOST_FILES = 500
+MOST_POINTS = 200
 LONGEST, MOST_CHARACTERS = 50_000, 200_000
 """Characters of one difference, and of all."""
 
@@ -247,7 +252,8 @@ class FilesReader:
     """Makes views of the files that one execution has changed; each event is read once."""
 
     def __init__(self, execution: Execution, redactor: Redactor) -> None:
-        self._execution, self._redactor = execution, redactor
+        self._execution = execution
+        self._redactor = redactor
         self._known: dict[str, tuple[int, Tree, Tree]] = {}
         """By workspace: the event up to which it was read, the files that it had at first, and those of that event."""
         self._made: dict[str, tuple[str, WorkspaceView]] = {}
@@ -283,7 +289,8 @@ class FilesReader:
 
     def _of_then(self, now: WorkspaceView, at: int, since: int) -> WorkspaceView:
         points = self._points[now["name"]]
-        before, known = _until(points, since), points if at == 0 else _until(points, at)
+        before = _until(points, since)
+        known = points if at == 0 else _until(points, at)
         first, then = (tree_of([point.files for point in part]) for part in (before, known))
         changed = {**self._changes(first, then, now["folder"]), "left_out": _left_out(known[-1])}
         return WorkspaceView(**{**now, **cast("WorkspaceView", self._redactor.value(changed))})
@@ -315,7 +322,8 @@ class FilesReader:
         manifests = [point.files for point in came]
         self._points.setdefault(name, []).extend(came)
         if first is None or now is None:
-            first, now = tree_of(manifests[:1]), tree_of(manifests)
+            first = tree_of(manifests[:1])
+            now = tree_of(manifests)
         else:
             now = changed_tree(now.entries, manifests)
         self._known[name] = held.at, first, now
@@ -342,7 +350,8 @@ def _left_out(point: _Point) -> list[LeftOutView]:
 
 
 def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileView]:
-    left, views = MOST_CHARACTERS, []
+    left = MOST_CHARACTERS
+    views = []
     for diff in diffs:
         is_shown = len(diff.text) <= min(LONGEST, left)
         left -= len(diff.text) if is_shown else 0
@@ -362,7 +371,8 @@ def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileVi
 
 def within(views: Iterable[WorkspaceView], most: int) -> list[WorkspaceView]:
     """Return views to be saved: differences of so many characters together at most, longer ones are left out."""
-    left, found = most, []
+    left = most
+    found = []
     for view in views:
         files = []
         for file in view["files"]:

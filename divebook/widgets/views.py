@@ -137,7 +137,8 @@ class Intents:
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
     ) -> None:
-        self._handlers, self._acknowledge = handlers, acknowledge
+        self._handlers = handlers
+        self._acknowledge = acknowledge
         self._executor = executor or ThreadPoolExecutor(1, "divebook-intents")
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
@@ -390,7 +391,8 @@ class LiveView(FollowingView):
 
     def follow(self, publisher: Publisher[Feed]) -> None:
         """Show another execution from now on."""
-        self._feed, self._asked = publisher.feed, {}
+        self._feed = publisher.feed
+        self._asked = {}
         super().follow(publisher)
         self._moved(publisher)
 
@@ -456,8 +458,10 @@ class InboxFollower(ViewModel):
         told: Callable[[InboxFeed], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._feed, self._told = publisher.feed, told
-        self._attaching, self._is_attached = threading.Lock(), False
+        self._feed = publisher.feed
+        self._told = told
+        self._attaching = threading.Lock()
+        self._is_attached = False
         super().__init__(publisher, handlers, clock)
 
     def _tell(self, frame: InboxDelta) -> int:
@@ -528,7 +532,8 @@ class RunsFollower(InboxFollower):
 
     def _attach(self) -> None:
         super()._attach()
-        leave_inbox, leave_list = self._detach, self._runs.add(self._list)
+        leave_inbox = self._detach
+        leave_list = self._runs.add(self._list)
 
         def detach() -> None:
             leave_inbox()
@@ -569,7 +574,8 @@ class RunCommands:
     """Does what a person wants with executions of a list."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
-        self._feed, self._show = feed, show
+        self._feed = feed
+        self._show = show
 
     @property
     def _environment(self) -> Environment:
@@ -577,7 +583,8 @@ class RunCommands:
 
     def carry_out(self, wish: RunsWish) -> None:
         """Do it with each execution; those that refuse do not hold up the others, and the error names them."""
-        command, names = wish["command"], wish["executions"]
+        command = wish["command"]
+        names = wish["executions"]
         if command in ("open", "close"):
             self._open(names[0] if command == "open" and names else None)
             return
@@ -725,7 +732,8 @@ class _Aside:
             return self._made
         if self._thread is not None and self._thread.is_alive():
             return None
-        self._view, self._made = view, None
+        self._view = view
+        self._made = None
         self._thread = threading.Thread(target=copy_context().run, args=(self._make,), name=THREAD, daemon=True)
         self._thread.start()
         return None
@@ -778,9 +786,14 @@ class ReplayView(CleanWidget):
         beside: Pictured | None = None,
         moves: bool = True,
     ) -> None:
-        self._log, self._name, self._saved, self._beside, self._moves = log, name, saved, beside, moves
+        self._log = log
+        self._name = name
+        self._saved = saved
+        self._beside = beside
+        self._moves = moves
         self._lock = threading.Lock()
-        self._asked, self._filled = threading.Event(), threading.Event()
+        self._asked = threading.Event()
+        self._filled = threading.Event()
         super().__init__()
         answer_while_busy(self.comm)
         self.on_msg(self._receive)

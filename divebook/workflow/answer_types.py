@@ -139,7 +139,8 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 def resolve(annotation: Any, function: Any) -> Any:
     """Return an annotation with its strings evaluated where the function was defined; itself if a name is missing."""
-    code, cells = getattr(function, "__code__", None), getattr(function, "__closure__", None) or ()
+    code = getattr(function, "__code__", None)
+    cells = getattr(function, "__closure__", None) or ()
     near = {}
     for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
         try:

@@ -427,7 +427,8 @@ class _Look(ast.NodeVisitor):
     """
 
     def __init__(self, function: FunctionType, contexts: frozenset[str]) -> None:
-        self._function, self._contexts = function, contexts
+        self._function = function
+        self._contexts = contexts
         self.found: list[tuple[ast.expr | ast.stmt, Rule, str]] = []
         self.used: list[Callable[..., Any]] = []
         self._own = _bound_in(function)

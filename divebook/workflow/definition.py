@@ -454,7 +454,8 @@ def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow
     >>> names(outer, "agent", "critic", {"inner": inner}), names(outer, "agent", "other", {"inner": inner})
     (True, False)
     """
-    seen, left = {flow.name}, [flow]
+    seen = {flow.name}
+    left = [flow]
     while left:
         steps = left.pop().steps
         if any(getattr(step, kind) == name for step in steps):
@@ -503,7 +504,8 @@ def missing_workflows(
     for index, step in enumerate(workflow.steps):
         name = step.workflow if among is None or step.name in among else None
         if name and "${" not in name and same_name(name, known) is None:
-            hint, place = did_you_mean(name, known), ("Steps", index, "Workflow")
+            hint = did_you_mean(name, known)
+            place = ("Steps", index, "Workflow")
             yield Problem(f"workflow not found: {name}", key="Workflow", hint=hint, place=place), name
 
 
@@ -544,7 +546,10 @@ OUTPUTS = "outputs"
 """Variable and output of such a pipeline: what the stages put out, by slot."""
 PART, NAME, FUNCTIONS = "part", "stage", "functions"
 """Parameters of a step: what it does, for which stage; of the first one, which stages need Python functions."""
-ROUTE, RUN, BATCH, MERGE = "route", "run", "batch", "merge"
+ROUTE = "route"
+RUN = "run"
+BATCH = "batch"
+MERGE = "merge"
 
 
 def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = ()) -> Workflow:
@@ -567,7 +572,8 @@ def declared(config: PipelineConfig) -> Workflow:
     """
     made = compiled(config, config.default_run_mode)
     taken = {step.name for step in made.steps}
-    last, route = _free(OUTPUTS, taken), made.steps[0]
+    last = _free(OUTPUTS, taken)
+    route = made.steps[0]
     is_over = f"$(not state.{STATE}['again'] and len(state.{STATE}['next']) == 0)"
     steps = [
         replace(route, edges=(*route.edges, Edge(last, is_over))),
@@ -661,7 +667,8 @@ def _sequential(config: PipelineConfig, route: str) -> list[Step]:
 
 
 def _parallel(config: PipelineConfig, route: str, taken: set[str]) -> list[Step]:
-    batch, merge = _free(BATCH, taken), _free(MERGE, taken)
+    batch = _free(BATCH, taken)
+    merge = _free(MERGE, taken)
     ways = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
     each = Each(f"$(state.{STATE}['next'])", as_="stage", parallel=max(2, len(config.order)))
     return [
@@ -779,7 +786,8 @@ def merge(left: Definitions, right: Definitions) -> Definitions:
     lists: Mapping[str, Any] = {name: merge_named(getattr(left, name), getattr(right, name)) for name in LISTS}
     texts: Mapping[str, Any] = {name: getattr(right, name) or getattr(left, name) for name in TEXTS}
     warnings = (*left.warnings, *right.warnings)
-    config, is_text = merge_config(left.config, right.config), left.is_text or right.is_text
+    config = merge_config(left.config, right.config)
+    is_text = left.is_text or right.is_text
     return Definitions(**texts, **lists, config=config, warnings=warnings, is_text=is_text)
 
 

@@ -50,7 +50,8 @@ _CALLS = {
 """Functions of the clock and of chance: what they are in Python, and what that needs to be imported."""
 _TYPES = ("action", "prompt", "script")
 """What gives a step its type, in the order in which they are tried."""
-_OPENING, _CLOSING = "([{", ")]}"
+_OPENING = "([{"
+_CLOSING = ")]}"
 _TEMPLATE = re.compile(r"(\$*)\$\{([^}]*)\}")
 _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*else\s*\{\s*(?P<other>[^{}\n]+?)\s*\}")
 
@@ -198,13 +199,15 @@ def _choice(words: Sequence[str]) -> str:
         return "".join(words)
     asked = words.index("?")
     key = max((index for index in range(asked) if words[index] == ":"), default=-1)  # of a map
-    depth, middle = 1, asked
+    depth = 1
+    middle = asked
     while depth and middle + 1 < len(words):
         middle += 1
         depth += (words[middle] == "?") - (words[middle] == ":")
     if depth:
         return "".join(words)
-    test, then = "".join(words[key + 1 : asked]), _choice(words[asked + 1 : middle])
+    test = "".join(words[key + 1 : asked])
+    then = _choice(words[asked + 1 : middle])
     space = test[: len(test) - len(test.lstrip())]
     chosen = f"{space}({then.strip()} if {test.strip()} else {_choice(words[middle + 1 :]).strip()})"
     return "".join(words[: key + 1]) + chosen

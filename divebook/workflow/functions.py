@@ -196,7 +196,8 @@ def _module(made: UserFunction) -> str:
 def require_nameable(function: Any) -> None:
     """Raise `DefinitionError` unless a log can name a function so that it is found again."""
     if not callable(function):
-        told, hint = f"rollback is a function, not {function!r}", "write @step(rollback=cancel_room), without quotes"
+        told = f"rollback is a function, not {function!r}"
+        hint = "write @step(rollback=cancel_room), without quotes"
     elif getattr(function, "__name__", _LAMBDA) == _LAMBDA or not hasattr(function, "__qualname__"):
         told = f"{function!r} cannot undo calls: it has no name by which a later process would find it"
         hint = "write def cancel_room(result): ..., and give that to @step(rollback=cancel_room)"
@@ -753,7 +754,8 @@ def _require_rollback(made: StepFunction) -> None:
 # The inputs of an execution: checked against what its workflow declares.
 
 
-_TRUE, _FALSE = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def bind_inputs(workflow: Workflow, given: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:

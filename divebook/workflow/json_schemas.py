@@ -36,7 +36,9 @@ MAX_CHAIN = 100
 MAX_EXPANDED = 100_000
 """Schemas that may be about one value, each counted once for every way that leads to it."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_IN_PLACE, _INTO, _DEFINED = "in place", "into the value", "defined"
+_IN_PLACE = "in place"
+_INTO = "into the value"
+_DEFINED = "defined"
 _KEYWORDS: Final = {
     # keyword: whether it is about the same value, and whether its value is a schema, a list or a mapping of them
     **dict.fromkeys(("not", "if", "then", "else"), (_IN_PLACE, "one")),
@@ -71,7 +73,9 @@ class SchemaFault(Exception):  # noqa: N818 - a finding, which becomes a Definit
     """
 
     def __init__(self, reason: str, place: Place = (), hint: str | None = None) -> None:
-        self.reason, self.place, self.hint = reason, place, hint
+        self.reason = reason
+        self.place = place
+        self.hint = hint
         super().__init__(reason)
 
 
@@ -112,7 +116,9 @@ class SchemaGraph:
     def __init__(
         self, schema: Any, dialect: str, check: Callable[[Any, Place], None], *, has_patterns: bool = True
     ) -> None:
-        self._dialect, self._check, self._has_patterns = dialect, check, has_patterns
+        self._dialect = dialect
+        self._check = check
+        self._has_patterns = has_patterns
         self.outside: SchemaFault | None = None
         """Why the schema cannot be used: one of its references leads to another document."""
         self._specification = specification_with(dialect)
@@ -356,8 +362,10 @@ def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator
 
 
 def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
+    low = schema.get("minimum", -math.inf)
+    high = schema.get("maximum", math.inf)
+    above = schema.get("exclusiveMinimum", -math.inf)
+    below = schema.get("exclusiveMaximum", math.inf)
     if isinstance(above, bool) or isinstance(below, bool):  # draft 4 has other meanings
         return
     if low > high or max(low, above) >= below or above >= high:
@@ -376,7 +384,8 @@ def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
     """Return the schema that is furthest within the reason why nothing fits, and the reason."""
-    node, seen = root, {root}
+    node = root
+    seen = {root}
     is_endless = False
     while True:
         causes = [below for keyword in (*_REFERENCES, "allOf", "anyOf", "oneOf") for below in node.to(keyword)]
@@ -490,7 +499,8 @@ class _Usable:
     """A schema that can be used."""
 
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
-        self._validator, self._graph = validator, graph
+        self._validator = validator
+        self._graph = graph
         self.outside = graph.outside
         """The reason why it cannot be used, if it refers to another document; documents are never fetched."""
 
@@ -610,7 +620,8 @@ def _path(parts: Any) -> str:
 
 def _depth(value: Any) -> int:
     """Return how many levels of lists and objects there are."""
-    depth, level = 0, [value]
+    depth = 0
+    level = [value]
     while level:
         level = [
             inner

@@ -110,7 +110,8 @@ def workflow(made: Made, reading: Reading) -> Any:
     steps_place = (*made.place, "Steps")
     is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
     if "steps" not in made.failed and is_whole:
-        steps, inputs = values["steps"], values["inputs"]
+        steps = values["steps"]
+        inputs = values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
         found = check_workflow(values["name"], steps, chained(steps), reading.manner, **names)
         reading.add_found(p.below(*made.place) for p in found if not _is_echo(p, made.place, reading))
@@ -188,7 +189,8 @@ def definitions(made: Made, reading: Reading) -> Any:
         reading.add_found(duplicate_names(label, names, (*made.place, key), severity, manner=reading.manner))
     if reading.errors:
         return INVALID
-    workflows, pipelines = made.values.get("workflows", ()), made.values.get("pipelines", ())
+    workflows = made.values.get("workflows", ())
+    pipelines = made.values.get("pipelines", ())
     for place, pipeline in enumerate(pipelines):
         if pipeline.name in {workflow.name for workflow in workflows}:
             message = f"pipeline {pipeline.name!r} has the name of a workflow"

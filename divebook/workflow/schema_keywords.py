@@ -210,7 +210,8 @@ def _unevaluated_properties(validator: Any, schema: Any, instance: Any, within: 
     left = [name for name in instance if name not in evaluated]
     wrong = [name for name in left if next(validator.descend(instance[name], schema), None) is not None]
     if wrong:
-        shown, verb = ", ".join(map(repr, sorted(wrong))), "was" if len(wrong) == 1 else "were"
+        shown = ", ".join(map(repr, sorted(wrong)))
+        verb = "was" if len(wrong) == 1 else "were"
         if schema is False:
             yield ValidationError(f"Unevaluated properties are not allowed ({shown} {verb} unexpected)")
         else:
@@ -226,7 +227,8 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
     left = [item for index, item in enumerate(instance) if index not in evaluated]
     wrong = [item for item in left if next(validator.descend(item, schema), None) is not None]
     if wrong:
-        shown, verb = ", ".join(map(repr, wrong)), "was" if len(wrong) == 1 else "were"
+        shown = ", ".join(map(repr, wrong))
+        verb = "was" if len(wrong) == 1 else "were"
         yield ValidationError(f"Unevaluated items are not allowed ({shown} {verb} unexpected)")
 
 
@@ -254,7 +256,8 @@ def _own_properties(validator: Any, instance: Any, schema: Any, *, is_top: bool)
 
 
 def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> set[Any]:
-    items, everything = schema.get("items"), set(range(len(instance)))
+    items = schema.get("items")
+    everything = set(range(len(instance)))
     is_prefix = isinstance(items, list)  # of the dialects before 2020-12
     if (items is not None and not is_prefix) or ("unevaluatedItems" in schema and not is_top):
         return everything

@@ -284,13 +284,20 @@ def _wrong(message: str, key: str, hint: str) -> DefinitionError:
 # call is for `divebook.engine.approvals` to say.
 
 
-ALLOW, ASK, DENY = "allow", "ask", "deny"
+ALLOW = "allow"
+ASK = "ask"
+DENY = "deny"
 OUTCOMES: Final = (ALLOW, ASK, DENY)
 """What a rule may say, from the mildest to the strictest."""
-ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER = "always", "if-not-read-only", "if-destructive", "never"
+ALWAYS = "always"
+IF_NOT_READ_ONLY = "if-not-read-only"
+IF_DESTRUCTIVE = "if-destructive"
+NEVER = "never"
 CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
 """When a person is asked, where no rule decides."""
-READ_ONLY, DESTRUCTIVE, UNKNOWN = "read-only", "destructive", "unknown"
+READ_ONLY = "read-only"
+DESTRUCTIVE = "destructive"
+UNKNOWN = "unknown"
 EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
 """What a tool may say of itself, for `When`."""
 

@@ -310,7 +310,8 @@ class ContentEntry(Definition):
 
 STAGE = "stage"
 """Type of the steps that a pipeline becomes; only `divebook.Pipeline` makes them."""
-WORKFLOW, CONTINUE = "workflow", "continue_as_new"
+WORKFLOW = "workflow"
+CONTINUE = "continue_as_new"
 ROLLBACK = "rollback of"
 """Begins the type of what undoes a step; nobody can write one."""
 USED: dict[str, dict[str, str]] = {
@@ -338,7 +339,9 @@ STEP_TYPES = tuple(USED)
 INFERRED_TYPES = ("action", "prompt", "script")
 """Settings that give a step its type when none is written, in the order in which they are tried."""
 
-FAIL, KEEP, SKIP = "fail", "keep", "skip"
+FAIL = "fail"
+KEEP = "keep"
+SKIP = "skip"
 ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
 _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
 """An expression that only refers to a value: its name."""

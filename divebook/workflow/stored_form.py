@@ -182,7 +182,8 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
 
     A definition may have thousands of steps; their constructors took half the time of a resumption.
     """
-    definition, count = object.__new__(cls), len(data)
+    definition = object.__new__(cls)
+    count = len(data)
     for name, put, read, default in _form(cls).puts:
         if name in data:
             count -= 1

@@ -785,7 +785,8 @@ class One(_OfRecords):
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
         """Return the definition, or `INVALID` after noting what is wrong."""
-        key, example = self.table.text_key, self.table.example
+        key = self.table.text_key
+        example = self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
             node = Mapping(((Scalar(key, key, node.start), node),), node.start, node.start)
         if not isinstance(node, Mapping):

@@ -53,7 +53,8 @@ async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, A
     after = before
     for number, one in enumerate(edits, 1):
         where = f" (edit {number} of {len(edits)})" if len(edits) > 1 else ""
-        old, new = str(one.get("old_string") or ""), str(one.get("new_string") or "")
+        old = str(one.get("old_string") or "")
+        new = str(one.get("new_string") or "")
         if not old:
             if number > 1:
                 raise _RefusedError(f"old_string is empty{where}: only the first edit can create a file")
@@ -130,7 +131,8 @@ async def _carried(
     overwrite: bool,
     only_files: bool,
 ) -> dict[str, Any]:
-    source, target = str(pair.get("src", "")), str(pair.get("dst", ""))
+    source = str(pair.get("src", ""))
+    target = str(pair.get("dst", ""))
     told: dict[str, Any] = {"src": source, "dst": target}
     if not (source and target):
         return {**told, "success": False, "message": "a pair needs both src and dst"}
@@ -295,7 +297,8 @@ async def _cut(
 
 
 MOST_VIEWED_CHARACTERS = 60_000
-LINES, LINE_LENGTH = 300, 2000
+LINES = 300
+LINE_LENGTH = 2000
 _TOO_LONG = "... (truncated)"
 LIMITED = "..."
 """The key under which a search says that it has not shown everything."""
@@ -313,9 +316,11 @@ async def view(
         text = await files.read_file(path, errors="replace")
     except (WorkspaceError, ValueError) as error:
         return f"Error: {error}"
-    lines, first = lines_in(text), max(0, line_offset)
+    lines = lines_in(text)
+    first = max(0, line_offset)
     kept: list[str] = []
-    is_cut, left = False, MOST_VIEWED_CHARACTERS
+    is_cut = False
+    left = MOST_VIEWED_CHARACTERS
     for line in lines[first : first + max(1, line_limit)]:
         body = line.rstrip("\n")
         is_long = len(body) > max_line_length
@@ -387,12 +392,14 @@ async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[
 
     Rules are read of each folder around a path, from the outermost on; in an ignored folder none are read.
     """
-    rules, known = IgnoreRules(), dict[str, bool]()
+    rules = IgnoreRules()
+    known = dict[str, bool]()
 
     async def is_ignored(folder: str) -> bool:
         """Return whether a folder is ignored; read its rules if not."""
         if folder not in known:
-            around, is_absolute = folder.rpartition("/")[0], folder.startswith("/")
+            around = folder.rpartition("/")[0]
+            is_absolute = folder.startswith("/")
             # The rules of the working folder, '', hold for relative paths only.
             is_below = bool(folder) and not (is_absolute and not around) and await is_ignored(around)
             known[folder] = is_below or (bool(folder) and rules.is_ignored(folder, is_folder=True))
@@ -402,7 +409,8 @@ async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[
                         rules.add(folder, text, is_exclude=name == EXCLUDE)
         return known[folder]
 
-    kept, left_out = list[str](), list[str]()
+    kept = list[str]()
+    left_out = list[str]()
     for path in paths:
         is_out = await is_ignored(path.rpartition("/")[0]) or rules.is_ignored(path)
         # Only a folder is asked about, and only where a rule of folders would leave it out.
@@ -433,7 +441,8 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     """Return the lines that a regular expression finds, by ``file:line``; files that git ignores are not searched."""
     try:
         compiled(pattern)
-        paths, left_out = await files.glob(include or _SEARCHED[0]), list[str]()
+        paths = await files.glob(include or _SEARCHED[0])
+        left_out = list[str]()
     except (PatternError, WorkspaceError, ValueError) as error:
         return {"error": str(error)}
     if not include_ignored:
@@ -455,7 +464,8 @@ async def _search(  # noqa: PLR0917 - as `grep`
 ) -> dict[str, Any]:
     """Return the lines of some files that an expression finds."""
     found: dict[str, Any] = {}
-    with_matches, time = 0, MatchTime()
+    with_matches = 0
+    time = MatchTime()
     for path in paths:
         try:
             lines = lines_in(await files.read_file(path))

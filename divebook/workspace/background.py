@@ -119,7 +119,9 @@ class BackgroundProcess:
         *,
         takes_input: bool = False,
     ) -> None:
-        self.process_id, self.command, self.cwd = process_id, tuple(command), cwd
+        self.process_id = process_id
+        self.command = tuple(command)
+        self.cwd = cwd
         self._input = _Input() if takes_input else None
         self.status: ProcessStatus = status
         self.pid: int | None = None
@@ -128,9 +130,11 @@ class BackgroundProcess:
         """Why it could not be run."""
         self.result: ShellResult | None = None
         """How it ended, where it ended by itself, and the files with output that was long."""
-        self._lines, self._has_last = _Lines(), False
+        self._lines = _Lines()
+        self._has_last = False
         self._task: asyncio.Task[None] | None = None
-        self._has_begun, self._has_news = asyncio.Event(), asyncio.Event()
+        self._has_begun = asyncio.Event()
+        self._has_news = asyncio.Event()
 
     @property
     def is_running(self) -> bool:
@@ -191,7 +195,8 @@ class BackgroundProcess:
             self.status = "killed"
             raise
         except WorkspaceError as error:
-            self.status, self.error = "failed", str(error)
+            self.status = "failed"
+            self.error = str(error)
             raise
         finally:
             if self.is_running:  # what was asked for makes no sense

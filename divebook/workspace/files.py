@@ -37,7 +37,8 @@ from divebook.workspace.paths import PathPolicy, Root
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_MODE, _FOLDER_MODE = 0o666, 0o777
+_FILE_MODE = 0o666
+_FOLDER_MODE = 0o777
 
 
 class FoundFile(NamedTuple):
@@ -226,7 +227,8 @@ class Disk:
             with self._going("copy", source, target):
                 self._copy_file(source, self._into(source, target))
             return
-        inside, around = self.policy.real(target), self.policy.real(source)
+        inside = self.policy.real(target)
+        around = self.policy.real(source)
         if inside == around or inside.startswith(f"{around}/"):
             raise FileOperationError("copy", source, "a folder cannot be copied into itself")
         left = [(self.policy.absolute(source).rstrip("/"), self.policy.absolute(target).rstrip("/"))]
@@ -295,7 +297,8 @@ class Disk:
         whole = os.path.normpath(self.policy.absolute(pattern))
         parts = whole.split("/")
         plain = next((at for at, part in enumerate(parts) if has_wildcards(part)), len(parts) - 1)
-        start, prefix = "/".join(parts[:plain]) or "/", f"{self.policy.default.name.rstrip('/')}/"
+        start = "/".join(parts[:plain]) or "/"
+        prefix = f"{self.policy.default.name.rstrip('/')}/"
         found = [(mtime, path) for path, mtime in self._below(start) if matches(whole, path)]
         paths = [path for _, path in sorted(found, key=lambda each: (-each[0], each[1]))]
         return paths if is_absolute else [path.removeprefix(prefix) for path in paths]
@@ -490,7 +493,8 @@ class LocalFileOperator(FileOperator):
 
     def __init__(self, policy: PathPolicy | str | Path, tmp_dir: str | None = None) -> None:
         allowed = policy if isinstance(policy, PathPolicy) else PathPolicy(Root(policy))
-        self.disk, self.tmp_dir = Disk(allowed), tmp_dir
+        self.disk = Disk(allowed)
+        self.tmp_dir = tmp_dir
 
     @property
     def policy(self) -> PathPolicy:
@@ -729,7 +733,8 @@ _Part: TypeAlias = tuple[str, str]
 
 def _parts(pattern: str) -> list[_Part] | None:
     """Return the parts of a pattern; None for one that git lets match nothing."""
-    parts, at = list[_Part](), 0
+    parts = list[_Part]()
+    at = 0
     special = next((at for at, letter in enumerate(pattern) if letter in _SPECIAL), None)
     while at < len(pattern):
         letter = pattern[at]
@@ -768,7 +773,8 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
     """Return the expression of a set of letters such as ``[a-z]``, and where it ends; None for one without an end."""
     is_negated = pattern[at : at + 1] in ("!", "^")
     at += is_negated
-    parts, start = list[str](), at
+    parts = list[str]()
+    start = at
     while at < len(pattern) and (pattern[at] != "]" or at == start):
         if pattern.startswith("[:", at):
             end = pattern.find(":]", at + 2)

@@ -34,7 +34,8 @@ class _Files(LocalFileOperator):
 class ToldShell(LocalShell):
     """The shell of a local workspace."""
 
-    note, folder = NO_FENCE, ""
+    note = NO_FENCE
+    folder = ""
     _activated: Callable[[Mapping[str, str]], dict[str, str]] = dict
 
     def activate(self, activated: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
@@ -108,8 +109,12 @@ class LocalWorkspace(Workspace):
             Path(default_path or Path.cwd()).resolve(),
             [Path(path).resolve() for path in several(allowed_paths, "allowed_paths")],
         )
-        self._shell_timeout, self._environ, self._secrets = shell_timeout, environ, secrets
-        self._tmp_base, self._has_tmp, self._openat2 = tmp_base_dir, enable_tmp_dir, openat2
+        self._shell_timeout = shell_timeout
+        self._environ = environ
+        self._secrets = secrets
+        self._tmp_base = tmp_base_dir
+        self._has_tmp = enable_tmp_dir
+        self._openat2 = openat2
         self._guard = guard
         self._scratch: str | None = None
 
@@ -159,7 +164,8 @@ class LocalWorkspace(Workspace):
         return shell
 
     async def _teardown(self) -> None:
-        scratch, self._scratch = self._scratch, None
+        scratch = self._scratch
+        self._scratch = None
         if scratch is not None:
             await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
 
@@ -229,7 +235,8 @@ class VirtualenvWorkspace(LocalWorkspace):
     async def _make(self) -> None:
         """Make the environment, and install what is to be there."""
         await asyncio.to_thread(shutil.rmtree, self.venv_path, ignore_errors=True)
-        place, uv = str(self.venv_path), shutil.which("uv")
+        place = str(self.venv_path)
+        uv = shutil.which("uv")
         if uv is not None:
             made = [uv, "venv", "--quiet", *(["--python", self._python] if self._python else []), place]
             install = [uv, "pip", "install", "--quiet", "--python", f"{place}/bin/python", *self._packages]
@@ -257,7 +264,8 @@ class VirtualenvWorkspace(LocalWorkspace):
 
     async def _pip(self, words: Sequence[str], verb: str) -> str:
         """Return what pip prints, or uv in its place."""
-        python, uv = f"{self.venv_path}/bin/python", shutil.which("uv")
+        python = f"{self.venv_path}/bin/python"
+        uv = shutil.which("uv")
         own = [word for word in words[1:] if word not in ("--all", "--yes")]
         command = [python, "-m", "pip", *words] if uv is None else [uv, "pip", verb, "--python", python, *own]
         found = await self.shell.execute(command, timeout=float("inf"))
@@ -389,7 +397,8 @@ class _Fence:
     """
 
     def __init__(self, program: str, writable: Sequence[str]) -> None:
-        self._program, self._writable = program, list(writable)
+        self._program = program
+        self._writable = list(writable)
         self._mounted: list[str] = []
         """Folders that commands can read or write."""
         self._hidden: dict[str, tuple[int, int]] | None = None
@@ -549,7 +558,8 @@ def _pythons(folders: Sequence[str]) -> Iterator[str]:
 
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
     """Give the symbolic links on the way to a path, each with its target."""
-    left, place = [part for part in reversed(path.split("/")) if part], "/"
+    left = [part for part in reversed(path.split("/")) if part]
+    place = "/"
     for _ in range(256):  # more than any path that can be opened has
         if not left:
             return

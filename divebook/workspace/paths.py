@@ -25,7 +25,8 @@ from divebook.errors import PathNotAllowedError, WorkspaceNotEnteredError
 
 _NUMBER = 437
 """Of the system call, the same on every architecture."""
-_NO_MAGICLINKS, _BENEATH = 0x02, 0x08
+_NO_MAGICLINKS = 0x02
+_BENEATH = 0x08
 _TRIES = 64
 AT_FDCWD = -100
 PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
@@ -221,7 +222,8 @@ class Root:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             found.pop()
             if target.startswith("/"):
-                target, found = self.inside(target, path), []
+                target = self.inside(target, path)
+                found = []
             todo += _parts(target)
         return "/".join([self.name, *found])
 
@@ -260,9 +262,13 @@ class _Walk:
     """One opening, folder by folder: each name is opened without following, and links are followed here."""
 
     def __init__(self, root: Root, path: str, flags: int, mode: int) -> None:
-        self._root, self._path, self._flags, self._mode = root, path, flags, mode
+        self._root = root
+        self._path = path
+        self._flags = flags
+        self._mode = mode
         self._folders = [os.dup(root.fd)]
-        self._links, self._is_new = 0, False
+        self._links = 0
+        self._is_new = False
 
     def opened(self, relative: str) -> int:
         """Return the descriptor."""
@@ -273,7 +279,8 @@ class _Walk:
                 os.close(folder)
 
     def _open(self, relative: str) -> int:
-        todo, has_slash = _parts(relative), relative.endswith("/")
+        todo = _parts(relative)
+        has_slash = relative.endswith("/")
         while todo:
             name = todo.pop()
             if name == "..":
@@ -376,7 +383,9 @@ class PathPolicy:
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:
-        self.default, self._roots, self._is_closed = default, [default, *allowed], False
+        self.default = default
+        self._roots = [default, *allowed]
+        self._is_closed = False
         self._guard = guard
 
     @property
@@ -449,7 +458,8 @@ class PathPolicy:
             raise WorkspaceNotEnteredError(
                 f"the workspace of {self.default.name} was left: enter it again, and take its files and shell anew"
             )
-        text, rule = self.absolute(path), ""
+        text = self.absolute(path)
+        rule = ""
         for written in self._ways(text):
             for root in self._holding(written):
                 try:

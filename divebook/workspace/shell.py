@@ -61,7 +61,8 @@ class KeptOutput:
     """
 
     def __init__(self, limit: int, make_file: MakeFile | None = None) -> None:
-        self._half, self._make_file = limit // 2, make_file
+        self._half = limit // 2
+        self._make_file = make_file
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._held = 0
@@ -137,7 +138,8 @@ class Reapers:
     """
 
     def __init__(self, prefix: Callable[[], Sequence[str]] = tuple, check: Callable[[], None] | None = None) -> None:
-        self._prefix, self._check = prefix, check
+        self._prefix = prefix
+        self._check = check
         self._lock = threading.Lock()
         self._end: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -255,7 +257,8 @@ DRAIN = 0.2
 """Seconds for what is still to be read of a command that has ended: others may hold its streams open."""
 _ENDING = 15.0
 _PIECE = 1 << 16
-STDOUT, STDERR = "stdout", "stderr"
+STDOUT = "stdout"
+STDERR = "stderr"
 Listen: TypeAlias = Callable[[str, str], None]
 """Hears what a command prints, as it comes: the name of the stream, and a piece of text."""
 Given: TypeAlias = bytes | AsyncIterator[bytes | str]
@@ -325,7 +328,11 @@ class _Run:
         begun: Callable[[int], None] | None,
         undecodable: str,
     ) -> None:
-        self._out, self._err, self._listen, self._begun, self._undecodable = out, err, listen, begun, undecodable
+        self._out = out
+        self._err = err
+        self._listen = listen
+        self._begun = begun
+        self._undecodable = undecodable
         self._control, self._theirs = socket.socketpair()
         self._control.setblocking(False)  # noqa: FBT003 - as it is called
         self._tasks: list[asyncio.Task[None]] = []
@@ -337,7 +344,8 @@ class _Run:
         started = time.monotonic()
         try:
             await self._start(send, stdin)
-            timed_out, said = False, b""
+            timed_out = False
+            said = b""
             try:
                 async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
                     said = await self._last_word()
@@ -375,7 +383,9 @@ class _Run:
 
     async def _start(self, send: Callable[[Streams], None], stdin: Given) -> None:
         """Send the command to its reaper, and read on what it prints."""
-        given, out, err = os.pipe(), os.pipe(), os.pipe()
+        given = os.pipe()
+        out = os.pipe()
+        err = os.pipe()
         theirs = (given[0], out[1], err[1])
         try:
             # a thread that was left to itself would send what others have been given these numbers for
@@ -414,7 +424,8 @@ class _Run:
 
     async def _last_word(self) -> bytes:
         """Return what the reaper says last, of which the command's process id comes first."""
-        loop, data = asyncio.get_running_loop(), b""
+        loop = asyncio.get_running_loop()
+        data = b""
         while more := await loop.sock_recv(self._control, 64):
             *lines, data = (data + more).split(b"\n")
             for line in lines:
@@ -549,7 +560,9 @@ class Shell(ABC):
         output_limit: int = OUTPUT_LIMIT,
     ) -> None:
         self.default_timeout = default_timeout if _limit(default_timeout) else math.inf
-        self._environ, self._secrets, self.output_limit = dict(environ or {}), secrets, output_limit
+        self._environ = dict(environ or {})
+        self._secrets = secrets
+        self.output_limit = output_limit
 
     async def execute(
         self,
@@ -696,7 +709,8 @@ class _Heard:
     """Tells listeners what a command prints, without secrets: half of one is held until the rest of it has come."""
 
     def __init__(self, listeners: Sequence[Listen], *, hides: bool) -> None:
-        self._listeners, self._hides = listeners, hides
+        self._listeners = listeners
+        self._hides = hides
         self._held: dict[str, str] = {}
 
     def __call__(self, stream: str, text: str) -> None:
@@ -735,7 +749,9 @@ def output_keeper(limit: int, folder: str | None) -> Callable[[str], KeptOutput]
 def made_result(code: int, out: KeptOutput, err: KeptOutput, *, timed_out: bool, duration: float) -> ShellResult:
     """Return what a command came to whose streams were kept."""
     result = ShellResult(code, out.text(), err.text())
-    result.timed_out, result.duration, result.left_out = timed_out, duration, out.dropped + err.dropped
+    result.timed_out = timed_out
+    result.duration = duration
+    result.left_out = out.dropped + err.dropped
     result.stdout_file, result.stderr_file = out.close(), err.close()
     return result
 
@@ -778,14 +794,18 @@ class LocalShell(Shell):
         if isinstance(folder_of, str | Path):
             self._policy = PathPolicy(Root(folder_of))  # opened here, so closed with the shell
             folder_of = self._policy.folder
-        self._folder_of, self._scratch, self._shell = folder_of, scratch, tuple(shell)
+        self._folder_of = folder_of
+        self._scratch = scratch
+        self._shell = tuple(shell)
         self.reapers = reapers or Reapers()
 
     async def _run(self, asked: AskedCommand) -> ShellResult:
-        command, folder = asked.command, self._folder_of(asked.cwd)
+        command = asked.command
+        folder = self._folder_of(asked.cwd)
         argv = [*self._shell, command] if isinstance(command, str) else list(command)
         kept = output_keeper(self.output_limit, self._scratch())
-        out, err = kept("stdout"), kept("stderr")
+        out = kept("stdout")
+        err = kept("stderr")
         environ = {**self._inherited(), **asked.environ} if asked.inherit_env else asked.environ
         try:
             ended = await run(

@@ -41,7 +41,9 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 def _relay(terminal: int, program: int) -> None:
     """Hand on what is typed and printed, until the program has ended and all that it printed is read."""
-    sources, waiting, last = [terminal, program, 0], b"", b""
+    sources = [terminal, program, 0]
+    waiting = b""
+    last = b""
     while True:
         ready, writable, _ = select.select(sources, [terminal] if waiting else [], [])
         if terminal in ready:
@@ -58,7 +60,8 @@ def _relay(terminal: int, program: int) -> None:
             if not piece:
                 sources.remove(0)
                 piece = end_after(last)
-            waiting, last = waiting + piece, piece
+            waiting = waiting + piece
+            last = piece
 
 
 def _read(terminal: int) -> bytes:

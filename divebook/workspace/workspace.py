@@ -186,7 +186,8 @@ class Workspace(ABC):
 
     async def _closed(self) -> None:
         # A `_teardown` may set both to None, as that of the pai-agent-sdk does: they are closed all the same.
-        shell, files = self._shell, self._file_operator
+        shell = self._shell
+        files = self._file_operator
         try:
             await self._resources.close_all()
         finally:
@@ -196,7 +197,9 @@ class Workspace(ABC):
                 await self._close_parts(shell, files)
 
     async def _close_parts(self, shell: Shell | None, files: FileOperator | None) -> None:
-        self._shell, self._file_operator, self._is_entered = None, None, False
+        self._shell = None
+        self._file_operator = None
+        self._is_entered = False
         self._toolsets.clear()
         self._resources.bind(None)
         try:
@@ -405,8 +408,11 @@ class AgentSession:
         parent: AgentSession | None = None,
     ) -> None:
         self.workspace = workspace
-        self._files, self._shell, self._resources = file_operator, shell, resources
-        self.run_id, self.parent_run_id = uuid.uuid4().hex, None if parent is None else parent.run_id
+        self._files = file_operator
+        self._shell = shell
+        self._resources = resources
+        self.run_id = uuid.uuid4().hex
+        self.parent_run_id = None if parent is None else parent.run_id
         self.bus: MessageBus = MessageBus() if parent is None else parent.bus
         self._parent = parent
         self.started_at: datetime | None = None

@@ -11,12 +11,15 @@ from divebook.events.arrow.foreign import Arrow
 from divebook.events.arrow.ipc import as_array, read_arrays, write_arrays
 from divebook.events.recorded import Normalize, opened
 
-_NUMBERS, _MOMENTS, _TEXTS = "biuf", "Mm", "US"
+_NUMBERS = "biuf"
+_MOMENTS = "Mm"
+_TEXTS = "US"
 
 
 def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
     """Return what the log holds of an array."""
-    flat, dtype = array.ravel(), array.dtype
+    flat = array.ravel()
+    dtype = array.dtype
     layout: dict[str, Any] = {"dtype": dtype.str}
     if dtype.kind == "O":
         layout["objects"] = [normalize(cell, f"{path}[{place}]") for place, cell in enumerate(flat.tolist())]

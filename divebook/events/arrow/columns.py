@@ -20,7 +20,8 @@ from divebook.events.arrow.ipc import as_array, in_one_piece, without_residue
 from divebook.events.recorded import Normalize, key_of, opened, own_name
 
 Description = dict[str, Any]
-_NUMBERS, _MOMENTS = "biuf", "Mm"
+_NUMBERS = "biuf"
+_MOMENTS = "Mm"
 
 
 class ColumnWriter:
@@ -140,7 +141,8 @@ def zone_of(content: str | list[Any]) -> Any:
         return content
     if len(content) == 1:
         return ZoneInfo(content[0])
-    offset, name = timedelta(microseconds=content[0]), content[1]
+    offset = timedelta(microseconds=content[0])
+    name = content[1]
     return timezone(offset) if name is None else timezone(offset, name)
 
 

@@ -45,7 +45,8 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
     library = cls.__module__.partition(".")[0]
     name = cls.__qualname__
     if library == "pandas" and name.endswith("Index"):
-        name, recorder = "Index", "frames.record_index"
+        name = "Index"
+        recorder = "frames.record_index"
     else:
         recorder = _RECORDERS.get((library, name), "")
     if recorder:
@@ -100,7 +101,9 @@ class Arrow(Recorded):
     tag = "arrow"
 
     def __init__(self, kind: str, shape: Sequence[int], layout: Mapping[str, Any], content: str | bytes) -> None:
-        self.kind, self.shape, self.layout = kind, tuple(shape), layout
+        self.kind = kind
+        self.shape = tuple(shape)
+        self.layout = layout
         self._text = content if isinstance(content, str) else None
         self._stream = content if isinstance(content, bytes) else None
 
@@ -163,7 +166,8 @@ class ForeignScalar(Recorded):
     tag = "scalar"
 
     def __init__(self, kind: str, parts: Sequence[Any]) -> None:
-        self.kind, self.parts_ = kind, list(parts)
+        self.kind = kind
+        self.parts_ = list(parts)
 
     def data(self) -> Any:
         """Return kind and parts."""

@@ -237,7 +237,8 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
 def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = column.astype(column.dtype.categories.dtype)
-    dtype, kind = column.dtype, None
+    dtype = column.dtype
+    kind = None
     if pd.api.types.is_object_dtype(dtype):
         kind = pd.api.types.infer_dtype(column, skipna=True)
         if kind not in _ALIKE:
@@ -267,10 +268,12 @@ def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
 def _count_numbers(numbers: np.ndarray[Any, Any], tally: ColumnTally) -> None:
     none = int(np.isnan(numbers).sum())
     finite = numbers[np.isfinite(numbers)]
-    tally.empty, tally.endless = tally.empty + none, tally.endless + len(numbers) - len(finite) - none
+    tally.empty = tally.empty + none
+    tally.endless = tally.endless + len(numbers) - len(finite) - none
     if not len(finite):
         return
-    least, greatest = float(finite.min()), float(finite.max())
+    least = float(finite.min())
+    greatest = float(finite.max())
     exponent = exponent_of(least, greatest)
     places = np.floor(np.ldexp(finite, -exponent)).astype(np.int64)
     places[(finite < 0) & (places == 0)] = -1  # as `place_of` has it

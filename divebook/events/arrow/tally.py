@@ -37,7 +37,8 @@ class Bins:
     def __init__(self) -> None:
         self.exponent, self.counts = _FINEST, dict[int, int]()
         """The width, and the numbers in each bin by its place: that of a number is how often the width goes into it."""
-        self.least, self.greatest = math.inf, -math.inf
+        self.least = math.inf
+        self.greatest = -math.inf
 
     @property
     def count(self) -> int:
@@ -53,10 +54,12 @@ class Bins:
 
     def widen(self, least: float, greatest: float) -> None:
         """Have bins for all numbers of a range as well."""
-        self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
+        self.least = min(self.least, least)
+        self.greatest = max(self.greatest, greatest)
         exponent = exponent_of(self.least, self.greatest)
         if exponent != self.exponent:
-            self.counts, self.exponent = _merged(self.counts, exponent - self.exponent), exponent
+            self.counts = _merged(self.counts, exponent - self.exponent)
+            self.exponent = exponent
 
     def take(self, exponent: int, counts: Mapping[int, int]) -> None:
         """Take in counts by places of bins that are no wider, and within its range."""
@@ -138,7 +141,9 @@ class ColumnTally:
 
     def add(self, cells: Iterable[Any]) -> None:
         """Take in cells, each of whatever type."""
-        texts, numbers, truths = Counter[str](), list[float](), [0, 0]
+        texts = Counter[str]()
+        numbers = list[float]()
+        truths = [0, 0]
         for cell in map(_plain, cells):
             kind = type(cell)
             if kind is str:
@@ -196,7 +201,8 @@ class ColumnTally:
         self.are_whole = self.are_whole and other.are_whole
         self.add_whole(other.whole)
         self.add_truths(*other.truths)
-        self.empty, self.endless = self.empty + other.empty, self.endless + other.endless
+        self.empty = self.empty + other.empty
+        self.endless = self.endless + other.endless
         self.other += other.other
 
 

@@ -522,8 +522,10 @@ class Envelope(StagedContents):
         for record in reversed(self.processing_history):
             if record.agent == agent and record.status == ProcessingStatus.RUNNING:
                 now = self.clock()
-                record.completed_at, record.llm_calls = now, llm_calls
-                record.status, record.error = ProcessingStatus.read(status), error
+                record.completed_at = now
+                record.llm_calls = llm_calls
+                record.status = ProcessingStatus.read(status)
+                record.error = error
                 took = (now - record.started_at) // timedelta(milliseconds=1)
                 record.duration_ms = duration_ms if duration_ms > 0 else took
                 return
@@ -619,7 +621,8 @@ class Envelope(StagedContents):
 
     def ask(self, interrupt: FlowInterrupt) -> None:
         """Make this the question, in place of any earlier one."""
-        self.interrupt_pending, self.interrupt = True, interrupt
+        self.interrupt_pending = True
+        self.interrupt = interrupt
 
     def resolve_interrupt(self, response: InterruptResponse | Mapping[str, Any]) -> None:
         """Keep an answer, received now, beside its question; nothing is pending any more.
@@ -635,7 +638,8 @@ class Envelope(StagedContents):
 
     def clear_interrupt(self) -> None:
         """Take the question back."""
-        self.interrupt_pending, self.interrupt = False, None
+        self.interrupt_pending = False
+        self.interrupt = None
 
     def ask_next_interrupt(self) -> bool:
         """Ask the next queued question unless one is pending; return whether one is then."""
@@ -728,7 +732,9 @@ class Envelope(StagedContents):
 
     def take_over(self, state: Mapping[str, Any]) -> None:
         """Become, in place, what a state describes."""
-        names, clock, new_id = self.slot_names, self.clock, self.new_id
+        names = self.slot_names
+        clock = self.clock
+        new_id = self.new_id
         read = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
         for name in FIELDS:
             setattr(self, name, getattr(read, name))
@@ -893,7 +899,8 @@ def _merged(own: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[s
         merged.pop(key, None)
     deeper = None if depth is None else depth - 1
     for key, value in branch.items():
-        old, present = before.get(key, _ABSENT), merged.get(key)
+        old = before.get(key, _ABSENT)
+        present = merged.get(key)
         if value == old:
             continue
         if deeper != 0 and isinstance(value, Mapping) and isinstance(present, Mapping):
@@ -921,7 +928,8 @@ def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
     steps
         The steps of the workflow, as they are written.
     """
-    ledger, used = state.ledger, state.usage
+    ledger = state.ledger
+    used = state.usage
     return Envelope(
         bounds=state.bounds,
         clock=lambda: to_datetime(state.last_us),
@@ -947,7 +955,8 @@ def _moment(microseconds: int | None) -> datetime:
 
 
 def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
-    given, began = state.identity, _moment(state.started_us)
+    given = state.identity
+    began = _moment(state.started_us)
     return {
         "envelope_id": state.execution_id,
         "request_id": str(given.get("request_id") or state.execution_id),
@@ -1000,7 +1009,8 @@ def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingReco
 
 
 def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
-    began, ended = _moment(hop.started_us), None if hop.ended_us is None else to_datetime(hop.ended_us)
+    began = _moment(hop.started_us)
+    ended = None if hop.ended_us is None else to_datetime(hop.ended_us)
     took = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
     status = ProcessingStatus.read(hop.status)
     return ProcessingRecord(hop.step, stage_order, began, ended, max(took, 0), status, hop.error, hop.llm_calls)

@@ -204,7 +204,8 @@ class PlainReading:
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
         """Return what a value stands for in a field of a type; of alternatives the first is meant, or None."""
-        origin, arguments = get_origin(kind), get_args(kind)
+        origin = get_origin(kind)
+        arguments = get_args(kind)
         if origin in (Union, UnionType):
             return None if value is None and NoneType in arguments else self.read(arguments[0], value, path)
         if origin is list:

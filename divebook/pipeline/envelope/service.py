@@ -118,7 +118,9 @@ class InterruptService:
         clock: Clock = utc_now,
         new_id: IdSource = random_id,
     ) -> None:
-        self._policies, self._clock, self._new_id = policies, clock, new_id
+        self._policies = policies
+        self._clock = clock
+        self._new_id = new_id
         self._records: dict[str, InterruptRecord] = {}
         self._pending: dict[str, InterruptRecord] = {}
 
@@ -235,7 +237,9 @@ class InterruptService:
             return None
         if self._pending.pop(id, None) is None:
             return None
-        record.response, record.resolved_at, record.status = answer, now, InterruptStatus.RESOLVED
+        record.response = answer
+        record.resolved_at = now
+        record.status = InterruptStatus.RESOLVED
         return record
 
     def cancel(self, id: str, reason: str = "") -> InterruptRecord | None:

@@ -316,7 +316,8 @@ def _named(function: Callable[..., Any]) -> _Named | None:
 
     Return None for any other function: cloudpickle then pickles it by name if that leads to it, else by value.
     """
-    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", "<")
+    module = getattr(function, "__module__", None)
+    path = getattr(function, "__qualname__", "<")
     if not isinstance(module, str) or not _is_importable(module) or "<" in path:
         return None
     found: Any = sys.modules.get(module)
@@ -324,7 +325,8 @@ def _named(function: Callable[..., Any]) -> _Named | None:
         found = getattr(found, part, None)
     depth = 0
     while found is not None and found is not function:
-        found, depth = getattr(found, "__wrapped__", None), depth + 1
+        found = getattr(found, "__wrapped__", None)
+        depth = depth + 1
     return _Named(module, path, depth) if depth and found is function else None
 
 
@@ -389,7 +391,9 @@ class PrintedThere(io.RawIOBase):
     """
 
     def __init__(self, name: str, number: int, hand_on: Callable[[tuple[str, str]], object]) -> None:
-        self._name, self._number, self._hand_on = name, number, hand_on
+        self._name = name
+        self._number = number
+        self._hand_on = hand_on
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
 
     def writable(self) -> bool:

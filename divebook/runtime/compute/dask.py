@@ -122,7 +122,8 @@ class Claims:
     """Grants each key of a task to the first request. The key of a task that is not wanted any more is not granted."""
 
     def __init__(self, scheduler: Any) -> None:
-        self._scheduler, self._taken = scheduler, set[str]()
+        self._scheduler = scheduler
+        self._taken = set[str]()
 
     def claim(self, key: str) -> bool:
         """Return whether the requesting task may start."""
@@ -201,7 +202,8 @@ class DaskCluster:
         if not isinstance(cluster, str) and cluster.asynchronous:
             kind = type(cluster).__name__
             raise SetupError(f"this {kind} is asynchronous, and shares its loop: give an ordinary one, or its address")
-        self._given, self._keep = cluster, keep
+        self._given = cluster
+        self._keep = keep
         self._options = {"resources": dict(resources or {}), "priority": priority}
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
@@ -257,7 +259,8 @@ class DaskCluster:
     def close(self) -> None:
         """Remove published results from the cluster, and close a connection that was opened here."""
         with self._lock:
-            connection, self._connection = self._connection, None
+            connection = self._connection
+            self._connection = None
         if connection is not None:
             if connection.dashboard is not None:
                 DASHBOARDS.forget(connection.dashboard)
@@ -269,7 +272,8 @@ class DaskCluster:
         with self._lock:
             if self._connection is None or self._connection.is_lost:
                 self._connection = _Connection(self._client(label), keep=self._keep)
-                client, dashboard = self._connection.client, self._connection.dashboard
+                client = self._connection.client
+                dashboard = self._connection.dashboard
                 _log.info("calls go to the Dask cluster %s, with the dashboard %s", client, dashboard)
             return self._connection
 
@@ -303,7 +307,8 @@ class _Connection:
     """Connection to a cluster. Its methods run on the loop of the client, unless they state otherwise."""
 
     def __init__(self, client: Client, *, keep: bool) -> None:
-        self.client, self._keep = client, keep
+        self.client = client
+        self._keep = keep
         self.dashboard: str | None = client.dashboard_link
         self.loop: asyncio.AbstractEventLoop = client.loop.asyncio_loop
         self.threads: int = sum(client.nthreads().values())
@@ -445,7 +450,8 @@ class _Connection:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
 
     async def _unpublish(self) -> None:
-        over, self._over = self._over, []
+        over = self._over
+        self._over = []
         if over:
             with suppress(OSError):  # a closed cluster keeps nothing
                 await self.client.unpublish_dataset(over)
@@ -494,7 +500,8 @@ def _listed(resources: Mapping[str, float]) -> str:
 # By name: ``thread``, ``process``, and any `concurrent.futures.Executor`.
 
 
-THREAD, PROCESS = "thread", "process"
+THREAD = "thread"
+PROCESS = "process"
 _PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
 """Pattern of strings that look like an address."""
 
@@ -607,7 +614,8 @@ class Pool:
         try:
             return await self._made(task)
         except BrokenExecutor as error:
-            broke, told = error, f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
+            broke = error
+            told = f"{task.label} may or may not have taken effect: {_said(error)} while it was under way"
         if not task.repeatable:
             raise OutcomeUnknownError(told) from broke
         try:

@@ -289,7 +289,8 @@ class _UntilItEnds(io.RawIOBase):
     """Output of a process until it ends. Its children may keep the pipe open for longer."""
 
     def __init__(self, descriptor: int, look: _Look) -> None:
-        self._descriptor, self._look = descriptor, look
+        self._descriptor = descriptor
+        self._look = look
 
     def readable(self) -> bool:
         return True

@@ -67,7 +67,9 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
         result, error = call.at_once() or await (call.end() if abandoned else _to_its_end(call))
     finally:
         home.limiter.release_on_behalf_of(place)
-    home.is_quick, call.outcome = call.seconds < QUICK_SECONDS, None  # the traceback of an error references the call
+    # the traceback of an error references the call
+    home.is_quick = call.seconds < QUICK_SECONDS
+    call.outcome = None
     if error is None:
         return cast("T", result)
     try:
@@ -157,7 +159,8 @@ class ThreadCall:
     __slots__ = ("_returned", "context", "ended", "function", "home", "outcome", "seconds")
 
     def __init__(self, home: LoopHandle, function: Callable[[], Any]) -> None:
-        self.home, self.function = home, function
+        self.home = home
+        self.function = function
         self.context = contextvars.copy_context()
         self.ended: asyncio.Future[None] | None = None
         """Done on the loop once the call has returned; None if the loop blocks for it instead."""

@@ -38,7 +38,8 @@ class Wire:
     """One end of the pipes between a worker and its owner."""
 
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
-        self._reads, self._writes = reads, writes
+        self._reads = reads
+        self._writes = writes
         self._lock = threading.Lock()
         self.is_let_go = False
         """True in a process that was forked from the one that uses the pipes."""
@@ -98,7 +99,8 @@ def _printed(wire: Wire, name: str, number: int) -> TextIO:
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], own: tuple[TextIO, ...]) -> None:
     """Make calls in the owner's present environment. Refuse calls once an imported file has changed."""
-    around, modules = ProcessEnvironment.of_now(), KnownModules()
+    around = ProcessEnvironment.of_now()
+    modules = KnownModules()
     while True:
         kind, payload = calls.get()
         if kind == AROUND:

@@ -170,7 +170,7 @@ def numbers_in(content: bytes | None) -> list[int]:
     """Return what the server gives as an array of bigint, none of which is NULL; nothing for NULL."""
     if content is None or len(content) == _EMPTY.size:
         return []
-    ((length,),) = (struct.unpack_from(">i", content, _EMPTY.size),)
+    (length,) = struct.unpack_from(">i", content, _EMPTY.size)
     return list(struct.unpack_from(">" + "iq" * length, content, _EMPTY.size + 8)[1::2])
 
 
@@ -256,7 +256,8 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
     """Return the store's error for one of Postgres's."""
     import psycopg
 
-    code, said = error.sqlstate or "", _said(error)
+    code = error.sqlstate or ""
+    said = _said(error)
     if _STATEMENTS in said:
         return StoreError(f"{location} is a pool that gives each statement another session: {said}. {_OTHER_MODES}")
     for beginning, kind, text in _FAULTS:
@@ -404,7 +405,8 @@ class Connections:
 
     def _drop_free(self) -> None:
         with self._lock:
-            free, self._free = self._free, {}
+            free = self._free
+            self._free = {}
         for link in free:
             link.close()
 
@@ -507,7 +509,8 @@ class SentStatement:
     """A statement on its way to the server, on the connection that writes. The store's lock is held by who asks."""
 
     def __init__(self, link: Link, connections: Connections) -> None:
-        self._link, self._connections = link, connections
+        self._link = link
+        self._connections = connections
 
     def has_answer(self, seconds: float | None = None) -> bool:
         """Return whether the answer is there, after so many seconds at most."""

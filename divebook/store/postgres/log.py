@@ -136,7 +136,8 @@ class TypeNumbers:
     def load(self) -> None:
         """Read the table."""
         rows = self._connections.read("SELECT number, name FROM divebook.event_types")
-        self.names, self._numbers = dict(rows), {name: number for number, name in rows}
+        self.names = dict(rows)
+        self._numbers = {name: number for number, name in rows}
 
     def number(self, name: str) -> int:
         """Return the number of a type; the first of a store makes one for each event type."""
@@ -212,7 +213,8 @@ class DraftBatch:
 
     def row(self) -> tuple[Any, ...]:
         """Return what is compared with the row of a log that is carried on, and what that becomes."""
-        before, after = self.before, self.log
+        before = self.before
+        after = self.log
         assert before is not None  # noqa: S101 - it only carries on
         line = after.line
         compared = before.key, before.line.seal(), before.token, before.checksum
@@ -220,7 +222,8 @@ class DraftBatch:
 
     def head(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return what is compared with the execution's row, and what that becomes."""
-        before, known = self.before, self.began
+        before = self.before
+        known = self.began
         if before is not None:
             known = {"key": before.key, "known_seal": before.line.seal(), "known_token": before.token}
             known["before"] = before.checksum
@@ -299,7 +302,8 @@ class LogReader:
     """Reads logs."""
 
     def __init__(self, connections: Connections, types: TypeNumbers) -> None:
-        self._connections, self._types = connections, types
+        self._connections = connections
+        self._types = types
 
     def find(self, execution_id: str, after: int, last: int) -> FoundLog | None:
         """Return the records that hold the events above `after` up to `last`, as they are; None if there is no log."""
@@ -319,14 +323,17 @@ class LogReader:
             A record is missing, or is not what was written.
         """
         found = [self._types.stored(row) for row in log.rows]
-        expected, checksum = 1, 0
+        expected = 1
+        checksum = 0
         if found and found[0].sequence > 1:
-            expected, checksum = found[0].last_sequence + 1, found[0].checksum or 0
+            expected = found[0].last_sequence + 1
+            checksum = found[0].checksum or 0
             del found[0]
         for record in found:
             if record.sequence != expected:
                 break
-            expected, checksum = record.last_sequence + 1, record.checksum_after(checksum)
+            expected = record.last_sequence + 1
+            checksum = record.checksum_after(checksum)
             if checksum != record.checksum or (record.last_sequence == log.last_sequence and checksum != log.checksum):
                 raise _damaged(log, record, "it does not have the checksum it was written with")
             yield record
@@ -374,7 +381,8 @@ class LogReader:
 
 
 def _damaged(log: FoundLog, record: StoredRecord, why: object) -> CorruptStoreError:
-    first, last = record.sequence, record.last_sequence
+    first = record.sequence
+    last = record.last_sequence
     what = f"event {first}" if first == last else f"the record of events {first} to {last}"
     return CorruptStoreError(
         f"{what} of execution {log.execution_id} is damaged: {why}. The events before it and the other executions are "
@@ -439,14 +447,19 @@ class LogWriter:
         reader: LogReader,
         unknown: Callable[[str], ExecutionNotFoundError],
     ) -> None:
-        self._connections, self._types, self._reader, self._unknown = connections, types, reader, unknown
+        self._connections = connections
+        self._types = types
+        self._reader = reader
+        self._unknown = unknown
         self._logs: dict[str, KnownLog] = {}
 
     def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
         """Write batches; return, for each, why it was refused, or None."""
         self._connections.settle()
         answers: list[Refusal | None] = [None] * len(batches)
-        todo, idle, is_first = list(range(len(batches))), 0, True
+        todo = list(range(len(batches)))
+        idle = 0
+        is_first = True
         try:
             while todo and idle < ATTEMPTS:
                 left = self._round(batches, todo, answers, durability, is_first=is_first)
@@ -511,7 +524,8 @@ class LogWriter:
             self._connections.unanswered = None
             sent.answers = self._taken_in(sent, entered)
         except Exception as error:  # noqa: BLE001 - it is raised to who has sent them, and not to who comes next
-            self._connections.unanswered, sent.error = None, error
+            self._connections.unanswered = None
+            sent.error = error
             self.forget([batch.execution_id for batch in sent.batches])
         else:
             sent.tell(sent.batches, sent.answers)

@@ -93,7 +93,8 @@ class ServerNews:
     """The thread that hears the server, from the first who waits for news until the store is closed."""
 
     def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
-        self._connections, self._arrivals = connections, arrivals
+        self._connections = connections
+        self._arrivals = arrivals
         self._follower = secrets.token_bytes(16)
         self._followed: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -125,7 +126,8 @@ class ServerNews:
     def close(self) -> None:
         """End the thread."""
         with self._lock:
-            self._ends, thread = True, self._thread
+            self._ends = True
+            thread = self._thread
         self._wake()
         if thread is not None and thread is not threading.current_thread():
             thread.join(PAUSE)
@@ -145,7 +147,8 @@ class ServerNews:
                 self._wait(None, PAUSE)
 
     def _hear(self) -> None:
-        link, location = self._connections.open(), self._connections.address.location
+        link = self._connections.open()
+        location = self._connections.address.location
         try:
             with translated(location):
                 link.execute(f"LISTEN {CHANNEL}".encode())
@@ -198,12 +201,14 @@ class ServerNews:
         return followed, time.monotonic() + RENEW
 
     def _ask(self, link: Link, until: float = math.inf) -> None:
-        seen, pause = "", SOONEST
+        seen = ""
+        pause = SOONEST
         while not self._ends and time.monotonic() < until:
             self._connections.close_idle()
             ((written,),) = link.execute(_WRITTEN).fetchall()
             if written != seen:
-                seen, pause = written, SOONEST
+                seen = written
+                pause = SOONEST
                 self._arrivals.add()
             self._wait(None, pause)
             pause = min(LATEST, pause * 1.5)
@@ -560,7 +565,8 @@ class PostgresStore(EventStore):
         return self._reader.decoded(log, last, self.sealing)
 
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        wanted, facts = set(sequences), dict[int, Payload]()
+        wanted = set(sequences)
+        facts = dict[int, Payload]()
         looks: list[FoundLog] = self._reader.around(execution_id, sorted(wanted))
         if not looks:
             raise self._unknown(execution_id)

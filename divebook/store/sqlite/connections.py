@@ -171,7 +171,8 @@ class _Held:
     __slots__ = ("__weakref__", "connection", "reading")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection, self.reading = connection, threading.RLock()
+        self.connection = connection
+        self.reading = threading.RLock()
 
 
 class Readers:

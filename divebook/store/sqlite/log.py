@@ -78,14 +78,16 @@ def reach_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes,
     reach = Reach(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
         if record.sequence > log.last_sequence:
-            added, count = reach.added + len(record.payload), reach.records + 1
+            added = reach.added + len(record.payload)
+            count = reach.records + 1
             reach = Reach(record.last_sequence, record.checksum or 0, added, count)
     return reach
 
 
 def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[Any, ...]) -> ExecutionRecord:
     """Return the line of an execution from a row of `RECORD`; CorruptStoreError if it is not what was written."""
-    line, goes_on = load_line(row), row[-1]
+    line = load_line(row)
+    goes_on = row[-1]
     if goes_on and (log := find(connection, line.id)) is not None:
         reach = reach_of(connection, types, log)
         line = line._replace(last_sequence=reach.last_sequence, size=line.size + reach.added)
@@ -135,7 +137,8 @@ class OpenLog:
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
         """Go on to the end of a batch, by which the large values have `grown`."""
-        added, records = self.reach.added + batch.size, self.reach.records + len(batch.records)
+        added = self.reach.added + batch.size
+        records = self.reach.records + len(batch.records)
         self.reach = Reach(batch.last_sequence, checksum, added, records)
         line = self.line
         is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
@@ -220,7 +223,8 @@ class OpenLogs:
         self._types.refresh(cursor)
         (version,) = cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._version, self._generation = version, self._generation + 1
+            self._version = version
+            self._generation = self._generation + 1
         answers = [self._enter(cursor, batch) for batch in batches]
         while len(self._logs) > MOST_KNOWN:
             del self._logs[next(iter(self._logs))]
@@ -254,12 +258,14 @@ class OpenLogs:
         elif batch.withheld is not None and batch.beginning is None:
             tables.withhold(cursor, log.key, withheld=batch.withheld)
         log.ids.add(batch.records, batch.ids)
-        numbers, base = self._types.numbers, place_of(log.key, 0)
+        numbers = self._types.numbers
+        base = place_of(log.key, 0)
         rows: list[tuple[Any, ...]] = []
         entries = zip(batch.records, batch.types, ids, batch.payloads, checksums, strict=True)
         for record, name, first_id, payload, checksum in entries:
             number = numbers.get(name) or self._types.add(cursor, name)
-            place, data = base + record.sequence, payload if payload[:1] == PACKED else payload.decode()
+            place = base + record.sequence
+            data = payload if payload[:1] == PACKED else payload.decode()
             rows.append((place, record.recorded_at, number, first_id, record.path, record.step, data, checksum))
         cursor.executemany(_INSERT_RECORD, rows)
         return None
@@ -298,7 +304,8 @@ class OpenLogs:
         line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
         fork = None if batch.source is None else self._fork_of(cursor, batch, batch.source)
         before, owner = (0, None) if fork is None else fork
-        checksum, token = batch.checksums(before)[-1], batch.lease.token if batch.lease else 0
+        checksum = batch.checksums(before)[-1]
+        token = batch.lease.token if batch.lease else 0
         at = batch.expected_sequence if owner else None
         cursor.execute(_INSERT_EXECUTION, (*line, line.seal(), checksum, token, owner, at))
         key = cursor.lastrowid or 0
@@ -313,7 +320,8 @@ class OpenLogs:
 
     def _fork_of(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
         """Return the checksum of the last event that a fork shares with its source, and whose row that event is."""
-        found, at = find(cursor, source), batch.expected_sequence
+        found = find(cursor, source)
+        at = batch.expected_sequence
         if found is None:
             raise self._unknown(source)
         last = None

@@ -95,7 +95,8 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
 def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[LogPart, ...]:
     """Return whose rows a fork's log is made of."""
     shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
-    parts, after = [], 0
+    parts = []
+    after = 0
     for owner, end in reversed(shared):
         parts.append(LogPart(owner, after, end))
         after = end
@@ -181,9 +182,12 @@ def load_facts(
     CorruptStoreError
         One of them is missing, or its record is not what was written.
     """
-    means, wanted, facts = (sealing, fetcher(connection, sealing)), set(sequences), dict[int, Payload]()
+    means = (sealing, fetcher(connection, sealing))
+    wanted = set(sequences)
+    facts = dict[int, Payload]()
     for *row, earlier, number, kept in _around_facts(connection, log, sequences):
-        record, before = _stored(types, log, row, connection), kept
+        record = _stored(types, log, row, connection)
+        before = kept
         if earlier is None and record.sequence > 1:  # the first one of a part
             _, before = start(connection, types, log, record.sequence - 1)
         if (record.checksum, before) != (None, None) and record.checksum != record.checksum_after(before or 0):
@@ -231,7 +235,8 @@ def load_records(
     # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
     apart = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
     for row in chain.from_iterable(apart.execute(_RECORDS, places) for places in ranges):
-        place, kept = row[0], row[-1]
+        place = row[0]
+        kept = row[-1]
         sequence = place & MOST
         if sequence > expected:
             break
@@ -323,7 +328,8 @@ def _type_name(
 
 
 def _damaged(log: Log, record: StoredRecord, why: object) -> CorruptStoreError:
-    first, last = record.sequence, record.last_sequence
+    first = record.sequence
+    last = record.last_sequence
     return _damage(log, f"event {first}" if first == last else f"the record of events {first} to {last}", why)
 
 

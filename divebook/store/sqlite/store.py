@@ -85,7 +85,9 @@ class Transaction:
     __slots__ = ("_file", "_turn", "_wanted")
 
     def __init__(self, turn: WriteTurn, file: OpenFile, wanted: Durability) -> None:
-        self._turn, self._file, self._wanted = turn, file, wanted
+        self._turn = turn
+        self._file = file
+        self._wanted = wanted
 
     def __enter__(self) -> sqlite3.Cursor:
         try:
@@ -136,7 +138,9 @@ class WriteTurn:
     __slots__ = ("_free", "_present", "connection", "cursor")
 
     def __init__(self, connection: sqlite3.Connection, free: threading.Condition, durability: Durability) -> None:
-        self.connection, self._free, self._present = connection, free, durability
+        self.connection = connection
+        self._free = free
+        self._present = durability
         self.cursor = connection.cursor()
         """That of all transactions: to make one takes as long as the store's part of some statements."""
 
@@ -182,7 +186,8 @@ class OpenFile:
         self.path = path
         self._name = str(path)  # asked for with every transaction, and a Path costs twice as much
         found = path.stat()
-        self._device, self._inode = found.st_dev, found.st_ino
+        self._device = found.st_dev
+        self._inode = found.st_ino
 
     def is_in_place(self) -> bool:
         """Return whether the path still leads to this file."""

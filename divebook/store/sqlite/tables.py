@@ -137,7 +137,8 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 
 def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], seen: int, seconds: float) -> int:
     """Look ever more rarely whether another process has written; what this one posts is heard of at once."""
-    until, pause = time.monotonic() + seconds, SOONEST
+    until = time.monotonic() + seconds
+    pause = SOONEST
     while True:
         if has_news():
             arrivals.add()
@@ -229,7 +230,8 @@ class Watch:
     """
 
     def __init__(self, writer: sqlite3.Connection, sealing: Sealing) -> None:
-        self._writer, self._sealing = writer, sealing
+        self._writer = writer
+        self._sealing = sealing
         self._version = self._heard = -1
         self._last = 0
 
@@ -239,14 +241,16 @@ class Watch:
 
     def has_news(self) -> bool:
         """Whether another connection has written since this was asked the last time."""
-        before, (self._heard,) = self._heard, self._writer.execute("PRAGMA data_version").fetchone()
+        before = self._heard
+        (self._heard,) = self._writer.execute("PRAGMA data_version").fetchone()
         return before != self._heard
 
     def new_messages(self, after: int) -> list[Message]:
         """Return the messages of all executions above a number."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         if version != self._version:
-            self._last, self._version = last_number(self._writer), version
+            self._last = last_number(self._writer)
+            self._version = version
         return load_all(self._writer, self._sealing, after) if self._last > after else []
 
 
@@ -655,9 +659,11 @@ def _hand_over(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
         return []
-    (heir, upto), after = forks[0], log.shared
+    (heir, upto) = forks[0]
+    after = log.shared
     above = log.parts[-2].key if after else None
-    first, last = place_of(log.key, after + 1), place_of(log.key, upto)
+    first = place_of(log.key, after + 1)
+    last = place_of(log.key, upto)
     (grown,) = cursor.execute(_LONG, (first, last)).fetchone()
     cursor.execute(_MOVE, (place_of(heir - log.key, 0), first, last))
     cursor.execute(_INHERIT, (above, after or None, heir))

@@ -223,7 +223,9 @@ async def listed(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator
     RefusedError
         The list has too many items or pages.
     """
-    cursor, seen, cursors = None, 0, set[str]()
+    cursor = None
+    seen = 0
+    cursors = set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
         for item in getattr(page, what):

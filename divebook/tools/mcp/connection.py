@@ -150,10 +150,12 @@ def _reread(error: ValidationError) -> SessionMessage | ValidationError:
 
 def _is_deep(value: Any) -> bool:
     """Return whether a value has more than `DEEPEST` levels of lists and mappings."""
-    level, depth = [value], 0
+    level = [value]
+    depth = 0
     while level and depth <= DEEPEST:
         inside = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
-        level, depth = [part for parts in inside for part in parts], depth + 1
+        level = [part for parts in inside for part in parts]
+        depth = depth + 1
     return bool(level)
 
 
@@ -217,7 +219,8 @@ class BrokenError(Exception):
     """The connection has ended."""
 
     def __init__(self, cause: str, *, was_sent: bool) -> None:
-        self.cause, self.was_sent = cause, was_sent
+        self.cause = cause
+        self.was_sent = was_sent
         super().__init__(cause)
 
 
@@ -251,7 +254,9 @@ class _Heard:
     """The messages of a server, counted; tells when there are no more."""
 
     def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
-        self._stream, self._end, self._server = stream, end, server
+        self._stream = stream
+        self._end = end
+        self._server = server
         self._notifications = self._malformed = 0
 
     @property
@@ -352,8 +357,11 @@ class Connection:
         server: str = "",
     ) -> None:
         self._server = server
-        self._opened, self._elicited, self._sampled = opened, elicited, sampled
-        self._mode, self._patience = mode, patience
+        self._opened = opened
+        self._elicited = elicited
+        self._sampled = sampled
+        self._mode = mode
+        self._patience = patience
         self._told = Told()
         self._fault: BaseException | None = None
         self._complaint = ""
@@ -616,7 +624,9 @@ class _Counted(httpx2.AsyncByteStream):
     """An answer in one piece, of a bounded size; those in events the SDK bounds."""
 
     def __init__(self, stream: Any, most: int, more: str) -> None:
-        self._stream, self._most, self._more = stream, most, more
+        self._stream = stream
+        self._most = most
+        self._more = more
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._most

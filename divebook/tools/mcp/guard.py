@@ -25,8 +25,12 @@ The sum is less than the SDK waits (2 + 2) before it would end the guard.
 """
 _KEPT = 1000
 _CHUNK = 1 << 16
-_IN, _OUT, _ERR = 0, 1, 2
-_SUBREAPER, _DIE_WITH_PARENT = 36, 1  # of prctl
+_IN = 0
+_OUT = 1
+_ERR = 2
+# of prctl
+_SUBREAPER = 36
+_DIE_WITH_PARENT = 1
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -90,7 +94,8 @@ def _watch(server: _Server, most: int, ended: int) -> str:
     watched.register(_IN, 0)  # detects the end only; the data belong to the server
     for source in (server.out, server.err, ended):
         watched.register(source, select.POLLIN)
-    line, until = 0, float("inf")
+    line = 0
+    until = float("inf")
     while (left := until - time.monotonic()) > 0:
         ready = dict(watched.poll(None if left == float("inf") else left * 1000))
         if ready.get(server.err) and not server.note():

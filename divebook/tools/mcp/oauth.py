@@ -68,7 +68,8 @@ class Consent:
         OAuthFlowError
             It cannot come back to here, or does not in time.
         """
-        page, back = urlsplit(address), self._redirect
+        page = urlsplit(address)
+        back = self._redirect
         if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _HERE):
             raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
         if back.scheme != "http" or back.hostname not in _HERE or back.port is None:
@@ -142,7 +143,8 @@ async def _in_time(came: asyncio.Future[dict[str, str]]) -> dict[str, str]:
 
 
 REDIRECT = "http://localhost:8085/oauth/callback"
-_TOKENS, _CLIENT = "tokens", "client"
+_TOKENS = "tokens"
+_CLIENT = "client"
 
 
 class Tokens:
@@ -196,7 +198,8 @@ class FileTokens(Tokens):
 
     def __init__(self, path: Path, sealing: Sealing, client: OAuthClientInformationFull | None = None) -> None:
         super().__init__(client)
-        self._path, self._sealing = path, sealing
+        self._path = path
+        self._sealing = sealing
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -227,7 +230,8 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
         client_name="divebook", redirect_uris=[redirect], scope=" ".join(asked.scopes) or None
     )
 
-    where, client = asked.token_store or TokenStoreDefinition(), _client(asked, redirect, policy)
+    where = asked.token_store or TokenStoreDefinition()
+    client = _client(asked, redirect, policy)
     storage = Tokens(client)
     if where.type == FILE and where.path is not None:
         storage = FileTokens(policy.file(Path(where.path).expanduser(), Path()), sealing, client)

@@ -322,7 +322,8 @@ class Servers(Mapping[str, Server]):
     """The servers of an environment, by name."""
 
     def __init__(self, on_engine: OnEngine, sealing: Sealing | None = None) -> None:
-        self._on_engine, self._sealing = on_engine, sealing
+        self._on_engine = on_engine
+        self._sealing = sealing
         self._servers: dict[str, Server] = {}
         self._replaced: list[Server] = []
 

@@ -90,7 +90,8 @@ class OpenCalls:
         """
         own = _OpenCall()
         self._calls.append(own)
-        call, request = asyncio.ensure_future(calling), asyncio.ensure_future(own.requests.get())
+        call = asyncio.ensure_future(calling)
+        request = asyncio.ensure_future(own.requests.get())
         try:
             while True:
                 await _first_of(call, request)

@@ -44,7 +44,8 @@ class Hijacked:
     """A connection to a process in a container."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+        self._reader = reader
+        self._writer = writer
 
     async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
         """Give what comes: the number of its stream, and a piece."""
@@ -114,7 +115,8 @@ class Printed:
     """Takes what comes of both streams."""
 
     def __init__(self, out: KeptOutput, err: KeptOutput, listen: Listen | None, undecodable: str = "replace") -> None:
-        self._kept, self._listen = (out, err), listen
+        self._kept = (out, err)
+        self._listen = listen
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = (make(errors=undecodable), make(errors=undecodable))
         self.beginning = b""
@@ -501,7 +503,8 @@ class Engine:
 
     def close_now(self) -> None:
         """Let go of the engine, from where nothing is awaited."""
-        client, self._made = self._made, None
+        client = self._made
+        self._made = None
         if client is not None:
             client.close()
 
@@ -543,12 +546,15 @@ class Engine:
         ContainerError
             The container is not there, or the command cannot run in that folder.
         """
-        started, one = time.monotonic(), _Command(container, next(self._marks), begun)
-        one.user, one.terminal = user, terminal
+        started = time.monotonic()
+        one = _Command(container, next(self._marks), begun)
+        one.user = user
+        one.terminal = terminal
         guard = self._guards.get((container, user))
         if guard is None:  # one for each user: without capabilities nobody ends what is another's
             guard = self._guards[container, user] = Guard(lambda argv: self._guarding(container, user, argv))
-        printed, has_ended = Printed(out, err, listen, undecodable), False
+        printed = Printed(out, err, listen, undecodable)
+        has_ended = False
         try:
             async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
                 await guard.begin(one.mark)
@@ -604,7 +610,8 @@ class Engine:
         """Return how a command ended, which the engine may know a moment after; None if it has not."""
         found = await self._asked(lambda client: client.api.exec_inspect(one.id), one.what)
         if one.begun is not None and found["Pid"]:  # the engine begins it a moment after it was told to
-            begun, one.begun = one.begun, None
+            begun = one.begun
+            one.begun = None
             begun(found["Pid"])
         return None if found["Running"] else found["ExitCode"]
 
@@ -617,7 +624,8 @@ class Engine:
         if one.id is None:
             await guard.done(one.mark)
             return
-        limit, is_ended = time.monotonic() + _ENDING, False
+        limit = time.monotonic() + _ENDING
+        is_ended = False
         try:
             while not is_ended and time.monotonic() < limit:
                 status = await self._status(one)
@@ -796,7 +804,8 @@ class KeepingEngine(Engine):
         told = await self._asked(lambda client: client.api.stats(container, stream=False), what)
         sizes = await self._asked(lambda client: client.api.df()["Containers"] or [], "what the engine holds")
         size = next((found.get("SizeRw", 0) for found in sizes if found["Id"].startswith(container)), 0)
-        now, before = told["cpu_stats"], told["precpu_stats"]
+        now = told["cpu_stats"]
+        before = told["precpu_stats"]
         spent = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
         passed = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1

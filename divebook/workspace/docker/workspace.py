@@ -65,8 +65,12 @@ class DockerShell(Shell):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._user, self._terminal = user, terminal
-        self._engine, self._container, self._workdir, self._folder = engine, container, workdir, folder
+        self._user = user
+        self._terminal = terminal
+        self._engine = engine
+        self._container = container
+        self._workdir = workdir
+        self._folder = folder
         self._scratch = scratch
 
     async def _run(self, asked: AskedCommand) -> ShellResult:
@@ -78,10 +82,12 @@ class DockerShell(Shell):
             size = 'stty rows "$1" cols "$2" 2>/dev/null; shift 2; exec "$@"'
             argv = ["/bin/sh", "-c", size, "sh", *map(str, self._terminal), *argv]
         if not asked.inherit_env:
-            argv, environ = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), *argv], {}
+            argv = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), *argv]
+            environ = {}
         scratch = self._scratch()
         kept = output_keeper(self.output_limit, None if scratch is None else scratch[0])
-        out, err = kept("stdout"), kept("stderr")
+        out = kept("stdout")
+        err = kept("stderr")
         try:
             ended = await self._engine.execute(
                 self._container,
@@ -267,7 +273,10 @@ class DockerWorkspace(LocalWorkspace):
         # A folder for what is passing is mounted as well, for this user only; a container that is there cannot have it.
         options["enable_tmp_dir"] = options.get("enable_tmp_dir", True) and is_new and not keep and user is None
         super().__init__(default_path, **options)
-        self._workdir, self._brought, self._keep, self._remove = workdir, container, keep, remove
+        self._workdir = workdir
+        self._brought = container
+        self._keep = keep
+        self._remove = remove
         self._engine = engine or Engine()
         self._container: str | None = None
         self._outlet = Outlet.to(several(allow, "allow"), told) if allow else None
@@ -287,7 +296,8 @@ class DockerWorkspace(LocalWorkspace):
         )
         if user is not None:
             self._plan = replace(self._plan, user=user)
-        self._command_user, self._terminal = None if is_new else user, terminal
+        self._command_user = None if is_new else user
+        self._terminal = terminal
         self.ports: dict[int | str, int] = {}
         """Ports inside that are published (``80``, ``"53/udp"``), and those of this machine, while it is entered."""
 
@@ -358,7 +368,8 @@ class DockerWorkspace(LocalWorkspace):
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
     async def _teardown(self) -> None:
-        container, self._container = self._container, None
+        container = self._container
+        self._container = None
         try:
             if container is not None and self._is_removed:
                 await self._engine.remove(container)

@@ -67,7 +67,9 @@ class Egress:
         public: Callable[[str], bool] = is_public,
     ) -> None:
         self._allow = [_entry(text) for text in allow]
-        self._told, self._resolve, self._public = told, resolve, public
+        self._told = told
+        self._resolve = resolve
+        self._public = public
         self.token = secrets.token_urlsafe(16)
         """What a request has to bring, as the password of the user ``divebook``."""
         self._server: asyncio.Server | None = None
@@ -125,7 +127,8 @@ class Egress:
                 end.close()
 
     async def _answered(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
-        host, port = "", 0
+        host = ""
+        port = 0
         try:
             async with asyncio.timeout(_PATIENCE):
                 first, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")

@@ -83,7 +83,9 @@ def applied(
     SnapshotError
         The folder has something else than the changes began with, or a file cannot be written; nothing was written.
     """
-    done, work, conflicts = Applied(), list[FileChange](), list[str]()
+    done = Applied()
+    work = list[FileChange]()
+    conflicts = list[str]()
     allowed, left_out = without_protected(changes, root.path, by_name)
     done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
     with folder_writer(root) as writer:
@@ -182,7 +184,8 @@ def without_protected(
         # The name of a visible folder, such as `src`, names no hidden file in it.
         return any(shown == name or (name in protected and is_beneath(shown, name)) for name in names if name)
 
-    allowed, left_out = list[FileChange](), list[FileChange]()
+    allowed = list[FileChange]()
+    left_out = list[FileChange]()
     for change in changes:
         both = [path for path in (change.path, change.was) if path is not None]
         if any(map(is_reserved, both)):

@@ -42,7 +42,8 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], wanted: Mapping[str, 
     ):  # what is inside a folder comes before it
         _remove(root, path, present[path].kind)
     for path in sorted(wanted):
-        entry, old = wanted[path], present.get(path)
+        entry = wanted[path]
+        old = present.get(path)
         if entry == old:
             continue
         if old is not None and old.kind != entry.kind:
@@ -249,7 +250,10 @@ LOCK_PATIENCE = 30.0
 """Seconds to wait for another process that writes into the same folder."""
 _JOURNAL = "journal"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_NEW_FILE_MODE, _NEW_FOLDER_MODE, _PARENT_MODE, _OWNER_ALL = 0o666, 0o777, 0o755, 0o700
+_NEW_FILE_MODE = 0o666
+_NEW_FOLDER_MODE = 0o777
+_PARENT_MODE = 0o755
+_OWNER_ALL = 0o700
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 """Why a folder is not removed that holds other files, or at which a file system is mounted."""
@@ -428,7 +432,8 @@ class _Journal:
     """The folder with the new files, links to the old ones, and the list of steps; it makes and undoes the steps."""
 
     def __init__(self, root: Root, folder: int) -> None:
-        self._root, self._folder = root, folder
+        self._root = root
+        self._folder = folder
 
     @classmethod
     def new(cls, root: Root) -> _Journal:
@@ -447,7 +452,8 @@ class _Journal:
 
     def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
         """Write the new file of a step and link the old one; return the status of the old one."""
-        before, after = step.before, step.after
+        before = step.before
+        after = step.after
         if after is not None and after.kind == LINK:
             os.symlink(after.content, f"new{number}", dir_fd=self._folder)
         elif after is not None and after.kind == FILE:
@@ -493,7 +499,8 @@ class _Journal:
 
     def carry_out(self, number: int, step: _Step, state: os.stat_result | None) -> None:
         """Make one step."""
-        before, after = step.before, step.after
+        before = step.before
+        after = step.after
         with self._root.parent(step.path) as (folder, name):
             if state is not None and not _is_unchanged(state, name, folder):
                 raise SnapshotError(f"{shown_path(step.path)} has changed meanwhile; nothing was written")
@@ -550,7 +557,8 @@ class _Journal:
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
-        before, after = step.before, step.after
+        before = step.before
+        after = step.after
         current = present_entry(self._root, step.path)
         if current is not None and not same_content(current, after):
             return  # the old file still, or what a person has put there since

@@ -38,10 +38,22 @@ from divebook.workspace.workspace import several
 # (test_a_change_by_a_name_that_is_gone_is_seen).
 
 
-_MODIFY, _ATTRIB, _CLOSE_WRITE, _FROM, _TO, _CREATE, _DELETE = 0x2, 0x4, 0x8, 0x40, 0x80, 0x100, 0x200
-_OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
-_WRITTEN, _COME, _GONE = _MODIFY | _ATTRIB | _CLOSE_WRITE, _CREATE | _TO, _DELETE
-_ONLY_FOLDERS, _NOT_FOLLOWED, _LINKED = 0x01000000, 0x02000000, 0x04000000
+_MODIFY = 0x2
+_ATTRIB = 0x4
+_CLOSE_WRITE = 0x8
+_FROM = 0x40
+_TO = 0x80
+_CREATE = 0x100
+_DELETE = 0x200
+_OVERFLOW = 0x4000
+_IGNORED = 0x8000
+_IS_FOLDER = 0x40000000
+_WRITTEN = _MODIFY | _ATTRIB | _CLOSE_WRITE
+_COME = _CREATE | _TO
+_GONE = _DELETE
+_ONLY_FOLDERS = 0x01000000
+_NOT_FOLLOWED = 0x02000000
+_LINKED = 0x04000000
 _MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _FROM | _TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NOT_FOLLOWED | _LINKED
 _HEAD = struct.Struct("iIII")
 _MOST = 1 << 18
@@ -75,7 +87,8 @@ class FolderWatch:
         if number < 0:  # it is gone, or there are too many
             self.is_lost = True
             return
-        self._folders[number], self._numbers[folder] = folder, number
+        self._folders[number] = folder
+        self._numbers[folder] = number
 
     def remove(self, folder: str) -> None:
         """Watch a folder no more."""
@@ -183,7 +196,8 @@ class Digests:
         return self._known[""].hex()
 
     def _folder(self, folder: str, entries: Mapping[str, TreeEntry], names: set[str]) -> bytes:
-        hasher, prefix = sha256(), f"{folder}/" if folder else ""
+        hasher = sha256()
+        prefix = f"{folder}/" if folder else ""
         for name in sorted(names):
             entry = entries[prefix + name]
             content = self._known[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
@@ -213,8 +227,11 @@ SLACK = 20_000_000
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _TRIES = 3
-TOO_LARGE, UNREADABLE, SPECIAL = "too large", "may not be read", "not a file, folder or link"
-DEEPEST, TOO_DEEP = 100, "nested too deep"
+TOO_LARGE = "too large"
+UNREADABLE = "may not be read"
+SPECIAL = "not a file, folder or link"
+DEEPEST = 100
+TOO_DEEP = "nested too deep"
 UNSTABLE = "was written while it was read: the tree has what it held for a moment"
 
 _Sign = tuple[int, ...]
@@ -244,7 +261,10 @@ class Looker:
     def __init__(
         self, root: Root, is_left_out: Callable[[str, str], bool], largest: int, watch: FolderWatch | None
     ) -> None:
-        self._root, self._is_left_out, self._largest, self._watch = root, is_left_out, largest, watch
+        self._root = root
+        self._is_left_out = is_left_out
+        self._largest = largest
+        self._watch = watch
         self.entries: dict[str, TreeEntry] = {}
         self.problems: dict[str, str] = {}
         """Why a path is left out, or not sure, by path."""
@@ -262,7 +282,8 @@ class Looker:
         """Files that may have changed since without a sign of it."""
         self._linked: set[str] = set()
         """Files with several names, which are looked at each time: a change by another name is not told."""
-        self._is_new, self._is_relinked = True, False
+        self._is_new = True
+        self._is_relinked = False
         self._next_racy: set[str] = set()
         self._began = 0
 
@@ -272,7 +293,10 @@ class Looker:
 
     def look(self, *, everything: bool) -> str:
         """Find out what has changed; return the digest of the tree."""
-        self.delta, self.contents, self._next_racy, self._is_relinked = {}, {}, set(), False
+        self.delta = {}
+        self.contents = {}
+        self._next_racy = set()
+        self._is_relinked = False
         self._began = time.time_ns()
         watch = self._watch
         told = watch.drain() if watch is not None else {}
@@ -291,7 +315,8 @@ class Looker:
         for path in self._next_racy:
             folder, _, name = path.rpartition("/")
             self._signs.get(folder, {}).pop(name, None)  # the folder may have gone during this look
-        self._racy, self._is_new = self._next_racy, False
+        self._racy = self._next_racy
+        self._is_new = False
         return self._digests.of(self.entries, self._children)
 
     def _everything(self) -> None:
@@ -336,7 +361,8 @@ class Looker:
             names = self._listing(folder, opened)
             for name in self._children.setdefault(folder, set()).difference(names):
                 self._gone(prefix + name)
-            sign_of, look = self._signs.setdefault(folder, {}).get, os.stat
+            sign_of = self._signs.setdefault(folder, {}).get
+            look = os.stat
             for name in names:
                 try:
                     found = look(name, dir_fd=opened, follow_symlinks=False)
@@ -351,7 +377,8 @@ class Looker:
     def _listing(self, folder: str, opened: int) -> list[str]:
         """Return the names in a folder, as listed before if none can have come or gone since."""
         found = os.fstat(opened)
-        sign, known = (found.st_ctime_ns, found.st_ino), self._listed.get(folder)
+        sign = (found.st_ctime_ns, found.st_ino)
+        known = self._listed.get(folder)
         if known is not None and known[0] == sign:
             return known[1]
         names = os.listdir(opened)
@@ -362,7 +389,8 @@ class Looker:
         return names
 
     def _entry(self, path: str, name: str, found: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        mode, known = found.st_mode, self.entries.get(path)
+        mode = found.st_mode
+        known = self.entries.get(path)
         if known is None and self._is_left_out(path, name):
             return
         if known is not None and (known.kind == FOLDER) is not stat.S_ISDIR(mode):
@@ -427,14 +455,17 @@ class Looker:
         self.contents[digest] = content
         if not is_stable or self._began - found.st_ctime_ns < SLACK:
             self._next_racy.add(path)
-        mode, mtime = found.st_mode & 0o7777, found.st_mtime_ns
+        mode = found.st_mode & 0o7777
+        mtime = found.st_mtime_ns
         self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(found))
         if not is_stable:
             self.problems[path] = UNSTABLE
 
     def _read(self, opened: int) -> tuple[bytes, os.stat_result, bool] | None:
         """Return what a file holds, what is said of it, and whether that stood still; None if it is too large."""
-        content, after, is_stable = b"", os.fstat(opened), False
+        content = b""
+        after = os.fstat(opened)
+        is_stable = False
         for _ in range(_TRIES):
             before = after
             if before.st_size > self._largest:

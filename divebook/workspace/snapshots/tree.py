@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from divebook.text.format import lines_in
 
-FILE, FOLDER, LINK = "f", "d", "l"
+FILE = "f"
+FOLDER = "d"
+LINK = "l"
 
 
 class TreeEntry(NamedTuple):
@@ -66,7 +68,10 @@ class FileChange(NamedTuple):
     """The former path of what was renamed."""
 
 
-ADDED, CHANGED, DELETED, RENAMED = "added", "changed", "deleted", "renamed"
+ADDED = "added"
+CHANGED = "changed"
+DELETED = "deleted"
+RENAMED = "renamed"
 
 
 def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]) -> list[FileChange]:
@@ -148,7 +153,8 @@ def lines_changed(
     before: TreeEntry | None, after: TreeEntry | None, get: Callable[[str], bytes]
 ) -> tuple[int, int] | None:
     """Return how many lines came and went; None where one of the two is no text, or too long."""
-    old, new = text_of(before, get), text_of(after, get)
+    old = text_of(before, get)
+    new = text_of(after, get)
     if old is None or new is None:
         return None
     matcher = difflib.SequenceMatcher(None, lines_in(old), lines_in(new), autojunk=False)
@@ -231,9 +237,11 @@ def _is_folder(change: FileChange) -> bool:
 def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
     if change.before is not None and change.after is not None and change.before.kind != change.after.kind:
         return _of_another_kind(change, get)
-    path, was = shown_path(change.path), None if change.was is None else shown_path(change.was)
+    path = shown_path(change.path)
+    was = None if change.was is None else shown_path(change.was)
     before, after = (_named(*each) for each in (("a/", change.was or change.path), ("b/", change.path)))
-    old, new = _text(change.before, get), _text(change.after, get)
+    old = _text(change.before, get)
+    new = _text(change.after, get)
     head = [f"diff --git {before} {after}\n", *_modes(change)]
     if change.was is not None:
         head += [f"rename from {_named('', change.was)}\n", f"rename to {_named('', change.path)}\n"]
@@ -279,7 +287,8 @@ def _text(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
 
 
 def _modes(change: FileChange) -> Iterator[str]:
-    before, after = change.before, change.after
+    before = change.before
+    after = change.after
     if before is None and after is not None:
         yield f"new file mode {_mode(after):o}\n"
     elif after is None and before is not None:
