@@ -124,7 +124,7 @@ class Container(Recorded):
 
     def __init__(self, tag: str, items: list[Any]) -> None:
         self.tag = tag  # type: ignore[misc]
-        self.items = items  # type: ignore[misc]
+        self.items = items
 
     @property
     def is_mapping(self) -> bool:
@@ -269,7 +269,7 @@ class StandardValue(Recorded):
 
     def __init__(self, tag: str, content: list[Any]) -> None:
         self.tag = tag  # type: ignore[misc]
-        self.content = content  # type: ignore[misc]
+        self.content = content
 
     def data(self) -> Any:
         """Return the texts and integers that describe the value."""
