@@ -12,6 +12,7 @@ import atexit
 import functools
 import os
 import sys
+import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -765,10 +766,33 @@ class ExecutionRegistry:
         self.store = store
         self._known: weakref.WeakValueDictionary[str, Driver] = weakref.WeakValueDictionary()
         """Driven executions, which the engine keeps alive, and executions that other code still references."""
+        self._entering = threading.Lock()
+        """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
         """Register a driver, so that later lookups return this object."""
-        self._known[driver.id] = driver
+        with self._entering:
+            self._known[driver.id] = driver
+
+    def _entered(self, driver: Driver) -> Driver:
+        """Return the registered driver of an execution. Register this one if there is none.
+
+        Two threads that load the same execution at the same time get the same object. With two objects, one would drive
+        the execution while the other reported that nothing drives it
+        (test_a_run_that_a_worker_claims_at_once_has_one_driver).
+        """
+        with self._entering:
+            known = self._known.get(driver.id)
+            if known is not None:
+                return known
+            self._known[driver.id] = driver
+            return driver
+
+    def withdraw(self, driver: Driver) -> None:
+        """Forget a pending driver that is about to be stored, so that later lookups load the execution."""
+        with self._entering:
+            if self._known.get(driver.id) is driver:
+                del self._known[driver.id]
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution in its present state. A unique prefix of its id is enough."""
@@ -789,7 +813,7 @@ class ExecutionRegistry:
             execution_id = self.store.resolve(execution_id)
             known = self._known.get(execution_id)
         if known is None:
-            return self._known.setdefault(execution_id, self.load(execution_id))
+            return self._entered(self.load(execution_id))
         try:
             return known.refresh()
         except (CorruptStoreError, NewerStoreError) as damage:

@@ -495,7 +495,7 @@ class Control(QueueControl):
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
             if refusal is not None:
                 raise refusal
-            driver = self._register.load(execution_id)
+            driver = self._register.look_up(execution_id)
             self._drive(driver, Lease(execution_id, FIRST_TOKEN, owner, expires_at=0))
         return driver
 

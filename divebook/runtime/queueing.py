@@ -133,10 +133,15 @@ class QueueControl(ABC):
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be enqueued")
         ENGINE.refuse_waiting(self.store)
         records = self._records(driver.id, 0, opening, place)
-        self._append(Batch(driver.id, 0, records, wake_at=place.due, durability=driver.durability))
-        found = self._register.load(driver.id)
-        self._register.enter(found)
-        return found
+        # A worker of this process may claim the execution as soon as it is stored. It must not find the pending
+        # driver, which this method replaces (test_a_run_that_a_worker_claims_at_once_has_one_driver).
+        self._register.withdraw(driver)
+        try:
+            self._append(Batch(driver.id, 0, records, wake_at=place.due, durability=driver.durability))
+        except BaseException:
+            self._register.enter(driver)
+            raise
+        return self._register.look_up(driver.id)
 
     def _let_come_from(self, driver: Driver, other: str) -> None:
         """Make a pending execution inherit the queue and the worker of another one, which is driven here."""

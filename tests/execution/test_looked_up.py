@@ -1,11 +1,12 @@
 """An execution that is looked up is read when somebody asks what its log says, and not before."""
 
 import sqlite3
+import threading
 from contextlib import closing
 
 import pytest
 
-from divebook import Environment, Step, Workflow
+from divebook import Action, Environment, Step, Worker, Workflow
 from divebook.errors import CorruptStoreError, StoreClosedError
 from divebook.runtime import driver
 from divebook.store import SqliteStore
@@ -77,3 +78,32 @@ def test_frames_of_a_damaged_log_show_what_is_sound_before_anything_else_was_loo
         connection.execute("UPDATE events SET data = '{oops' WHERE place = (SELECT min(place) FROM events)")
     with SqliteStore(path) as store, pytest.raises(CorruptStoreError, match="event"):
         Environment(store=store).execution(done)
+
+
+def test_a_run_that_a_worker_claims_at_once_has_one_driver(path, monkeypatch):
+    entered, leave_step = threading.Event(), threading.Event()
+
+    def held():
+        entered.set()
+        assert leave_step.wait(20)
+
+    workflow = Workflow("held", [Step("a", action="held")])
+    with Environment(store=SqliteStore(path), workflows=[workflow], actions=[Action("held", held)]) as world:
+        worker = Worker(world)
+
+        append_all = world.store.append_all
+
+        def append_and_let_worker_claim(batches):
+            """Return to `enqueue` only when the worker runs the step of the stored execution."""
+            results = append_all(batches)
+            if not entered.is_set() and threading.current_thread() is threading.main_thread():
+                worker.start()
+                assert entered.wait(20)
+            return results
+
+        monkeypatch.setattr(world.store, "append_all", append_and_let_worker_claim)
+        execution = world.enqueue("held")
+        assert execution.is_live
+        leave_step.set()
+        assert execution.wait(20).status == "completed"
+        worker.drain()
