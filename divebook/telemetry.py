@@ -557,7 +557,7 @@ class _Listener:
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
         """Hear of events that were written; what is copied or imported is of another time."""
-        if execution_id in self._heard or DRIVEN_LEASES.drives(execution_id):
+        if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
             self._teller.do(functools.partial(self._take, execution_id, events))
 

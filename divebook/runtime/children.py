@@ -80,19 +80,21 @@ def orphaned(parent: str, status: str) -> str:
     return f"its parent {parent} is {status}"
 
 
-def children_to_end(store: EventStore, execution_id: str, status: str) -> list[Abandoned]:
-    """Return the executions below one that ends as `status` and that must be cancelled: its children that have not
-    ended.
+def children_to_end(
+    store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
+) -> list[Abandoned]:
+    """Return the executions below one that ends as `status` and whose end must be awaited.
 
-    For a child that is cancelled or failed already, its own children are checked: another process that cancels the same
-    tree may not have reached them yet, or may have died.
+    These are its children that have not ended, which must be cancelled, and those that have ended but still cancel
+    their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
+    are checked: another process that cancels the same tree may not have reached them yet, or may have died.
     """
     below: list[Abandoned] = []
     for record in store.records(parent=execution_id, origin=CHILD):
-        if record.status not in TERMINAL:
+        if record.status not in TERMINAL or is_ending(record.execution_id):
             below.append(Abandoned(record.execution_id, execution_id, status))
         elif record.status in (CANCELLED, FAILED):
-            below += children_to_end(store, record.execution_id, record.status)
+            below += children_to_end(store, record.execution_id, record.status, is_ending)
     return below
 
 

@@ -16,9 +16,9 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -288,6 +288,10 @@ class _Standstill:
         becomes unblocked."""
 
 
+class CancelledMeanwhileError(ExecutionError):
+    """Another thread of this process cancelled the execution between the acquisition of its lease and its start."""
+
+
 class Driver(KnownExecution):
     """Driver of one execution, which may be pending, running, parked or ended."""
 
@@ -309,6 +313,7 @@ class Driver(KnownExecution):
         self._standstill = _Standstill()
         self._task: asyncio.Task[None] | None = None
         self._token: int | None = None  # of the last lease under which this process drove it
+        self._handover = threading.Lock()
         self._is_driving = False
         self._is_asked = False
         """True if it must check its inbox before it is parked."""
@@ -450,6 +455,20 @@ class Driver(KnownExecution):
         if self._journal is not None:
             await self._journal.durable()
 
+    @contextmanager
+    def handover(self) -> Iterator[None]:
+        """Lock out other threads that begin to drive this execution or take its lease by force.
+
+        Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
+        not drive it, and before `cancel` takes the lease (tests/execution/cancelled_trees.py, seed 422). Code on the
+        engine's event loop does not need the lock, and must not wait for a thread that waits for the loop.
+        """
+        if ENGINE.is_current():
+            yield
+        else:
+            with self._handover:
+                yield
+
     # --- driving; called on the engine's event loop ------------------------------------------------------------------
 
     def begin(self, given: DriverDependencies, begun: Future[None] | None = None, *, at_once: bool = False) -> None:
@@ -480,7 +499,15 @@ class Driver(KnownExecution):
         *,
         anew: bool,
     ) -> None:
-        """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code."""
+        """Continue to drive the execution from the state that was read under the lease. `anew`: replay all its code.
+
+        Raises
+        ------
+        CancelledMeanwhileError
+            The execution was cancelled in this process after the lease was acquired.
+        """
+        if self._token is not None and lease.token < self._token:
+            raise CancelledMeanwhileError(f"execution {self.id} was cancelled while it was about to continue")
         self._state = state
         self._is_stored = True
         self.may_have_children = True
@@ -535,7 +562,7 @@ class Driver(KnownExecution):
         return True
 
     def _set_going(self, work: Coroutine[Any, Any, None], held: Lease) -> Future[None]:
-        DRIVEN_LEASES.drive(held)  # no await from here on: code that finds the lease must find it driven
+        DRIVEN_LEASES.drive(self.store, held)  # no await from here on: code that finds the lease must find it driven
         self._token, self._task = held.token, ENGINE.keep(work)
         standstill = self._standstill = _Standstill()
         self._future, self._process, self._is_driving = ENGINE.promise_of(self._task), os.getpid(), True
@@ -702,7 +729,7 @@ class Driver(KnownExecution):
             lease = await desk.calls.patiently(lambda: DRIVEN_LEASES.take(self.store, self.id))
         except LeaseHeldError:  # the sender drives it
             return None
-        DRIVEN_LEASES.drive(lease)
+        DRIVEN_LEASES.drive(self.store, lease)
         desk.keeper.keep(lease)
         is_wanted = False
         try:

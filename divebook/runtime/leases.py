@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeAlias
 
 from divebook.errors import DivebookError, LeaseHeldError, StoreError
 from divebook.runtime.commit import StoreCalls
@@ -15,7 +16,17 @@ from divebook.store.leases import LEASE_SECONDS, Lease, Owner
 from divebook.text.redaction import logger
 
 HEARTBEAT_SECONDS = LEASE_SECONDS / 3
+StoreKey: TypeAlias = str | int
+"""Key of a store in this process; see `key_of`."""
 _log = logger(__name__)
+
+
+def key_of(store: EventStore) -> StoreKey:
+    """Return a key that is equal for all store objects with the same content.
+
+    That is the location of a file or server, and the object's identity for a store in memory.
+    """
+    return store.location if store.shared else id(store)
 
 
 class DrivenLeases:
@@ -30,11 +41,11 @@ class DrivenLeases:
     """
 
     def __init__(self) -> None:
-        self._driven: Counter[tuple[str, int]] = Counter()
-        """Number of drivers by execution id and token. If a store and a copy of it are both open in this process, their
-        leases have equal keys (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
-        self._taking: dict[str, int] = {}
-        """Execution id to the ident of the thread that is about to drive it."""
+        self._driven: Counter[tuple[StoreKey, str, int]] = Counter()
+        """Number of drivers by store, execution id and token. A store and a copy of it have equal ids and tokens
+        (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
+        self._taking: dict[tuple[StoreKey, str], int] = {}
+        """Ident of the thread that is about to drive an execution, by store and execution id."""
         self._claims = threading.Lock()
 
     @property
@@ -42,18 +53,20 @@ class DrivenLeases:
         """True if this process drives any execution."""
         return bool(self._driven)
 
-    def drives(self, execution_id: str) -> bool:
-        """Return whether the engine drives an execution. Callable from any thread."""
-        return any(driven == execution_id for driven, _ in list(self._driven))
+    def drives(self, store: EventStore, execution_id: str) -> bool:
+        """Return whether the engine drives an execution of a store. Callable from any thread."""
+        place = (key_of(store), execution_id)
+        return any((key, driven) == place for key, driven, _ in list(self._driven))
 
-    def drive(self, lease: Lease) -> None:
+    def drive(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
-        self._driven[lease.execution_id, lease.token] += 1
-        self._taking.pop(lease.execution_id, None)
+        key = key_of(store)
+        self._driven[key, lease.execution_id, lease.token] += 1
+        self._taking.pop((key, lease.execution_id), None)
 
-    def rest(self, lease: Lease) -> None:
+    def rest(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine no longer drives the execution under this lease."""
-        key = (lease.execution_id, lease.token)
+        key = (key_of(store), lease.execution_id, lease.token)
         self._driven[key] -= 1
         if self._driven[key] <= 0:
             del self._driven[key]
@@ -64,8 +77,8 @@ class DrivenLeases:
         self._taking.clear()
         self._claims = threading.Lock()  # this process may be a fork of one that held the lock
 
-    def claim(self, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Acquire leases with `claim` and note that this thread is about to drive their executions.
+    def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
+        """Acquire leases of a store with `claim` and note that this thread is about to drive their executions.
 
         The lock keeps other threads from mistaking them for left leases in between
         (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
@@ -73,7 +86,7 @@ class DrivenLeases:
         with self._claims:
             leases = claim()
             for lease in leases:
-                self._taking[lease.execution_id] = threading.get_ident()
+                self._taking[key_of(store), lease.execution_id] = threading.get_ident()
         return leases
 
     def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
@@ -86,58 +99,60 @@ class DrivenLeases:
         """
         me = threading.get_ident()
         owner = Owner.current()
-        before = self._taking.get(execution_id)
+        place = (key_of(store), execution_id)
+        before = self._taking.get(place)
         try:
             lease = store.acquire(execution_id, owner)
         except LeaseHeldError:
             with self._claims:
                 held = store.lease_of(execution_id)
-                is_free = held is None or by_force or self.is_left(held)
+                is_free = held is None or by_force or self.is_left(store, held)
             if not is_free:
                 raise
             lease = store.acquire(execution_id, owner, instead_of=held)
         if before is None or before == me or not _is_alive(before):
-            self._taking[execution_id] = me
+            self._taking[place] = me
         return lease
 
     @contextmanager
     def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
         """Acquire an execution for a block that hands it to the engine. If the block raises, release the lease."""
         lease: Lease | None = None
-        with self.about_to_drive(execution_id):
+        with self.about_to_drive(store, execution_id):
             try:
                 lease = self.take(store, execution_id, by_force=by_force)
                 yield lease
             except BaseException:
-                if lease is not None and not self._drives(lease):
+                if lease is not None and not self._drives(store, lease):
                     with suppress(DivebookError):  # otherwise it expires, or this process takes it as left
                         store.release(lease)
                 raise
 
     @contextmanager
-    def about_to_drive(self, execution_id: str) -> Iterator[None]:
+    def about_to_drive(self, store: EventStore, execution_id: str) -> Iterator[None]:
         """Mark this thread as about to drive an execution, so that its lease does not count as left."""
         me = threading.get_ident()
-        self._taking.setdefault(execution_id, me)
+        place = (key_of(store), execution_id)
+        self._taking.setdefault(place, me)
         try:
             yield
         finally:
-            if self._taking.get(execution_id) == me:
-                self._taking.pop(execution_id, None)
+            if self._taking.get(place) == me:
+                self._taking.pop(place, None)
 
-    def _drives(self, lease: Lease) -> bool:
-        return (lease.execution_id, lease.token) in self._driven
+    def _drives(self, store: EventStore, lease: Lease) -> bool:
+        return (key_of(store), lease.execution_id, lease.token) in self._driven
 
-    def is_left(self, lease: Lease) -> bool:
+    def is_left(self, store: EventStore, lease: Lease) -> bool:
         """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
-        if self._drives(lease) or not lease.owner.is_same_process(Owner.current()):
+        if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
-        thread = self._taking.get(lease.execution_id)
+        thread = self._taking.get((key_of(store), lease.execution_id))
         return thread is None or thread == threading.get_ident() or not _is_alive(thread)
 
     def left(self, store: EventStore) -> list[str]:
         """Return the ids of executions with a lease of this process that nothing drives."""
-        return [lease.execution_id for lease in store.live_leases() if self.is_left(lease)]
+        return [lease.execution_id for lease in store.live_leases() if self.is_left(store, lease)]
 
 
 def _is_alive(ident: int) -> bool:
@@ -192,7 +207,7 @@ class LeaseKeeper:
             _log.warning("the lease of %s cannot be given back, and expires: %s", lease.execution_id, error)
         finally:
             self.forget(lease)
-            DRIVEN_LEASES.rest(lease)
+            DRIVEN_LEASES.rest(self._store, lease)
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease."""

@@ -223,7 +223,7 @@ def is_elsewhere(driver: Driver) -> bool:
 def _is_driven(driver: Driver) -> bool:
     """Return whether another process, or another environment of this process, drives an execution."""
     held = driver.store.live_lease_of(driver.id)
-    return held is not None and not DRIVEN_LEASES.is_left(held)
+    return held is not None and not DRIVEN_LEASES.is_left(driver.store, held)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
@@ -410,7 +410,7 @@ class Control(QueueControl):
         """Kept alive, so that consecutive executions share one session."""
         self.texts = TextStreams()
         """Streams of the text that models write in these executions."""
-        self._relatives = Relatives(store, self._register.find, self.cancel, self._send_word)
+        self._relatives = Relatives(store, self._register.find, self._register.present, self.cancel, self._send_word)
         self.means = DriverDependencies(
             services(self), clock, chance, code_of, self._relatives.undo_children, self._came_to_rest
         )
@@ -491,7 +491,7 @@ class Control(QueueControl):
         execution_id = name or ids.execution()
         event = Event(ids.event(now), execution_id, at + 1, now, forked)
         alone = nullcontext() if ENGINE.is_current() else self._resuming  # the second fork with a key finds the first
-        with alone, DRIVEN_LEASES.about_to_drive(execution_id):
+        with alone, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
             (refusal,) = self.store.append_all([first_batch(self.store, source, event, owner, kept)])
             if refusal is not None:
                 raise refusal
@@ -518,7 +518,8 @@ class Control(QueueControl):
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, under_way.set_result, None)
 
-        ENGINE.outcome(go_on, under_way)
+        with driver.handover():
+            ENGINE.outcome(go_on, under_way)
 
     def find(self, execution_id: str) -> Driver:
         """Return an execution in its present state. A unique prefix of its id is enough."""
@@ -735,17 +736,18 @@ class Control(QueueControl):
         """
         if driver.was_forked:
             driver.driving()
-        if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
-            return driver
-        refuse_over(driver.refresh())
-        if driver.state.rolling_back is not None and driver.state.paused is None:
-            return self.go_on(driver) if can_undo(driver, self.check) else driver
-        with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
-            state = driver.under(lease)
-            refuse_over(driver, "meanwhile ")
-            undoes = can_undo(driver, self.check)
-            ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
-        return driver
+        with driver.handover():  # no other thread may begin to drive it between the first and the last line
+            if ENGINE.call(lambda: driver.cancel_pending(self.means, reason) or driver.cancel(reason)):
+                return driver
+            refuse_over(driver.refresh())
+            if driver.state.rolling_back is None or driver.state.paused is not None:
+                with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
+                    state = driver.under(lease)
+                    refuse_over(driver, "meanwhile ")
+                    undoes = can_undo(driver, self.check)
+                    ENGINE.call(lambda: driver.begin_cancellation(self.means, reason, lease, state, undoes=undoes))
+                return driver
+        return self.go_on(driver) if can_undo(driver, self.check) else driver
 
     def ends_with_parent(self, driver: Driver) -> bool:
         """Cancel an execution whose ancestor has ended, together with such ancestors. Return whether there were any.
@@ -786,7 +788,7 @@ class Control(QueueControl):
         """
         found = {record.execution_id: record for record in self.store.orphans()}
         for record in all_abandoned(self.store):
-            if not DRIVEN_LEASES.drives(record.execution_id):  # this process is writing its end
+            if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
                 found[record.execution_id] = record
         left = [self.store.record(name) for name in DRIVEN_LEASES.left(self.store) if name not in found]
         unended = [r for r in left if r.status not in TERMINAL and r.origin not in catalog.LEFT_ALONE]

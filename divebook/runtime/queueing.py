@@ -21,7 +21,7 @@ from divebook.events.catalog import CANCELLED, FAILED, MOVED, RUNNING, Execution
 from divebook.events.event import Event, Record
 from divebook.runtime.children import Abandoned, children_to_end, running_children
 from divebook.runtime.clock import MICROSECONDS, Chance, Clock, Ids
-from divebook.runtime.driver import Driver, ExecutionRegistry, WorkerRef
+from divebook.runtime.driver import CancelledMeanwhileError, Driver, ExecutionRegistry, WorkerRef
 from divebook.runtime.leases import DRIVEN_LEASES
 from divebook.runtime.loop import ENGINE, STOP_SECONDS
 from divebook.store import Lease
@@ -170,7 +170,7 @@ class QueueControl(ABC):
         LeaseHeldError
             A worker drives it.
         """
-        with DRIVEN_LEASES.about_to_drive(driver.id):
+        with DRIVEN_LEASES.about_to_drive(self.store, driver.id):
             lease = DRIVEN_LEASES.take(self.store, driver.id)
             try:
                 before = driver.under(lease)
@@ -203,7 +203,8 @@ class QueueControl(ABC):
 
         This thread must drive them. See the method of the store.
         """
-        return DRIVEN_LEASES.claim(lambda: self.store.claim(queues, workflows, Owner.current(), limit, without=without))
+        claim = functools.partial(self.store.claim, queues, workflows, Owner.current(), limit, without=without)
+        return DRIVEN_LEASES.claim(self.store, claim)
 
     def take_up(self, lease: Lease, worker: WorkerRef) -> Driver:
         """Drive an execution whose lease was claimed. If that is impossible, release the lease.
@@ -216,14 +217,17 @@ class QueueControl(ABC):
             It cannot be driven here: a definition is missing, or it was resumed too often.
         """
         try:
-            with DRIVEN_LEASES.about_to_drive(lease.execution_id):
+            with DRIVEN_LEASES.about_to_drive(self.store, lease.execution_id):
                 driver = self._register.find(lease.execution_id)
                 if self.ends_with_parent(driver):  # the cancellation takes its lease
                     return driver
                 state = driver.under(lease)
                 self._require_means(driver)
                 driver.worker, died = worker, self._has_died(state, lease)
-                self._drive(driver, lease, self._resumption(state, died=died), anew=died)
+                try:
+                    self._drive(driver, lease, self._resumption(state, died=died), anew=died)
+                except CancelledMeanwhileError:  # the cancellation has taken its lease
+                    return driver
         except BaseException:
             with suppress(DivebookError):  # the lease expires
                 self.store.release(lease)
@@ -332,19 +336,25 @@ class Relatives:
 
     Parameters
     ----------
-    find, cancel, send_word
-        Find an execution; cancel one with a reason; notify a parent that a child has ended.
+    find, present
+        Return an execution, or None if `present` does not find it among the registered ones.
+    cancel
+        Cancel an execution with a reason.
+    send_word
+        Notify a parent that a child has ended.
     """
 
     def __init__(
         self,
         store: EventStore,
         find: Callable[[str], Driver],
+        present: Callable[[str], Driver | None],
         cancel: Callable[[str, str], Driver],
         send_word: Callable[[str, Driver], None],
     ) -> None:
         self._store = store
         self._find = find
+        self._present = present
         self._cancel = cancel
         self._send_word = send_word
 
@@ -379,11 +389,11 @@ class Relatives:
         ended: set[str] = set()
         # The log names children that are about to start. The store also has children whose call was abandoned, for
         # example by `ctx.gather` after another call failed. Another process that cancels the same tree can take a child
-        # from this one, and may not know all children of that child yet. The loop therefore checks again until nothing
-        # is left.
+        # from this one, and may not know all children of that child yet. A child that ends at this moment is not
+        # cancelled, but it still cancels its own children. The loop therefore checks again until nothing is left.
         left = [Abandoned(name, parent.id, status) for name in running_children(parent.state)]
         while True:
-            left += await work(lambda: children_to_end(self._store, parent.id, status))
+            left += await work(lambda: children_to_end(self._store, parent.id, status, self._is_ending))
             left = [one for one in dict.fromkeys(left) if one.id not in ended and attempts[one.id] < MOST_ATTEMPTS]
             if not left:
                 return
@@ -402,8 +412,13 @@ class Relatives:
             ended -= {ends[end] for end in done if end.cancelled() or end.exception() is not None}
             left = []
 
+    def _is_ending(self, execution_id: str) -> bool:
+        """Return whether an execution has ended and still cancels its own children in this process."""
+        driver = self._present(execution_id)
+        return driver is not None and driver.is_live and driver.state.is_over
+
     def _cancel_child(self, one: Abandoned, parent: Driver) -> Driver | None:
-        """Cancel a child and return it.
+        """Cancel a child, unless it has ended and still cancels its own children. Return it.
 
         Return None if `parent` only shares the child's start event with its real parent.
         """
@@ -411,4 +426,6 @@ class Relatives:
         if child.started_by != one.parent:
             return None
         child.serve_with(parent)
+        if self._is_ending(one.id):
+            return child
         return self._cancel(one.id, one.reason)

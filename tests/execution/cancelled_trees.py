@@ -174,7 +174,9 @@ def faults_of(world: Environment, when: str, *, drives: bool = True) -> list[str
     faults = [f"{when}: {name} is {status}" for name, status in unended(world.store)]
     faults += [f"{when}: {record.execution_id} could be recovered" for record in world.recoverable()]
     driven = [
-        record.execution_id for record in world.executions() if drives and DRIVEN_LEASES.drives(record.execution_id)
+        record.execution_id
+        for record in world.executions()
+        if drives and DRIVEN_LEASES.drives(world.store, record.execution_id)
     ]
     return faults + [f"{when}: {name} is driven" for name in driven]
 

@@ -3,16 +3,19 @@
 import asyncio
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
-from divebook import Environment, MemoryStore, SqliteStore, Step, Workflow
+from divebook import Environment, MemoryStore, Rollback, SqliteStore, Step, Workflow
 from divebook.errors import ExecutionError, OperationError
+from divebook.events import catalog
 from divebook.runtime.children import abandoned, all_abandoned
+from divebook.steps.actions import Action
 from divebook.workflow.functions import step, workflow
 from tests.execution.cancelled_trees import copy_of as died
 from tests.execution.cancelled_trees import one_tree
-from tests.execution.worlds import Calls, environment
+from tests.execution.worlds import Calls, Gate, becomes, environment
 
 ASKS = Workflow("asks", [Step("ask", type="interrupt", ask="Who?", store="who"), Step("then", action="note")])
 
@@ -194,3 +197,71 @@ def test_a_copy_of_a_store_has_no_leases():
     world = environment(ASKS, actions=[Calls().action()], store=MemoryStore())
     world.start("asks").wait(20)
     assert died(world.store).live_leases() == []
+
+
+def test_cancel_waits_for_a_child_that_has_ended_and_still_cancels_its_own_children():
+    """The child completes although it has abandoned an execution, whose rollback takes longer than the child."""
+    undo, booked = Gate(), asyncio.Event()
+
+    @step(idempotent=True)
+    async def hold() -> None:
+        booked.set()
+        await asyncio.Event().wait()
+
+    @step(idempotent=True)
+    async def fail_once_booked() -> None:
+        await booked.wait()
+        raise RuntimeError("enough")
+
+    @workflow
+    async def sleeper(ctx):
+        await hold()
+
+    @workflow
+    async def impatient(ctx):
+        with suppress(OperationError):
+            await ctx.gather(ctx.run("books"), fail_once_booked())
+
+    @workflow
+    async def top(ctx):
+        await ctx.run("impatient")
+        await ctx.ask("Which one?")
+
+    books = Workflow("books", [Step("book", action="book", rollback=Rollback("gate")), Step("s", workflow="sleeper")])
+    actions = [Action("book", lambda: None, idempotent=True), undo.action()]
+    world = environment(sleeper, impatient, top, books, actions=actions)
+    root = world.start("top")
+    assert undo.reached.wait(20)
+    after = []
+    cancelling = threading.Thread(target=lambda: after.append((root.cancel().wait(20), statuses(world))))
+    cancelling.start()
+    assert becomes(lambda: world.store.record(root.id).status == "cancelled")
+    cancelling.join(0.3)  # it must not return before the gate is open
+    undo.opened.set()
+    cancelling.join(20)
+    assert set(after[0][1]) <= {"cancelled", "completed"}
+
+
+def test_a_copy_of_a_store_is_recovered_while_its_source_is_driven_in_the_same_process():
+    gate = Gate()
+    below = Workflow("below", [Step("a", action="gate")])
+    world = environment(Workflow("top", [Step("b", workflow="below")]), below, actions=[gate.action()])
+    root = world.start("top")
+    assert gate.reached.wait(20)
+    copy = died(world.store)
+    end = replace(
+        copy.read(root.id)[-1],
+        id="event_end",
+        sequence=copy.record(root.id).last_sequence + 1,
+        path="",
+        step="",
+        data=catalog.ExecutionCancelled("by the test"),
+    )
+    copy.append(root.id, [end], end.sequence - 1)
+    with Environment(store=copy, workflows=[*world.workflows.values()], actions=[gate.action()]) as later:
+        assert [record.workflow_name for record in later.recoverable()] == ["below"]
+        for record in later.recoverable():
+            later.recover(record.execution_id).wait(20)
+        assert set(statuses(later)) == {"cancelled"}
+    gate.opened.set()
+    assert root.wait(20).status == "completed"

@@ -185,6 +185,25 @@ def test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody(monkeypatch)
         assert execution.wait(PATIENCE).status == "completed"
 
 
+def test_no_worker_begins_to_drive_what_is_being_cancelled(monkeypatch):
+    with environment() as made:
+        execution = made.enqueue(SUM, {"n": 1})
+        (lease,) = made._control.claim(["default"], {"sum": SUM.fingerprint}, 1)
+        acquire = made.store.acquire
+        taking = threading.Thread(target=lambda: made._control.take_up(lease, Worker(made)))
+
+        def acquired(*given, **options):
+            if "instead_of" in options:  # `cancel` has found that nothing drives the execution
+                taking.start()
+                taking.join(0.1)
+            return acquire(*given, **options)
+
+        monkeypatch.setattr(made.store, "acquire", acquired)
+        assert execution.cancel().wait(PATIENCE).status == "cancelled"
+        taking.join(PATIENCE)
+        assert types(execution) == ["execution_started", "execution_enqueued", "execution_cancelled"]
+
+
 def test_what_a_draining_execution_begins_is_given_back_at_once():
     gate = Gate()
     with environment(HELD, actions=[gate.action(), Gate().action("more")]) as made:
