@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from divebook.engine.changes import SLEEPS, Draft, held_by_children, sleeps, without_held
-from divebook.engine.changes import held_of as held_by
-from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING, EVENT_EMITTED, Reserved
-from divebook.engine.state import ENDED, ExecutionState, Ledger, OpenStep, OperationRecord, Outcome, PathState, Usage
-from divebook.errors import BoundExceededError, CorruptStoreError
+from divebook.engine.changes import Draft, held_by_children
+from divebook.engine.operations import Reserved
+from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.errors import BoundExceededError
 from divebook.events import catalog
-from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING, WAITING, Payload
+from divebook.events.catalog import PENDING, Payload
 from divebook.events.payload import quickly_made
 from divebook.questions import Question
 from divebook.questions.bounds import ASK, FAIL, Bounds, edge_key
@@ -448,7 +447,7 @@ def dollars(nanodollars: int) -> Decimal:
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 
-# --- asking --------------------------------------------------------------------------------------------------------
+# --- asking ----------------------------------------------------------------------------------------------------------
 
 _OR_STOP = " and continue, or stop?"
 
@@ -493,232 +492,6 @@ def fails_at_bounds(state: ExecutionState) -> bool:
     return state.bounds.on_exhausted == FAIL
 
 
-# --- fold: operations begin and end ----------------------------------------------------------------------------------
-
-
-_RESERVES = frozenset({AGENT_RESPONSE, CHILD_WORKFLOW})
-LONGEST_SECONDS = 1000 * 365 * 86400.0
-"""Longest timer in seconds. Longer ones count as this long, because dates end with the year 9999."""
-
-
-def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
-    """Add the record of an operation. A model call is counted, and its reservation is deducted from the bounds."""
-    path, opened = draft.open_step(data)
-    kind = data.operation_type
-    record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
-    if kind in _RESERVES:
-        held = Reserved.of(data.reserved)
-        earlier = opened.operations.get(data.operation_id)
-        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
-        record = record._replace(reserved=held)
-        draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
-    if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
-        record, opened = held_by(opened, record, data)
-    if data.undone is not None:
-        record = record._replace(undone=data.undone, item=data.iteration_index)
-    if kind not in SLEEPS:
-        path.open = opened.with_operation(record)
-        return
-    until = _end_of(draft, data)
-    signal = (data.parameters or {}).get("signal")
-    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
-
-
-def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return the reservation to release when a call begins again.
-
-    The reservation of a child that another child replaces stays
-    (test_it_stays_held_where_another_execution_takes_the_place).
-    """
-    is_same = earlier is not None and earlier.signal == (data.parameters or {}).get("signal")
-    return earlier.reserved if earlier is not None and is_same else None
-
-
-def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
-    """Return the ledger with one more model call, also for a call that is repeated."""
-    ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
-    if path.hop is None:
-        return ledger
-    agent = (data.parameters or {}).get("agent")
-    calls = ledger.history[path.hop].llm_calls
-    return ledger.with_hop(path.hop, agent=agent, llm_calls=calls + 1)
-
-
-def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger with one model call fewer, for a call that was replayed from a log instead."""
-    ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
-    if path.hop is None:
-        return ledger
-    return ledger.with_hop(path.hop, llm_calls=ledger.history[path.hop].llm_calls - 1)
-
-
-def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
-    seconds = (data.parameters or {}).get("seconds")
-    if not isinstance(seconds, int | float):
-        return None
-    return draft.moment + round(min(seconds, LONGEST_SECONDS) * MICROSECONDS)
-
-
-def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
-    """Record the result of a call. One that waited for a signal removes the oldest signal of that name."""
-    record = _ended(draft, data, COMPLETED, (data.result, None, (), None))
-    if record.signal is not None and record.operation_type != CHILD_WORKFLOW:
-        remaining = draft.signals.get(record.signal, ())[1:]
-        draft.signals = (
-            draft.signals.set(record.signal, remaining) if remaining else draft.signals.delete(record.signal)
-        )
-
-
-def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
-    """Record a user event if its code requests it again on replay."""
-    if data.operation_id is None:
-        return
-    path, opened = draft.open_step(data)
-    moment = draft.moment
-    sequence = draft.last_sequence
-    record = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
-    path.open = opened.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
-
-
-def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
-    """Record the error of a call."""
-    _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
-    path, opened = draft.open_step(data)
-    record = opened.operations[data.operation_id]
-    if data.final or data.lost != record.lost:
-        is_final = record.is_final or bool(data.final)
-        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
-
-
-def _ended(
-    draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
-) -> OperationRecord:
-    """Record the end of a call with its usage, and release its reservation. Return the record as it was before.
-
-    Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
-    call. With `data.held`, the call keeps a reservation although it has ended.
-    """
-    path, opened = draft.open_step(data)
-    record = opened.operations.get(data.operation_id)
-    if record is None:
-        raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
-    is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
-    if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
-        return record  # the step ends with this event, so its records are dropped at once
-    if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
-        draft.usage = draft.usage.plus(data.usage)
-    if record.reserved is not None:
-        draft.ledger = draft.ledger.holding(record.reserved, -1)
-    if data.served is not None and record.operation_type == AGENT_RESPONSE:
-        draft.ledger = without_a_call(draft.ledger, path)
-    ended = record.ended(draft.last_sequence, status, outcome)
-    if data.held:
-        reservation = Reserved.of(data.held)
-        draft.ledger = draft.ledger.holding(reservation)
-        ended = ended._replace(reserved=reservation)
-    if status == COMPLETED and record.operation_type in ENCLOSING:
-        opened = without_held(opened, record)
-        ended = ended._replace(holds=())
-    if record.operation_type not in SLEEPS:
-        path.open = opened.with_operation(ended)
-        return record
-    if record.operation_type == CHILD_WORKFLOW:
-        _child_ended(draft, record, data.usage)
-    _put_sleeping(draft, path, opened, ended)
-    return record
-
-
-def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Record the end of a child: count its usage, and drop its signals."""
-    child = record.signal or ""
-    draft.ledger = draft.ledger.with_child(child, usage or {})
-    if child in draft.signals:
-        draft.signals = draft.signals.delete(child)
-
-
-def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
-    path.open = after = opened.with_operation(record)
-    draft.sleeping += sleeps(after) - sleeps(opened)
-
-
-# --- fold: questions, answers, signals -------------------------------------------------------------------------------
-
-
-def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
-    """Add a question. Its path waits."""
-    path = draft.path(data)
-    question = Question(
-        data.interrupt_id,
-        data.kind,
-        data.question,
-        path.id,
-        draft.step,
-        message=data.message,
-        data=data.data,
-        schema=data.schema,
-        operation_id=data.operation_id,
-        raised_us=draft.moment,
-        expires_us=data.expires_at,
-        default=data.default,
-        optional=bool(data.optional),
-        waiting=(path.id,),
-    )
-    _wait(draft, path, question)
-
-
-def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
-    """Add a path to those that wait for a question."""
-    question = _open_question(draft, data.interrupt_id)
-    path = draft.path(data)
-    _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
-
-
-def _wait(draft: Draft, path: PathState, question: Question) -> None:
-    draft.interrupts = draft.interrupts.set(question.id, question)
-    draft.asking += path.asking == 0
-    path.asking += 1
-
-
-def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
-    question = state.interrupts.get(interrupt_id)
-    if question is None or not question.is_open:
-        raise CorruptStoreError(f"question {interrupt_id} of {state.execution_id} is settled without being open")
-    return question
-
-
-def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
-    """Record an answer and wake the paths that waited for it."""
-    question = _open_question(draft, data.interrupt_id)
-    answered = question.resolved(data)
-    _settle(draft, answered, data.message)
-    if question.kind == RESOURCE_EXHAUSTED:
-        follow_about_bounds(draft, answered)
-
-
-def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
-    """Record that a question expired. Its default, if it has one, becomes the answer."""
-    question = _open_question(draft, data.interrupt_id)
-    _settle(draft, question.expired(), data.message)
-
-
-def _settle(draft: Draft, question: Question, message: int | None) -> None:
-    if draft.status == WAITING and draft.asking:  # it has done nothing else since the last event
-        draft.paused_us += max(0, draft.moment - draft.last_us)
-    for path_id in question.waiting:
-        path = draft.own(path_id)
-        draft.asking -= path.asking == 1 and path.phase != ENDED
-        path.asking -= 1
-        path.woken += 1
-    draft.interrupts = draft.interrupts.set(question.id, question._replace(settled_us=draft.moment))
-    _take(draft, message)
-
-
-def _take(draft: Draft, message: int | None) -> None:
-    if message is not None:
-        draft.taken = max(draft.taken, message)
-
-
 def follow_about_bounds(draft: Draft, question: Question) -> None:
     """Raise a bound or stop the execution, depending on the answer."""
     response = question.response or {}
@@ -732,14 +505,3 @@ def follow_about_bounds(draft: Draft, question: Question) -> None:
         draft.stopped = (_error_after_stop(question.question), details.get("reason", ""))
     elif response.get("decision") == RAISE:
         draft.bounds = raised(draft.bounds, details["bound"], details.get("edge"), response["data"]["to"])
-
-
-def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
-    """Store a signal until a call receives it."""
-    name = data.signal_type
-    draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
-    _take(draft, data.message)
-    for path in draft.active_paths():
-        records = path.open.operations.values() if path.open is not None else ()
-        if any(record.signal == name and record.status == RUNNING for record in records):
-            draft.own(path.id).woken += 1

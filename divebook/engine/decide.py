@@ -63,7 +63,7 @@ def decide_start(workflow: Workflow) -> Fact:
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
-# --- one path ------------------------------------------------------------------------------------------------------
+# --- one path --------------------------------------------------------------------------------------------------------
 
 
 def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
@@ -178,7 +178,7 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
     return all(record.operation_id != place.operation_id for record in unknown(path.open))
 
 
-# --- joins ---------------------------------------------------------------------------------------------------------
+# --- joins -----------------------------------------------------------------------------------------------------------
 
 
 def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
@@ -219,7 +219,7 @@ def _last_step(path: PathState) -> str:
     return path.last_step or path.current_step
 
 
-# --- the end -------------------------------------------------------------------------------------------------------
+# --- the end ---------------------------------------------------------------------------------------------------------
 
 
 def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from immutables import Map
 
-from divebook.engine.bounds import follow_about_bounds, without_a_call
-from divebook.engine.changes import Draft, is_sleeping, of_the_source
+from divebook.engine.bounds import follow_about_bounds
+from divebook.engine.changes import Draft, is_sleeping, of_the_source, without_a_call
 from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
