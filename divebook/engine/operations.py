@@ -2,7 +2,7 @@
 
 An operation is identified by its place (path, step, visit, iteration, key within the step), not by its content. When
 replay reaches the place again, the hash of the parameters is compared with the recorded one; a difference is a
-divergence. Example: the second call of step "a" in its first visit on path "main" is ``Place("main", "a", 1, None, 2)``.
+divergence. Example: ``Place("main", "a", 1, None, 2)`` is the second call of step "a" in its first visit on path "main".
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class Place(NamedTuple):
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
-        told = (
+        parts = (
             f"step {self.step!r}",
             branch_name(self.path),
             f"visit {self.visit}" if self.visit > 1 else "",
