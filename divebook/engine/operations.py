@@ -1,8 +1,8 @@
 """Types, names and identity of operations.
 
 An operation is identified by its place (path, step, visit, iteration, key within the step), not by its content. When
-replay reaches the place again, the hash of the parameters is compared with the recorded one; a difference is a
-divergence. Example: ``Place("main", "a", 1, None, 2)`` is the second call of step "a" in its first visit on path "main".
+replay reaches the place again, the hash of the parameters is compared with the recorded one, and a difference is a
+divergence. Example: ``Place("main", "a", 1, None, 2)`` is the second call of step "a" in its first visit on "main".
 """
 
 from __future__ import annotations
