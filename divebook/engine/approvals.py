@@ -325,7 +325,7 @@ class ToolCall:
     server: str = ""
     """MCP server of the tool, if it has one."""
     hints: ToolHints = field(default_factory=ToolHints)
-    """Hints of the tool about its effects. Those of an untrusted server count only if they make the verdict stricter."""
+    """Hints of the tool about its effects. Hints of an untrusted server count only if they are stricter."""
     asks: bool = False
     """True if the tool always requires approval (``approval=True``)."""
     mode: str = IF_NOT_READ_ONLY
